@@ -1,0 +1,92 @@
+"""The names by which a crawler and a robots.txt mean each other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+
+EVERYONE = "*"
+
+_LETTERS = re.compile(rb"[A-Za-z_-]*")
+_TOKEN = re.compile(rb"[^\s/*]*")
+_WHITE_SPACE = b" \t\v\f"
+
+# What browsers and their engines call themselves, in lower case. A crawler that gives
+# only these names has not said who it is.
+_BROWSERS = frozenset(
+    {
+        "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
+        "edg", "edga", "edge", "edgios", "firefox", "fxios", "gecko", "headlesschrome",
+        "iemobile", "instagram", "iphone", "ipad", "ipod", "khtml", "linux", "macintosh",
+        "mobile", "mozilla", "msie", "navigator", "netscape", "opera", "opios", "opr",
+        "presto", "safari", "samsungbrowser", "seamonkey", "trident", "ubuntu",
+        "ucbrowser", "version", "vivaldi", "webkit", "windows", "x",
+    }
+)  # fmt: skip
+
+
+def is_product_token(token: str) -> bool:
+    """Whether *token* is made of letters, ``-`` and ``_`` alone (RFC 9309, 2.2.1)."""
+    return bool(re.fullmatch(r"[A-Za-z_-]+", token))
+
+
+def product_tokens(user_agent: str) -> tuple[str, ...]:
+    """The product tokens that a crawler gives itself in a ``User-Agent`` header.
+
+    A bare token is itself, and a product with a version is its name. Of a header that
+    begins like a browser's, the crawler is looked for where crawlers put themselves: in
+    a comment, as ``compatible; mybot/1.0; +url``. The names of browsers are never taken
+    for a crawler's, nor are names with other characters than RFC 9309, 2.2.1, allows.
+    """
+    outside, comments = _split_comments(user_agent[:2048])
+    tokens = _names(outside.split())
+    if not tokens:
+        for comment in comments:
+            parts = [part.strip() for part in comment.split(";")]
+            if "compatible" in parts:
+                tokens += _names(parts[parts.index("compatible") + 1 :])
+            elif any("://" in part for part in parts):
+                tokens += _names(parts)
+    return tuple(dict.fromkeys(tokens))
+
+
+def _split_comments(user_agent: str) -> tuple[str, list[str]]:
+    """What stands outside of brackets, and what stands in each pair of them."""
+    outside: list[str] = []
+    comments: list[str] = []
+    for number, part in enumerate(user_agent.split("(")):
+        comment, closed, rest = part.partition(")")
+        if number and closed:
+            comments.append(comment)
+            outside.append(rest)
+        elif number:
+            comments.append(comment)
+        else:
+            outside.append(part)
+    return " ".join(outside), comments
+
+
+def _names(products: list[str]) -> list[str]:
+    """The names among *products*: each that has a version, and the first without."""
+    found = []
+    for position, product in enumerate(products):
+        name, slash, _ = product.partition("/")
+        if not is_product_token(name) or " " in product or name.lower() in _BROWSERS:
+            continue
+        if slash or not position:
+            found.append(name)
+    return found
+
+
+def agent_of_line(value: bytes, dialect: Dialect) -> str:
+    """Whom a user-agent line names: a token in lower case, ``*``, or nobody: an empty
+    string.
+    """
+    if value[:1] == b"*" and (len(value) == 1 or value[1:2] in _WHITE_SPACE):
+        return EVERYONE
+    expression = _LETTERS if dialect.agent_match == "letters" else _TOKEN
+    match = expression.match(value)
+    return match[0].decode("utf-8", "replace").lower() if match else ""

@@ -1,0 +1,118 @@
+"""Text to date, for ``unavailable_after``.
+
+python-dateutil reads the forms; this module takes away what makes its answer depend on
+the machine or on the moment: the local time zone, today's date for what is missing, and
+the running century for two-digit years.
+
+Sources:
+
+- RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
+- RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
+- ISO 8601: ``2010-06-25T15:00:00+02:00``;
+- RFC 6265, 5.1.1: two-digit years are 1970 to 2069.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+from dateutil.parser import parser, parserinfo
+
+_HOURS = {
+    # RFC 822, and the rest of North America.
+    "UT": 0, "UTC": 0, "GMT": 0, "Z": 0,
+    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5,
+    "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+    "NST": -3.5, "NDT": -2.5, "AST": -4, "ADT": -3,
+    "AKST": -9, "AKDT": -8, "HST": -10,
+    # Europe and Africa. BST is British, not Bangladesh's.
+    "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2,
+    "EET": 2, "EEST": 3, "SAST": 2, "EAT": 3, "MSK": 3, "TRT": 3,
+    # Asia and Oceania. IST is Indian, neither Irish nor Israel's.
+    "PKT": 5, "IST": 5.5, "WIB": 7, "HKT": 8, "SGT": 8, "AWST": 8,
+    "JST": 9, "KST": 9, "ACST": 9.5, "ACDT": 10.5, "AEST": 10, "AEDT": 11,
+    "NZST": 12, "NZDT": 13,
+    # South America.
+    "BRT": -3, "BRST": -2, "ART": -3,
+}  # fmt: skip
+
+ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
+"""The zone names that are understood, and their seconds east of Greenwich. A name that
+several zones share stands for the one of RFC 822, or else for the most populous."""
+
+_WORDS = frozenset(ZONES) | {
+    word.upper()
+    for words in (
+        *parserinfo.MONTHS,
+        *parserinfo.WEEKDAYS,
+        *parserinfo.AMPM,
+        parserinfo.JUMP,  # "at", "of", "st", "th", the "T" of ISO 8601, and signs
+    )
+    for word in words
+}
+_WORD = re.compile(r"[A-Z]+")
+_COMMENT = re.compile(r"\([^()]*\)\Z")
+"""What may follow a date in parentheses (RFC 822, 3.4.3; JavaScript's Date)."""
+_NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
+"""``GMT+2`` is two hours east to those who write it. POSIX, and dateutil, turn it."""
+_SIGN = re.compile(r"(?:\A|\s)[+-]")
+_DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
+"""A date with points has the day first; one with slashes, the month."""
+
+_LONGEST = 80
+"""Characters: longer text is no date, and is not looked at."""
+_EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
+"""What lies before it is a program's zero, such as the year 1, and not a date."""
+# Only shows up in what _CompleteDates refuses.
+_NO_DEFAULT = datetime(2000, 1, 1)
+
+
+class _CompleteDates(parserinfo):
+    """The words of dateutil's own, but a date has a year, a month and a day."""
+
+    TZOFFSET = ZONES
+
+    def convertyear(self, year: int, century_specified: bool = False) -> int:
+        if year < 100 and not century_specified:
+            return year + (1900 if year >= 70 else 2000)
+        return year
+
+    def validate(self, res: datetime) -> bool:
+        # `res` has the attributes of a datetime, None for what the text does not say.
+        parts: tuple[int | None, ...] = (res.year, res.month, res.day)
+        return None not in parts and super().validate(res)
+
+
+_parser = parser(_CompleteDates())
+
+
+def _zone(name: str | None, offset: int | None) -> timezone:
+    # dateutil asks this for every date, so it never looks at the local zone.
+    return timezone(timedelta(seconds=offset or 0))
+
+
+def read_date(text: str) -> datetime | None:
+    """Return the date that the text writes, in UTC, or None if it is not a date.
+
+    A date without a time is its first instant, and a time without a zone is UTC. Case
+    does not matter. Every word must be known, so text around a date makes it no date.
+    """
+    if len(text) > _LONGEST or not text.isascii():
+        return None
+    text = _COMMENT.sub("", text.upper().strip()).strip()
+    if not _WORDS.issuperset(_WORD.findall(text)):
+        return None
+    sign = _SIGN.search(text)
+    if sign is not None and ":" not in text[: sign.start()]:
+        return None  # the sign of a year, which dateutil would overlook
+    try:
+        date = _parser.parse(
+            _NAMED_OFFSET.sub("", text),
+            default=_NO_DEFAULT,
+            dayfirst=_DOTTED.match(text) is not None,
+            tzinfos=_zone,
+        ).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+    return date if date >= _EARLIEST else None

@@ -1,0 +1,79 @@
+"""Groups of a robots.txt: who is meant, and what is said to them (RFC 9309, 2.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from scrapy_rep.protocol.agents import agent_of_line
+from scrapy_rep.protocol.lines import Line, lines
+from scrapy_rep.protocol.rules import Rule
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+
+
+class Record(NamedTuple):
+    """A line of a group that is no rule (RFC 9309, 2.2.4, "other records")."""
+
+    field: str
+    """In lower case."""
+
+    value: str
+    line: int
+
+
+class Group(NamedTuple):
+    """One or more user-agent lines, and what follows them.
+
+    However many agents share it, it is there once.
+    """
+
+    agents: tuple[str, ...]
+    """The tokens of its user-agent lines, in lower case; empty ones name nobody."""
+
+    rules: tuple[Rule, ...]
+    """In file order, empty ones included."""
+
+    records: tuple[Record, ...]
+
+
+def parse_groups(body: bytes, dialect: Dialect) -> tuple[tuple[Group, ...], list[Line]]:
+    """The groups of a robots.txt, and its sitemap lines, which belong to no group."""
+    groups: list[Group] = []
+    sitemaps: list[Line] = []
+    agents: list[str] = []
+    rules: list[Rule] = []
+    records: list[Record] = []
+    has_rule = False
+
+    def close() -> None:
+        nonlocal has_rule
+        if agents:
+            groups.append(Group(tuple(agents), tuple(rules), tuple(records)))
+        agents.clear()
+        rules.clear()
+        records.clear()
+        has_rule = False
+
+    for line in lines(body, dialect):
+        number, field, value = line
+        if field == "user-agent":
+            if has_rule:
+                close()
+            agents.append(agent_of_line(value, dialect))
+        elif field in {"allow", "disallow"}:
+            # An empty one closes the run of user-agent lines as well. Rules that stand
+            # before any user-agent line are in no group (RFC 2.2.2).
+            has_rule = bool(agents)
+            if agents:
+                kind: Literal["allow", "disallow"]
+                kind = "allow" if field == "allow" else "disallow"
+                rules.append(Rule(kind, value.decode("utf-8", "replace"), number))
+        elif field == "sitemap":
+            sitemaps.append(line)
+        elif not field:
+            close()
+        elif agents:
+            records.append(Record(field, value.decode("utf-8", "replace"), number))
+    close()
+    return tuple(groups), sitemaps

@@ -1,0 +1,220 @@
+"""The index that finds the rule that decides."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.rules import bare
+from scrapy_rep.protocol.scan import LITERAL, candidate, directories_of, rule_of
+from scrapy_rep.protocol.wildcards import Wildcards
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.rules import RuleLines
+    from scrapy_rep.protocol.scan import Candidate
+    from scrapy_rep.protocol.wildcards import Unlevelled
+
+# What every target begins with.
+_ROOT = "/"
+
+_NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
+_HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
+
+
+class RuleIndex:
+    """The same rules, arranged so that the one that decides is found fast.
+
+    The literal heads of all patterns are kept in order. Where a target would stand among
+    them, the one before it is the longest that the target begins with, or else one of the
+    shorter heads that this one begins with is: so the cost of a decision hardly grows
+    with the number of rules. A pattern without ``*`` is all head; one with a ``*`` is
+    tried where the target begins with its head.
+    """
+
+    __slots__ = (
+        "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards", "_written",
+    )  # fmt: skip
+
+    def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
+        shapes = _Shapes(lines, dialect)
+        self._first_wins = dialect.rule_choice == "first"
+        self._heads = heads = sorted(shapes.literals)
+        marks = list(map(shapes.literals.__getitem__, heads))
+        parents = _parents(heads)
+        if self._first_wins:
+            _inherit(heads, marks, parents, shapes.written)
+        self._marks = _small(marks)
+        self._parents = _small(parents)
+        self._exact = shapes.exact or None
+        self._wildcards = {
+            bisect_right(heads, head) - 1: Wildcards(found, dialect)
+            for head, found in shapes.wildcards.items()
+        } or None
+        self._written = shapes.written or None
+
+    def winner(self, target: str) -> Candidate | None:
+        """The rule that decides on *target*, or None if none matches."""
+        heads, parents, marks = self._heads, self._parents, self._marks
+        longest = bisect_right(heads, target) - 1
+        while not target.startswith(heads[longest]):
+            longest = parents[longest]
+        place = longest
+        while place and not marks[place]:  # the head of wildcards alone
+            place = parents[place]
+        best = None
+        mark = marks[place]
+        if mark:
+            head = heads[place]
+            precedence = 0 if self._first_wins else 2 * len(head) + (mark & 1)
+            value = self._written.get(mark, head) if self._written else head
+            best = precedence, -mark, value
+        if self._exact and target in self._exact:
+            exact = self._exact[target]
+            best = exact if best is None else max(best, exact)
+        if self._wildcards:
+            best = self._best_wildcard(target, longest, best)
+        return best
+
+    def _best_wildcard(
+        self, target: str, place: int, best: Candidate | None
+    ) -> Candidate | None:
+        """The best of *best* and of the wildcards whose heads *target* begins with; the
+        longest of these is at *place*.
+        """
+        wildcards, parents = self._wildcards, self._parents
+        assert wildcards is not None
+        while True:
+            if place in wildcards:
+                best = wildcards[place].best(target, best)
+            if not place:
+                return best
+            place = parents[place]
+
+
+class _Shapes:
+    """Rules by the shape of their patterns."""
+
+    def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+        self.literals = {_ROOT: 0}
+        """Literal heads, and the mark of the rule that is nothing else; 0 where there is
+        none."""
+
+        self.written: dict[int, str] = {}
+        """The values of those literals that are not written as they are compared."""
+
+        self.exact: dict[str, Candidate] = {}
+        """Whole targets."""
+
+        self.wildcards: dict[str, list[Unlevelled]] = {}
+        """By their heads."""
+
+        self._add_all(lines.disallows)
+        self._add_all(lines.allows)
+        for rule in directories_of(lines, dialect):
+            self._add_known(*rule)
+        for head in self.wildcards:
+            self.literals.setdefault(head, 0)
+
+    def _add_all(self, values: dict[str, int]) -> None:
+        """Add the values of disallow lines, and then those of allow lines."""
+        others = _not_literal(values)
+        literals = values
+        if others:
+            literals = values.copy()
+            for value in others:
+                del literals[value]
+        if self._dialect.rule_choice == "first":
+            for value, mark in literals.items():
+                self._add_literal(value, mark)
+        else:
+            # Of two equal patterns, the one that allows wins.
+            self.literals.update(literals)
+        for value in others:
+            self._add(value, values[value])
+
+    def _add(self, value: str, mark: int) -> None:
+        head = _HEAD_OF_WILDCARD(value)
+        if head and self._dialect.wildcards:
+            # The rest of it can wait until a target begins like this.
+            rules = self.wildcards.setdefault(head[1] or _ROOT, [])
+            rules.append((mark, bare(value), None))
+            return
+        rule = rule_of(value, mark, self._dialect)
+        if rule is not None:
+            self._add_known(*rule)
+
+    def _add_known(self, mark: int, value: str, pattern: paths.Pattern) -> None:
+        head = pattern.segments[0]
+        if len(pattern.segments) > 1 or not head:
+            rules = self.wildcards.setdefault(head or _ROOT, [])
+            rules.append((mark, value, pattern))
+        elif pattern.anchored:
+            exact = candidate(mark, value, pattern.octets, self._dialect)
+            self.exact[head] = max(self.exact.get(head, exact), exact)
+        else:
+            self._add_literal(head, mark)
+            if value != head:
+                self.written[mark] = value
+
+    def _add_literal(self, head: str, mark: int) -> None:
+        before = self.literals.get(head)
+        if not before or self._rank(mark) > self._rank(before):
+            self.literals[head] = mark
+
+    def _rank(self, mark: int) -> Candidate:
+        return candidate(mark, "", 0, self._dialect)
+
+
+def _not_literal(values: dict[str, int]) -> list[str]:
+    """Those values that are not the pattern of a literal as they stand."""
+    # Where there are none, one look at all values says so faster than one at each.
+    joined = "\n".join(values)
+    slashes = joined.count("\n/") + joined.startswith("/")
+    if slashes == len(values) and not _NOT_NORMAL(joined):
+        return []
+    return [value for value in values if not LITERAL(value)]
+
+
+def _parents(heads: list[str]) -> list[int]:
+    """For each head, the place of the longest other that it begins with.
+
+    In order, what begins with a head follows it immediately. All begin with the first.
+    """
+    parents = [0] * len(heads)
+    parent = 0
+    nested = map(str.startswith, islice(heads, 2, None), islice(heads, 1, None))
+    for place, begins_with_the_one_before in enumerate(nested, 2):
+        if begins_with_the_one_before:
+            parents[place] = parent = place - 1
+        elif parent:
+            while parent and not heads[place].startswith(heads[parent]):
+                parent = parents[parent]
+            parents[place] = parent
+    return parents
+
+
+def _inherit(
+    heads: list[str], marks: list[int], parents: list[int], written: dict[int, str]
+) -> None:
+    """Where the first rule wins, a literal that begins with that of an earlier rule never
+    does: let it stand for the earlier one.
+    """
+    for place in range(1, len(marks)):
+        earlier = marks[parents[place]]
+        if earlier and (not marks[place] or earlier < marks[place]):
+            written.setdefault(earlier, heads[parents[place]])
+            marks[place] = earlier
+
+
+def _small(numbers: list[int]) -> Sequence[int]:
+    """The same numbers in the least memory; in most files an octet holds each."""
+    return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

@@ -1,0 +1,138 @@
+"""From the bytes of a robots.txt to its numbered fields and values.
+
+::
+
+    robotstxt = *line
+    line      = [field ":" value] ["#" comment] (CR / LF / CRLF)
+
+The grammar is that of RFC 9309, 2.2, read leniently: white space may stand around field
+and value, any field name counts, and no content is an error (RFC 2.3.1.5). Nothing but
+CR, LF and CRLF ends a line: not a form feed, not U+2028.
+"""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy_rep.protocol.dialect import Dialect
+
+
+class Line(NamedTuple):
+    """A line that says something."""
+
+    number: int
+    """From 1."""
+
+    field: str
+    """In lower case, and in its proper spelling; empty for a blank line."""
+
+    value: bytes
+    """As written, without the white space around it."""
+
+
+# The beginnings by which Google's published parser knows a field, in its order.
+_BEGINNINGS = (
+    (("user-agent", "useragent", "user agent"), "user-agent"),
+    (("allow",), "allow"),
+    (
+        ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"),
+        "disallow",
+    ),
+    (("sitemap", "site-map"), "sitemap"),
+)
+
+# A line that begins like a user-agent, allow or disallow line, and is not written as
+# RFC 9309 writes it.
+_TO_RESPELL = re.compile(
+    rb"\n[ \t\v\f]*(?i:(?!(?:user-agent|allow|disallow)[ \t\v\f]*:)(?:%b))[^\n]*"
+    % "|".join(name for names, _ in _BEGINNINGS[:3] for name in names).encode()
+)
+
+
+_CR_ALONE = re.compile(rb"\r(?!\n)").search
+
+
+def text(body: bytes, dialect: Dialect) -> bytes:
+    """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
+    mark, its lines ended by LF alone.
+    """
+    if len(body) > dialect.size_limit:
+        body = body[: dialect.size_limit]
+        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        body = body.decode("utf-16", "replace").encode("utf-8", "replace")
+    elif body.startswith(BOM_UTF8):
+        body = body[len(BOM_UTF8) :]
+    elif dialect.partial_bom:
+        for length in (2, 1):
+            if body.startswith(BOM_UTF8[:length]):
+                body = body[length:]
+                break
+    if b"\r" in body:
+        if _CR_ALONE(body):
+            return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        # To drop octets is faster than to replace pairs of them.
+        return body.replace(b"\r", b"")
+    return body
+
+
+def proper_text(text: bytes, dialect: Dialect) -> bytes:
+    """The same lines, with user-agent, allow and disallow written as RFC 9309 writes
+    them, so that whoever looks for these need not know how else they may be written.
+    """
+    limit = dialect.line_limit
+    if limit is not None and len(text) > limit:
+        text = b"\n".join([line[:limit] for line in text.split(b"\n")])
+    if not dialect.misspelt_fields:
+        return text
+
+    def respelt(match: re.Match[bytes]) -> bytes:
+        line = _line(0, match[0][1:], dialect)
+        return b"\n%b:%b" % (line.field.encode(), line.value) if line else match[0]
+
+    return _TO_RESPELL.sub(respelt, b"\n" + text)[1:]
+
+
+def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
+    """The lines of a robots.txt that say something.
+
+    Where blank lines end a group they say something too, and come as a line whose field
+    is empty.
+    """
+    for number, raw in enumerate(text(body, dialect).split(b"\n"), 1):
+        line = _line(number, raw, dialect)
+        if line is not None:
+            yield line
+
+
+def _line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
+    content, comment, _ = raw[: dialect.line_limit].partition(b"#")
+    name, colon, value = content.partition(b":")
+    name = name.strip()
+    if colon:
+        if name:
+            return Line(number, _field(name, dialect), value.strip())
+    elif name and dialect.misspelt_fields:
+        # Two words without a colon are a field and its value. What parts them is
+        # spaces and tabs alone.
+        words = [word for word in name.replace(b"\t", b" ").split(b" ") if word]
+        if len(words) == 2:
+            return Line(number, _field(words[0].strip(), dialect), words[1].strip())
+    elif dialect.blank_line_ends_group and not name and not comment:
+        # A line with a comment alone is no blank line (1994, "The Format").
+        return Line(number, "", b"")
+    return None
+
+
+def _field(name: bytes, dialect: Dialect) -> str:
+    field = name.decode("utf-8", "replace").lower()
+    if dialect.misspelt_fields:
+        for beginnings, proper in _BEGINNINGS:
+            if field.startswith(beginnings):
+                return proper
+    return field

@@ -1,0 +1,193 @@
+"""HTML bytes to the ``<meta>`` start tags in them, as an HTML parser sees them.
+
+This is the tokenizer of the HTML Standard (WHATWG, 13.2.5) cut down to what decides
+whether bytes are a tag: comments, elements whose content is text, ``<template>``, and
+attributes with their quotes. It reads any encoding that extends ASCII, and takes time
+linear in the page: no pattern below can match the same byte in two ways, and a search
+that finds nothing ends the page.
+
+It does not build a tree, which makes three differences to what a browser's tree holds:
+tags in ``<select>`` and ``<frameset>`` count, which a tree leaves out; and in ``<svg>``
+and ``<math>``, text elements (and CDATA sections) are read as they are outside.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPACE = rb"[\t\n\f\r ]"
+
+# One attribute that can be skipped without looking twice: alone or with a value, which
+# is in quotes or has none in it.
+_PLAIN_ATTRIBUTE = (
+    SPACE + rb"""+[^\t\n\f\r />="'<]+(?:="[^"]*"|='[^']*'|=[^\t\n\f\r "'=<>`]+)?"""
+)
+# The attributes of a tag, if they are plain and not too many for the stack that a
+# repeated group takes, and its end.
+_PLAIN_REST = rb"(?:" + _PLAIN_ATTRIBUTE + rb"){0,50}" + SPACE + rb"*/?>"
+
+# Either a start or end tag, or else a comment, or a bogus one, such as a doctype, which
+# ends at the next ">".
+_MARKUP = re.compile(
+    rb"<(?:(/)?([a-zA-Z][^\t\n\f\r />]*)(" + _PLAIN_REST + rb")?|(!--)|[!?/])"
+)
+_COMMENT_END = re.compile(rb"--!?>")
+_ATTRIBUTE = re.compile(
+    rb"[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*(=[\t\n\f\r ]*)?"
+)
+_UNQUOTED = re.compile(rb"[^\t\n\f\r >]*")
+
+
+def any_case(word: bytes) -> bytes:
+    """Return the pattern of a word in upper or lower case.
+
+    The IGNORECASE flag says the same, but a search with it is five times as slow: it does
+    not look for the pattern's first byte alone.
+    """
+    letters = [bytes([byte]) for byte in word.lower()]
+    return b"".join(
+        b"[" + letter + letter.upper() + b"]" if letter.isalpha() else re.escape(letter)
+        for letter in letters
+    )
+
+
+# Elements whose content is text. That of <noscript> is not, where scripts do not run.
+_TEXT_ENDS = {
+    name: re.compile(rb"</" + any_case(name) + rb"(?=[\t\n\f\r />])")
+    for name in (
+        b"iframe", b"noembed", b"noframes", b"script", b"style", b"textarea", b"title",
+        b"xmp",
+    )
+}  # fmt: skip
+_SCRIPT_MARK = re.compile(
+    rb"(<!--)|(-->)|<(/?)" + any_case(b"script") + rb"(?=[\t\n\f\r />])"
+)
+
+# Text and plain tags, several at once, up to one that matters.
+_DULL = re.compile(
+    rb"(?:[^<]*</?(?!(?:meta|plaintext|template|"
+    + b"|".join(_TEXT_ENDS)
+    + rb")[\t\n\f\r />])[a-z][a-z0-9-]*" + _PLAIN_REST + rb"){1,50}"
+)  # fmt: skip
+
+
+class Meta(NamedTuple):
+    """A ``<meta>`` start tag."""
+
+    start: int
+    """The offset of its ``<``."""
+    name: bytes | None
+    """The value of its first ``name`` attribute as written, or None."""
+    content: bytes | None
+    """The value of its first ``content`` attribute as written, or None."""
+
+
+def find_metas(html: bytes, starts: frozenset[int]) -> Iterator[Meta]:
+    """Yield the ``<meta>`` tags that start at one of the offsets, but in templates.
+
+    There must be an offset; behind the last of them, the page is not read.
+    """
+    stop = max(starts)
+    position = templates = 0
+    while position >= 0:
+        if (dull := _DULL.match(html, position)) is not None:
+            position = dull.end()
+        match = _MARKUP.search(html, position)
+        if match is None or match.start() > stop:
+            return
+        closing, name, plain, comment = match.groups()
+        position = match.end()
+        if name is None:
+            position = _comment_end(html, position, comment is not None)
+            continue
+        name = name.lower()
+        if match.start() in starts:
+            meta, position = _read_attributes(html, match.start(), match.end(2))
+            if not templates and position >= 0:
+                yield meta
+            continue
+        if plain is None:
+            _, position = _read_attributes(html, match.start(), position)
+        if position < 0 or name == b"plaintext":
+            return
+        if name == b"template":
+            templates = max(0, templates - 1) if closing else templates + 1
+        elif name in _TEXT_ENDS and not closing:
+            position = _text_end(html, position, name)
+
+
+# Each of these returns -1 where the page ends first.
+
+
+def _comment_end(html: bytes, position: int, proper: bool) -> int:
+    """Return the offset behind the comment whose opening ends at the offset."""
+    if not proper:
+        return html.find(b">", position) + 1 or -1
+    for empty in (b">", b"->"):
+        if html.startswith(empty, position):
+            return position + len(empty)
+    match = _COMMENT_END.search(html, position)
+    return -1 if match is None else match.end()
+
+
+def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]:
+    """Read a tag's attributes from the offset; return the offset behind its ``>``."""
+    name = content = None
+    while (match := _ATTRIBUTE.match(html, position)) is not None:
+        position = match.end()
+        value = b""
+        if match[2] is not None:
+            quote = html[position : position + 1]
+            if quote in {b'"', b"'"}:
+                end = html.find(quote, position + 1)
+                if end < 0:
+                    return Meta(start, name, content), -1
+                value = html[position + 1 : end]
+                position = end + 1
+            elif (unquoted := _UNQUOTED.match(html, position)) is not None:
+                value = unquoted[0]
+                position = unquoted.end()
+        attribute = match[1].lower()
+        if attribute == b"name" and name is None:
+            name = value
+        elif attribute == b"content" and content is None:
+            content = value
+    return Meta(start, name, content), html.find(b">", position) + 1 or -1
+
+
+def _text_end(html: bytes, position: int, name: bytes) -> int:
+    """Return the offset of the end tag of an element whose content is text."""
+    match = _TEXT_ENDS[name].search(html, position)
+    if match is None:
+        return -1
+    if name == b"script" and html.find(b"<!--", position, match.start()) >= 0:
+        return _script_end(html, position)
+    return match.start()
+
+
+def _script_end(html: bytes, position: int) -> int:
+    """Return the offset of a script's end tag, where the script has a comment.
+
+    A script that opens in a comment of a script takes an end tag with it (13.2.5.22 to
+    13.2.5.31, "script data double escaped").
+    """
+    escaped = nested = False
+    while (match := _SCRIPT_MARK.search(html, position)) is not None:
+        opens, closes, slash = match.groups()
+        position = match.end()
+        if opens:
+            escaped = True
+            position -= 2  # "<!-->" is a whole comment
+        elif closes:
+            escaped = nested = False
+        elif not slash:
+            nested = escaped
+        elif nested:
+            nested = False
+        else:
+            return match.start()
+    return -1

@@ -1,0 +1,176 @@
+"""The octets that are compared: of a URL, its target; of a rule, its pattern.
+
+Both become strings in which each character stands for one octet, so that ``str`` methods
+compare octets and count them. RFC 9309, 2.2.2, says what must be levelled before; how it
+is done is the dialect's :attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+
+# RFC 3986, 2.3 and 2.2. "#" ends a path, "%" begins an encoding, and "*" and "$" must be
+# told from the special characters of a pattern, so these four are never left as they are.
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+_RESERVED = ":/?[]@!&'()+,;="
+
+NORMAL = _UNRESERVED + _RESERVED
+"""The characters that stand for themselves, in every dialect and on both sides."""
+
+NORMAL_CLASS = re.escape(NORMAL)
+"""The same, as a regular expression has them between brackets."""
+
+# Each expression takes one octet, or one encoded octet, at a time: no backtracking.
+_NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
+_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
+_HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+
+# What Scrapy asks about is encoded already: nearly every URL matches this.
+_NORMAL_URL = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[{NORMAL_CLASS}]*)"
+).fullmatch
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_AUTHORITY_END = re.compile(r"[/?#]")
+
+
+class Pattern(NamedTuple):
+    """The pattern of a rule, ready to be compared."""
+
+    segments: tuple[str, ...]
+    """What stands between the ``*``; more than one if there are any."""
+
+    anchored: bool
+    """Whether the target must end where the pattern does."""
+
+    octets: int
+    """The length of the normalised pattern, its special characters included."""
+
+
+def target(url: str, dialect: Dialect) -> str:
+    """What of *url* is compared with patterns: its path and query, normalised.
+
+    Userinfo and fragment are not part of it; no path is ``/``.
+    """
+    normal = _NORMAL_URL(url)
+    return normal[1] if normal else plain_target(url, dialect)
+
+
+def plain_target(url: str, dialect: Dialect) -> str:
+    """The same, for any URL."""
+    scheme = _SCHEME.match(url)
+    end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
+    if end_of_authority is None:
+        return "/"
+    start = end_of_authority.start()
+    fragment = url.find("#", start)
+    found = url[start:] if fragment < 0 else url[start:fragment]
+    if not found.startswith("/"):
+        found = "/" + found
+    if dialect.path_encoding == "high-octets":
+        return found
+    if _NORMAL(found):
+        return found
+    return _level(found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect)
+
+
+def pattern(value: str, dialect: Dialect) -> Pattern | None:
+    """The pattern of a rule whose value, an octet a character, is *value*; None if it is
+    one that matches nothing.
+    """
+    found = _levelled(value, dialect)
+    return found and _pattern(*found)
+
+
+def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
+    """The pattern of the directory alone, where *value* is that of its index page."""
+    found = _levelled(value, dialect)
+    if found is None:
+        return None
+    segments, _ = found
+    for last in reversed(range(len(segments))):
+        directory, slash, page = segments[last].rpartition("/")
+        if slash:
+            if not page.startswith("index.htm"):
+                return None
+            return _pattern([*segments[:last], directory + slash], anchored=True)
+    return None
+
+
+def _levelled(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
+    """What stands between the ``*``, levelled, and whether a ``$`` follows."""
+    if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
+        if not dialect.leading_slash_assumed:
+            return None
+        value = "/" + value
+    if not dialect.wildcards:
+        return [_level(value, dialect)], False
+    anchored = value.endswith("$")
+    if anchored:
+        value = value[:-1]
+    segments = value.split("*")
+    if not _NORMAL("".join(segments)):
+        segments = [_level(segment, dialect) for segment in segments]
+    return segments, anchored
+
+
+def _pattern(segments: list[str], anchored: bool) -> Pattern:
+    octets = sum(map(len, segments)) + len(segments) - 1 + anchored
+    if len(segments) > 2:
+        # A run of "*" says what one of them says.
+        first, *inner, last = segments
+        segments = [first, *filter(None, inner), last]
+    return Pattern(tuple(segments), anchored, octets)
+
+
+def matches(pattern: Pattern, target: str) -> bool:
+    """Whether *target* begins as *pattern* says.
+
+    Each segment is taken where it first occurs: an earlier place leaves more room for
+    those that follow, so the first is as good as any, and the target is read once.
+    """
+    segments = pattern.segments
+    if not target.startswith(segments[0]):
+        return False
+    position = len(segments[0])
+    if len(segments) == 1:
+        return not pattern.anchored or position == len(target)
+    for segment in segments[1:-1]:
+        found = target.find(segment, position)
+        if found < 0:
+            return False
+        position = found + len(segment)
+    last = segments[-1]
+    if pattern.anchored:
+        return position + len(last) <= len(target) and target.endswith(last)
+    return target.find(last, position) >= 0
+
+
+def _level(octets: str, dialect: Dialect) -> str:
+    if dialect.path_encoding == "rfc3986":
+        return octets if _NORMAL(octets) else _TO_LEVEL.sub(_rfc3986, octets)
+    if dialect.path_encoding == "high-octets":
+        return _HIGH_OR_ENCODED.sub(_high_octets, octets)
+    return _ENCODED.sub(_decoded, octets)
+
+
+def _rfc3986(match: re.Match[str]) -> str:
+    found = match[0]
+    if len(found) == 1:
+        return f"%{ord(found):02X}"
+    octet = chr(int(found[1:], 16))
+    return octet if octet in _UNRESERVED else found.upper()
+
+
+def _high_octets(match: re.Match[str]) -> str:
+    found = match[0]
+    return f"%{ord(found):02X}" if len(found) == 1 else found.upper()
+
+
+def _decoded(match: re.Match[str]) -> str:
+    octet = chr(int(match[0][1:], 16))
+    return "%2F" if octet == "/" else octet

@@ -1,0 +1,276 @@
+"""robots.txt: its groups, which of them a crawler follows, and what they decide.
+
+RFC 9309, 2.1 and 2.2.1, and the rows on groups of
+:class:`~scrapy_rep.protocol.dialect.Dialect`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from scrapy_rep.protocol import pace, paths
+from scrapy_rep.protocol.dialect import RFC9309, Dialect
+from scrapy_rep.protocol.followed import Followed, pace_records
+from scrapy_rep.protocol.groups import Group, parse_groups
+from scrapy_rep.protocol.index import RuleIndex
+from scrapy_rep.protocol.lines import proper_text, text
+from scrapy_rep.protocol.rules import Rule
+from scrapy_rep.protocol.scan import RuleScan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
+
+    from scrapy_rep.protocol.lines import Line
+
+    _T = TypeVar("_T")
+
+# So many combinations of agents are kept ready; a crawl has one, or a few.
+_FOLLOWED_AT_MOST = 32
+
+# Bytes. Most files are smaller, and the few that are not make up most of the memory.
+_WORTH_PACKING = 2048
+
+
+class Reason(str, Enum):
+    """Why a Decision is what it is."""
+
+    RULE = "rule"
+    """A rule matched."""
+    NO_RULE = "no-rule"
+    """There is a group for the agent, and no rule in it matches."""
+    NO_GROUP = "no-group"
+    """There is no group for the agent, and none for everyone."""
+    ROBOTS_TXT = "robots-txt"
+    """The URL is that of robots.txt itself."""
+    UNAVAILABLE = "unavailable"
+    """There is no robots.txt (RFC 9309, 2.3.1.3)."""
+    UNREACHABLE = "unreachable"
+    """robots.txt could not be had (RFC 9309, 2.3.1.4)."""
+    OVERRIDE = "override"
+    """The user of the crawler has decided."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Decision(NamedTuple):
+    """The answer to: may I fetch this URL?"""
+
+    allowed: bool
+
+    rule: Rule | None
+    """The rule that won, if one did."""
+
+    agent: str | None
+    """The product token whose groups were followed, ``*``, or None."""
+
+    reason: Reason
+
+    @property
+    def line(self) -> int:
+        """The number of the line that decided, from 1; 0 where no rule did."""
+        return self.rule.line if self.rule else 0
+
+
+class _Packed(NamedTuple):
+    octets: bytes
+
+
+class RobotsTxt:
+    """A robots.txt, or what takes its place where there is none.
+
+    Made by :meth:`parse` and :meth:`blanket`; immutable. It keeps the text, and works out
+    what a question needs when the question comes: of the rules, those of the crawler that
+    asks.
+    """
+
+    __slots__ = (
+        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url",
+        "dialect",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        body: bytes,
+        dialect: Dialect,
+        url: str | None = None,
+        blanket: Decision | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self._body: bytes | _Packed = body
+        self._url = url
+        self._blanket = blanket
+        self._followed: Followed | None = None
+        self._others: dict[str | tuple[str, ...], Followed] | None = None
+        self._sitemaps: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(
+        cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
+    ) -> RobotsTxt:
+        """Read a robots.txt. Any bytes at all are one (RFC 9309, 2.3.1.5).
+
+        *url* is where it was found; relative sitemaps are resolved against it.
+        """
+        return cls(body, dialect, url)
+
+    @classmethod
+    def blanket(
+        cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
+    ) -> RobotsTxt:
+        """A robots.txt that says the same of every URL but its own."""
+        return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
+
+    @property
+    def body(self) -> bytes:
+        """What was parsed."""
+        body = self._body
+        return body if isinstance(body, bytes) else zlib.decompress(body.octets)
+
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The absolute URLs of the sitemaps, in order, each once."""
+        if self._sitemaps is None:
+            lines = parse_groups(self.body, self.dialect)[1]
+            self._sitemaps = tuple(_sitemaps(lines, self._url))
+        return self._sitemaps
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in file order; worked out anew each time."""
+        return parse_groups(self.body, self.dialect)[0]
+
+    def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
+        """May a crawler fetch *url*, and by which rule?
+
+        *agents* are its product tokens, in order of preference: the groups of the first
+        that has any are followed, or else those of everyone (RFC 9309, 2.2.1).
+        """
+        target = paths.target(url, self.dialect)
+        if self._is_robotstxt(target):
+            return Decision(True, None, None, Reason.ROBOTS_TXT)
+        if self._blanket is not None:
+            return self._blanket
+        followed = self._follow(agents)
+        if followed.agent is None:
+            return Decision(True, None, None, Reason.NO_GROUP)
+        index = followed.index or self._index(followed)
+        winner = index.winner(target)
+        if winner is None:
+            return Decision(True, None, followed.agent, Reason.NO_RULE)
+        return Decision(
+            bool(winner[1] & 1),
+            Rule.of_mark(-winner[1], winner[2]),
+            followed.agent,
+            Reason.RULE,
+        )
+
+    def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
+        """The same as ``decide(url, agents).allowed``, without the evidence."""
+        target = paths.target(url, self.dialect)
+        if self._blanket is None:
+            followed = self._follow(agents)
+            index = followed.index or self._index(followed)
+            winner = index.winner(target)
+            if winner is None or winner[1] & 1:
+                return True
+        elif self._blanket.allowed:
+            return True
+        return self._is_robotstxt(target)
+
+    def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
+        """The ``Crawl-delay`` of a crawler's groups, the largest of several, in seconds;
+        None where there is none, or the dialect ignores it.
+        """
+        if not self.dialect.crawl_delay:
+            return None
+        return max(self._values("crawl-delay", pace.crawl_delay, agents), default=None)
+
+    def request_rate(self, agents: str | Sequence[str]) -> pace.RequestRate | None:
+        """The ``Request-rate`` of a crawler's groups, the slowest of several."""
+        rates = self._values("request-rate", pace.request_rate, agents)
+        return max(rates, key=lambda rate: rate.seconds / rate.requests, default=None)
+
+    def visit_time(self, agents: str | Sequence[str]) -> pace.VisitTime | None:
+        """The ``Visit-time`` of a crawler's groups, the first of several."""
+        return next(self._values("visit-time", pace.visit_time, agents), None)
+
+    def _is_robotstxt(self, target: str) -> bool:
+        return self.dialect.robotstxt_allowed and target == "/robots.txt"
+
+    def _values(
+        self,
+        field: str,
+        read: Callable[[str], _T | None],
+        agents: str | Sequence[str],
+    ) -> Iterator[_T]:
+        followed = self._follow(agents)
+        if followed.records is None:
+            content = self._text()
+            followed.records = pace_records(followed.agents, content, self.dialect)
+        for record in followed.records:
+            if record.field == field:
+                value = read(record.value)
+                if value is not None:
+                    yield value
+
+    def _follow(self, agents: str | Sequence[str]) -> Followed:
+        """What holds for *agents*; nearly always they are those who asked before."""
+        followed = self._followed
+        if followed is None or followed.agents != agents:
+            key = agents if isinstance(agents, str) else tuple(agents)
+            if followed is None or followed.agents != key:
+                followed = self._followed = self._turn_to(key)
+        return followed
+
+    def _turn_to(self, agents: str | tuple[str, ...]) -> Followed:
+        if self._followed is not None:
+            if self._others is None or len(self._others) >= _FOLLOWED_AT_MOST:
+                self._others = {}
+            self._others[self._followed.agents] = self._followed
+        followed = self._others.get(agents) if self._others else None
+        return followed or Followed(agents, self._text(), self.dialect)
+
+    def _index(self, followed: Followed) -> RuleIndex | RuleScan:
+        """To index the rules pays from the second question on, and many hosts are asked
+        about once.
+        """
+        lines = followed.lines
+        if lines is not None:
+            if not followed.asked:
+                followed.asked = True
+                return RuleScan(lines, self.dialect)
+            followed.index = RuleIndex(lines, self.dialect)
+            followed.lines = None
+            self._pack()
+        assert followed.index is not None
+        return followed.index
+
+    def _text(self) -> bytes:
+        return proper_text(text(self.body, self.dialect), self.dialect)
+
+    def _pack(self) -> None:
+        """Make the body small, as nobody may ever need it again."""
+        body = self._body
+        if isinstance(body, bytes) and len(body) > _WORTH_PACKING:
+            self._body = _Packed(zlib.compress(body, 1))
+
+
+def _sitemaps(lines: list[Line], url: str | None) -> Iterator[str]:
+    """The URLs that sitemap lines name: absolute ones of the Web, each once."""
+    seen = set()
+    for line in lines:
+        found = line.value.decode("utf-8", "replace")
+        try:
+            absolute = urljoin(url, found) if url else found
+            parts = urlsplit(absolute)
+        except ValueError:  # "http://[": no URL at all
+            continue
+        is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
+        if found and is_of_the_web and absolute not in seen:
+            seen.add(absolute)
+            yield absolute

@@ -1,0 +1,94 @@
+"""Rules, and how those of a group are read from its text."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import Literal, NamedTuple
+
+_WHITE_SPACE = " \t\v\f"
+
+# The first disallow line whose value begins with a slash, up to that value.
+_DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
+
+
+class Rule(NamedTuple):
+    """An allow or disallow line (RFC 9309, 2.2.2)."""
+
+    kind: Literal["allow", "disallow"]
+
+    pattern: str
+    """As written; bytes that are no UTF-8 show as U+FFFD."""
+
+    line: int
+    """Its number, from 1."""
+
+    @classmethod
+    def of_mark(cls, mark: int, value: str) -> Rule:
+        """The rule that a mark and its value stand for; see :class:`RuleLines`."""
+        # An empty rule that is one at all is a Disallow that allows everything.
+        kind: Literal["allow", "disallow"] = (
+            "allow" if mark & 1 and value else "disallow"
+        )
+        return cls(kind, value.encode("latin-1").decode("utf-8", "replace"), mark >> 1)
+
+
+class RuleLines:
+    """The allow and disallow lines of one crawler, as read: their values and marks.
+
+    A *mark* is the number of the line, times two, and one more where the rule allows: one
+    integer tells all there is to tell of a rule besides its value. Of lines that say the
+    same, the first counts. Values are as written, an octet a character; a comment or
+    white space may still stand around them.
+    """
+
+    __slots__ = ("allows", "disallows")
+
+    def __init__(self) -> None:
+        self.allows: dict[str, int] = {}
+        self.disallows: dict[str, int] = {}
+
+    def add_group(self, group: str, line: int) -> None:
+        """Add the rules of a group that begins, with a user-agent line, in *line*.
+
+        Nearly all rules of nearly all sites are disallow lines, each written like the
+        one before it. To split the text at what they all begin with gives their values
+        at once; what stands between them is read line by line.
+        """
+        first = _DISALLOW.search(group)
+        if first is None:
+            self._add_lines(group.split("\n"), 2 * line)
+            return
+        head, *values = group.split(first[0])
+        between = head.split("\n")
+        self._add_lines(between, 2 * line)
+        mark = 2 * (line + len(between))
+        add = self.disallows.setdefault
+        for value in values:
+            if "\n" not in value:
+                add(value, mark)
+            else:
+                rest, *between = value.split("\n")
+                add(rest, mark)
+                self._add_lines(between, mark + 2)
+                mark += 2 * len(between)
+            mark += 2
+
+    def _add_lines(self, lines: list[str], mark: int) -> None:
+        for line_mark, line in zip(count(mark, 2), lines, strict=False):
+            if not line or line[0] == "#":
+                continue
+            name, colon, value = line.partition(":")
+            if colon:
+                name = name.strip(_WHITE_SPACE).lower()
+                if name == "disallow":
+                    self.disallows.setdefault(bare(value), line_mark)
+                elif name == "allow":
+                    self.allows.setdefault(bare(value), line_mark + 1)
+
+
+def bare(value: str) -> str:
+    """*value* without the comment and the white space around it."""
+    if "#" in value:
+        value = value.partition("#")[0]
+    return value.strip(_WHITE_SPACE)

@@ -1,0 +1,73 @@
+"""robots.txt files of real sites, where there are any at hand.
+
+``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
+``robots/HOST.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote_from_bytes
+
+import pytest
+
+VARIABLE = "SCRAPY_REP_CORPUS"
+FIXED_PATHS = ("/", "/robots.txt", "/index.html", "/a/b.html?c=d", "/%7Ea/%E3%83%84")
+SAFE = "/%?[]@!$&'()*+,;=:~|"
+
+
+@cache
+def read_corpus() -> list[tuple[str, bytes]]:
+    """The files by name; skips the test where there are none."""
+    if not os.environ.get(VARIABLE):
+        pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
+    path = Path(os.environ[VARIABLE])
+    if path.is_dir():
+        files = sorted(path.glob("**/robots/*.txt"))
+        return [(file.stem, file.read_bytes()) for file in files]
+    with tarfile.open(path) as archive:
+        return [
+            (Path(member.name).stem, archive.extractfile(member).read())
+            for member in archive
+            if member.isfile() and Path(member.name).parent.name == "robots"
+        ]
+
+
+@cache
+def urls_for(body: bytes, count: int) -> list[str]:
+    """URLs that touch the rules of that file, spread over all of it, and fixed ones."""
+    values = _values(body, (b"allow", b"disallow"))
+    step = max(1, len(values) // count)
+    paths = list(FIXED_PATHS)
+    for i, value in enumerate(values[::step][:count]):
+        path = value.replace(b"*", (b"", b"a", b"/a/b")[i % 3])
+        if path.endswith(b"$"):
+            path = path[:-1] + (b"", b"a")[i % 2]
+        path += (b"", b"a", b"/", b"?a=b")[i % 4]
+        paths.append("/" + quote_from_bytes(path, safe=SAFE).removeprefix("/"))
+    return [f"https://example.com{path}" for path in paths]
+
+
+@cache
+def agents_for(body: bytes) -> list[tuple[str, ...]]:
+    """Crawlers: one that no file names, Googlebot, and two of the named ones."""
+    named: list[str] = []
+    for value in _values(body, (b"user-agent",)):
+        words = value.replace(b"/", b" ").split()
+        word = words[0].decode("ascii", "ignore") if words else ""
+        if word.replace("-", "").replace("_", "").isalpha() and word not in named:
+            named.append(word)
+    picked = [named[-1], named[len(named) // 2]] if named else []
+    return [("examplebot",), ("Googlebot-Image", "googlebot"), *[(n,) for n in picked]]
+
+
+def _values(body: bytes, fields: tuple[bytes, ...]) -> list[bytes]:
+    pairs = (line.split(b"#")[0].partition(b":") for line in body.splitlines())
+    return [
+        value.strip()
+        for name, _, value in pairs
+        if name.strip().lower() in fields and value.strip()
+    ]

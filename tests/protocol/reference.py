@@ -1,0 +1,283 @@
+"""The protocol a second time, plain and slow, as a judge of the fast implementation.
+
+Written from RFC 9309, from what Google documents and publishes, and from the texts of
+1994 and 1996, with loops over characters and over rules, and with no regular
+expressions. Where the sources leave a point open, the dialect's field decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+
+WHITE = b" \t\x0b\x0c"
+LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+HEX = b"0123456789ABCDEFabcdef"
+UNRESERVED = LETTERS + b"0123456789-._~"
+RESERVED = b":/?#[]@!$&'()*+,;="
+BOM = b"\xef\xbb\xbf"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+USER_AGENT = (b"user-agent", b"useragent", b"user agent")
+ALLOW = (b"allow",)
+DISALLOW = (
+    b"disallow",
+    b"dissallow",
+    b"dissalow",
+    b"disalow",
+    b"diasllow",
+    b"disallaw",
+)
+
+# In a pattern, what is not an octet.
+ANYTHING = -1
+END = -2
+
+Verdict = tuple[bool, int, "str | None", str]
+
+
+@dataclass
+class ReferenceRule:
+    kind: str
+    line: int
+    patterns: list[list[int]]  # More than one with the index.html quirk.
+
+
+@dataclass
+class ReferenceGroup:
+    tokens: list[bytes] = field(default_factory=list)
+    rules: list[ReferenceRule] = field(default_factory=list)
+    closed: bool = False  # The run of user-agent lines is over.
+
+
+def decide(
+    body: bytes, url: str, agents: str | Sequence[str], dialect: Dialect
+) -> Verdict:
+    return Reference(body, dialect).decide(url, agents)
+
+
+class Reference:
+    """One robots.txt, read once."""
+
+    def __init__(self, body: bytes, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.groups = read_groups(body, dialect)
+        # Slow, but not slower than it must be for many questions.
+        self.url_target = cache(lambda url: url_target(url, dialect))
+        self.groups_of = cache(self.find_groups)
+
+    def decide(self, url: str, agents: str | Sequence[str]) -> Verdict:
+        target = self.url_target(url)
+        if self.dialect.robotstxt_allowed and target == b"/robots.txt":
+            return True, 0, None, "robots-txt"
+        wanted = (agents,) if isinstance(agents, str) else tuple(agents)
+        agent, groups = self.groups_of(wanted)
+        if not groups:
+            return True, 0, None, "no-group"
+        best: tuple[int, bool] | None = None
+        line = 0
+        for rule in [rule for group in groups for rule in group.rules]:
+            for pattern in rule.patterns:
+                if not matches(pattern, target):
+                    continue
+                # An empty Disallow that is a rule at all allows everything.
+                allows = rule.kind == "allow" or not pattern
+                if self.dialect.rule_choice == "first":
+                    return allows, rule.line, agent, "rule"
+                if best is None or (len(pattern), allows) > best:
+                    best, line = (len(pattern), allows), rule.line
+        if best is None:
+            return True, 0, agent, "no-rule"
+        return best[1], line, agent, "rule"
+
+    def find_groups(
+        self, agents: tuple[str, ...]
+    ) -> tuple[str | None, list[ReferenceGroup]]:
+        for agent in [*agents, "*"]:
+            found = [
+                group
+                for group in self.groups
+                if any(names(token, agent, self.dialect) for token in group.tokens)
+            ]
+            if found:
+                return agent, found if self.dialect.merge_groups else found[:1]
+        return None, []
+
+
+def read_groups(body: bytes, dialect: Dialect) -> list[ReferenceGroup]:
+    groups: list[ReferenceGroup] = []
+    group = None
+    for number, line in enumerate(read_lines(body, dialect), start=1):
+        if not line.strip(WHITE):
+            if dialect.blank_line_ends_group:
+                group = None
+            continue
+        kind, value = read_field(line, dialect)
+        if kind == "user-agent":
+            if group is None or group.closed:
+                group = ReferenceGroup()
+                groups.append(group)
+            group.tokens.append(read_token(value, dialect))
+        elif kind in ("allow", "disallow") and group is not None:
+            group.closed = True
+            patterns = read_patterns(kind, value, dialect)
+            if patterns:
+                group.rules.append(ReferenceRule(kind, number, patterns))
+    return groups
+
+
+def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
+    utf_16 = body[:2] in UTF_16
+    if utf_16:
+        body = body.decode("utf-16", "replace").encode()
+    if len(body) > dialect.size_limit:
+        body = body[: dialect.size_limit]
+        body = body[: max(body.rfind(b"\r"), body.rfind(b"\n")) + 1]
+    for length in (3, 2, 1) if dialect.partial_bom else (3,):
+        if body.startswith(BOM[:length]) and not utf_16:
+            body = body[length:]
+            break
+    lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return [line[: dialect.line_limit] for line in lines]
+
+
+def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
+    line = line.partition(b"#")[0].strip(WHITE)
+    name, colon, value = line.partition(b":")
+    if not colon and dialect.misspelt_fields:
+        words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
+        if len(words) == 2:
+            (name, value), colon = words, b":"
+    if not colon:
+        return "", b""
+    name = name.strip(WHITE).lower()
+    value = value.strip(WHITE)
+    kinds = (("user-agent", USER_AGENT), ("allow", ALLOW), ("disallow", DISALLOW))
+    for kind, spellings in kinds:
+        if dialect.misspelt_fields:
+            if any(name.startswith(spelling) for spelling in spellings):
+                return kind, value
+        elif name == spellings[0]:
+            return kind, value
+    return "other", value
+
+
+def read_token(value: bytes, dialect: Dialect) -> bytes:
+    if value == b"*" or (value[:1] == b"*" and value[1] in WHITE):
+        return b"*"
+    token = b""
+    for octet in value:
+        if dialect.agent_match == "letters":
+            if octet not in LETTERS + b"-_":
+                break
+        elif octet in WHITE + b"/*":
+            break
+        token += bytes([octet])
+    return token
+
+
+def names(token: bytes, agent: str, dialect: Dialect) -> bool:
+    if token in (b"", b"*") or agent == "*":
+        return token == b"*" and agent == "*"
+    ours = agent.encode().lower()
+    if dialect.agent_match == "prefix":
+        return ours.startswith(token.lower())
+    return ours == token.lower()
+
+
+def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[list[int]]:
+    """The patterns that a rule stands for; none when it is no rule."""
+    if not value:
+        allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
+        return [[]] if allows_all else []
+    if dialect.leading_slash_assumed and value[:1] not in (b"/", b"*"):
+        value = b"/" + value
+    pattern = level(value, dialect, in_pattern=True)
+    patterns = [pattern]
+    if kind == "allow" and dialect.index_html_quirk:
+        slash = max((i for i, o in enumerate(pattern) if o == ord("/")), default=None)
+        index = list(b"/index.htm")
+        if slash is not None and pattern[slash : slash + len(index)] == index:
+            patterns.append([*pattern[: slash + 1], END])
+    return patterns
+
+
+def url_target(url: str, dialect: Dialect) -> bytes:
+    """What of the URL is compared: the path, its parameters and the query."""
+    url = url.partition("#")[0]
+    scheme, separator, rest = url.partition("://")
+    if not separator or "/" in scheme or "?" in scheme:
+        rest = url
+    while rest and rest[0] not in "/?":
+        rest = rest[1:]
+    if not rest.startswith("/"):
+        rest = "/" + rest
+    return bytes(level(rest.encode(), dialect, in_pattern=False))
+
+
+def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
+    """The octets that are compared, with what is special in a pattern."""
+    octets: list[int] = []
+    i = 0
+    while i < len(text):
+        octet = text[i]
+        last = i == len(text) - 1
+        hexes = text[i + 1 : i + 3]
+        if in_pattern and dialect.wildcards and octet == ord("*"):
+            octets.append(ANYTHING)
+        elif in_pattern and dialect.wildcards and octet == ord("$") and last:
+            octets.append(END)
+        elif octet == ord("%") and len(hexes) == 2 and all(h in HEX for h in hexes):
+            octets += level_encoded(hexes, dialect, in_pattern=in_pattern)
+            i += 2
+        else:
+            octets += level_raw(octet, dialect, in_pattern=in_pattern)
+        i += 1
+    return octets
+
+
+def level_encoded(hexes: bytes, dialect: Dialect, *, in_pattern: bool) -> bytes:
+    octet = int(hexes, 16)
+    if dialect.path_encoding == "rfc3986" and octet in UNRESERVED:
+        return bytes([octet])
+    if dialect.path_encoding == "decoded" and octet != ord("/"):
+        return bytes([octet])
+    if dialect.path_encoding == "high-octets" and not in_pattern:
+        return b"%" + hexes
+    return b"%" + hexes.upper()
+
+
+def level_raw(octet: int, dialect: Dialect, *, in_pattern: bool) -> bytes:
+    encoded = b"%%%02X" % octet
+    if dialect.path_encoding == "rfc3986":
+        # "*" and "$" that are not special are written as in the patterns.
+        kept = octet in UNRESERVED or (octet in RESERVED and octet not in b"*$")
+        return bytes([octet]) if kept else encoded
+    if dialect.path_encoding == "high-octets" and in_pattern and octet > 0x7F:
+        return encoded
+    return bytes([octet])
+
+
+def matches(pattern: Sequence[int], target: bytes) -> bool:
+    """Keep the set of all places in the target that the pattern can have reached."""
+    places = {0}
+    for octet in pattern:
+        if octet == END:
+            return len(target) in places
+        if octet == ANYTHING:
+            places = set(range(min(places), len(target) + 1))
+        else:
+            places = {
+                place + 1
+                for place in places
+                if place < len(target) and target[place] == octet
+            }
+        if not places:
+            return False
+    return True

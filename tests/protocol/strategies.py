@@ -1,0 +1,148 @@
+"""Hypothesis strategies: robots.txt files full of corners, and URLs that touch them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote_from_bytes
+
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ORIGIN = "https://example.com"
+AGENTS = ("bot", "BOT", "botnews", "bot-image", "bot_x", "other", "b")
+
+USER_AGENTS = (
+    *(b"*", b"* all", b"*\tall", b"*all", b"**", b"bot", b"Bot", b"BOT", b"b"),
+    *(b"botnews", b"bot-image", b"bot_x", b"bot/1.0", b"bot 2", b"bot*", b"bot;x"),
+    *(
+        b"bot1",
+        b"/bot",
+        b"",
+        b"bot\xc3\xa9",
+        b"\xff",
+        b"bot\x0cnews",
+        b"bot\xe2\x80\xa8",
+    ),
+)
+
+USER_AGENT_FIELDS = (
+    *([b"User-agent"] * 6),
+    *(b"user-agent", b"USER-AGENT ", b" User-Agent", b"useragent", b"User agent"),
+    *(b"User-agents", b"user_agent", b"\x0cUser-agent"),
+)
+RULE_FIELDS = (
+    *([b"Allow", b"Disallow"] * 4),
+    *(b"allow", b"ALLOW\t", b" Disallow ", b"DISALLOW", b"Allowed", b"Disallows"),
+    *(b"Dissallow", b"dissalow", b"Disalow", b"diasllow", b"disallaw", b"diaslow"),
+    *(b"Dis allow", b"isallow", b"dis\xc3\xa4llow"),
+)
+COLONS = (*([b": "] * 8), b":", b" : ", b":\t", b" ", b"  ", b"\t", b"", b"::")
+
+OTHER_LINES = (
+    *([b""] * 6),
+    *(b" ", b"\t \t", b"\x0c", b"# text", b"  # text", b"#", b":", b": /a"),
+    *(b"Sitemap: https://example.com/s.xml", b"Sitemap: /s.xml", b"sitemap"),
+    *(b"Crawl-delay: 2", b"Crawl-delay", b"Request-rate: 1/5", b"Noindex: /a"),
+    *(b"unknown: /", b"text without meaning", b"allow", b"Disallow", b"User-agent"),
+    *(b"<html>", b"\xff\xfe\x00", b"\xe2\x80\xa8Disallow: /", b"\x85Allow: /"),
+)
+ENDS = (*([b"\n"] * 6), b"\r\n", b"\r\n", b"\r")
+COMMENTS = (*([b""] * 6), b" # text", b"#text", b"\t", b"  ")
+BEGINNINGS = (
+    *([b""] * 8),
+    *(b"\xef\xbb\xbf", b"\xef\xbb", b"\xef", b"\xef\xef\xbb\xbf", b"\xbb", b"\n"),
+)
+
+# Few and short, so that rules and URLs meet.
+PIECES = (
+    *([b"/"] * 5),
+    *(b"a", b"b", b"ab", b"A", b"~", b"%7E", b"%7e", b"%61", b"%2F", b"%2f", b"%2A"),
+    *(b"%24", b"%", b"%2", b"%zz", b"%25", b"%3c", b"%3C", b"<", b" ", b"\x0c", b"?"),
+    *(b"=", b"&", b"%26", b";", b"+", b"[", b"|", b"'", b".html", b"index.html"),
+    *(b"/index.htm", b"\xc3\xa9", b"%C3%A9", b"%c3%a9", b"\xe9", b"%E9", b"%e9"),
+    *(b"\xe3\x83\x84", b"\xe2\x80\xa8", b"\xf0\x9f\x98\x80", b"\x01", b"\x7f"),
+    *([b"*"] * 4),
+    *([b"$"] * 3),
+)
+WILD = (b"", b"", b"", b"a", b"/", b"/ab", b"%2F", b"*", b"index.html")
+TAILS = (*([b""] * 4), b"a", b"/", b"?a", b"$", b"#a", b"index.html", b"/robots.txt")
+URLS = ("/", "", "?a", "/robots.txt", "/robots.txt?a", "/%72obots.txt", "/a", "/a/")
+
+
+def patterns() -> st.SearchStrategy[bytes]:
+    pieces = st.lists(st.sampled_from(PIECES), max_size=5).map(b"".join)
+    return st.one_of(
+        pieces.map(lambda tail: b"/" + tail),
+        pieces,
+        st.sampled_from((b"", b"/", b"*", b"$", b"/$", b"/*", b"/a*a$", b"/a*a*a$")),
+        st.sampled_from((b"/index.html", b"/a/index.htm", b"/*/index.html", b"/a/")),
+    )
+
+
+@st.composite
+def lines(draw: Callable, seen: list[bytes]) -> bytes:
+    kind = draw(st.sampled_from(("agent", "agent", "rule", "rule", "rule", "other")))
+    if kind == "other":
+        return draw(st.sampled_from(OTHER_LINES))
+    if kind == "agent":
+        start = draw(st.sampled_from(USER_AGENT_FIELDS))
+        value = draw(st.sampled_from(USER_AGENTS))
+    else:
+        start = draw(st.sampled_from(RULE_FIELDS))
+        value = draw(patterns())
+        seen.append(value)
+    colon = draw(st.sampled_from(COLONS))
+    return start + colon + value + draw(st.sampled_from(COMMENTS))
+
+
+@st.composite
+def bodies(draw: Callable, seen: list[bytes] | None = None) -> bytes:
+    """A robots.txt; the patterns of its rules are added to ``seen``."""
+    body = draw(st.sampled_from(BEGINNINGS))
+    # A file that names no one would say little.
+    body += draw(st.sampled_from((b"", b"User-agent: *\n", b"User-agent: bot\n")))
+    for _ in range(draw(st.integers(0, 10))):
+        body += draw(lines([] if seen is None else seen))
+        body += draw(st.sampled_from(ENDS))
+    body += draw(st.sampled_from((b"", b"Disallow: /", b"User-agent: bot")))
+    if draw(st.integers(0, 30)) == 0:
+        encoding = draw(st.sampled_from(("utf-16-le", "utf-16-be")))
+        body = ("\ufeff" + body.decode("utf-8", "replace")).encode(encoding)
+    return body
+
+
+@st.composite
+def urls(draw: Callable, seen: list[bytes]) -> str:
+    """A URL that is likely to match one of the patterns seen, or nearly so."""
+    if not seen or draw(st.integers(0, 5)) == 0:
+        return ORIGIN + draw(st.sampled_from(URLS))
+    path = b""
+    for octet in draw(st.sampled_from(seen)):
+        piece = bytes([octet])
+        if piece == b"*":
+            piece = draw(st.sampled_from(WILD))
+        elif piece == b"$":
+            piece = draw(st.sampled_from((b"", b"", b"$")))
+        elif draw(st.integers(0, 15)) == 0:
+            spelling = draw(st.sampled_from((b"%%%02X", b"%%%02x")))
+            piece = spelling % octet
+        path += piece
+    path += draw(st.sampled_from(TAILS))
+    if draw(st.integers(0, 5)) == 0:  # The directory, or not even all of that.
+        path = path[: path.rfind(b"/") + 1] or path[:2]
+    if not path.startswith(b"/"):
+        path = b"/" + path
+    if draw(st.integers(0, 10)) == 0:  # As people write it, not encoded.
+        return ORIGIN + path.decode("utf-8", "ignore")
+    return ORIGIN + quote_from_bytes(path, safe="/%?#[]@!$&'()*+,;=:~|<")
+
+
+@st.composite
+def cases(draw: Callable) -> tuple[bytes, str, tuple[str, ...]]:
+    """A robots.txt, a URL and the tokens of a crawler."""
+    seen: list[bytes] = []
+    body = draw(bodies(seen))
+    tokens = st.lists(st.sampled_from(AGENTS), min_size=1, max_size=2, unique=True)
+    return body, draw(urls(seen)), tuple(draw(tokens))

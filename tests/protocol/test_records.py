@@ -1,0 +1,129 @@
+"""The records that are no rules: sitemaps, and how fast and when to crawl."""
+
+from __future__ import annotations
+
+from datetime import time
+
+import pytest
+
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+
+AT = "https://example.com/robots.txt"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("Sitemap: https://example.com/s.xml", "https://example.com/s.xml"),
+        ("SITEMAP:https://other.example/s.xml # text", "https://other.example/s.xml"),
+        ("Sitemap: /s.xml", "https://example.com/s.xml"),
+        ("Sitemap: s.xml?a=b", "https://example.com/s.xml?a=b"),
+        ("Sitemap: //other.example/s.xml", "https://other.example/s.xml"),
+        ("Sitemap: file:///etc/passwd", None), ("Sitemap: javascript:a()", None),
+        ("Sitemap: data:text/xml,a", None), ("Sitemap: http://[", None),
+        ("Sitemap:", None), ("# Sitemap: https://example.com/s.xml", None),
+    ],
+)  # fmt: skip
+def test_sitemaps(line: str, found: str | None) -> None:
+    """Sitemap lines give the absolute URLs of the Web that they name."""
+    robots = RobotsTxt.parse(line.encode(), url=AT)
+    assert robots.sitemaps == ((found,) if found else ())
+
+
+def test_sitemaps_belong_to_no_group() -> None:
+    """Sitemaps are found anywhere, in their order."""
+    lines = ["Sitemap: https://example.com/{}"] * 3
+    body = "\nUser-agent: x\nDisallow: /\n".join(lines).format(1, 2, 3)
+    expected = tuple(f"https://example.com/{n}" for n in (1, 2, 3))
+    assert RobotsTxt.parse(body.encode()).sitemaps == expected
+
+
+def test_relative_sitemap_without_a_base() -> None:
+    """A relative sitemap is none where nobody says what it is relative to."""
+    assert RobotsTxt.parse(b"Sitemap: /s.xml").sitemaps == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5", 5.0), ("0", 0.0), ("0.5", 0.5), ("010", 10.0), ("1.25", 1.25),
+        ("", None), ("-1", None), ("+1", None), ("1e3", None), ("5s", None),
+        ("5 s", None), ("inf", None), ("nan", None), ("0x10", None), ("1,5", None),
+        ("1_0", None), ("٥", None), ("x", None), ("9" * 400, None),
+    ],
+)  # fmt: skip
+def test_crawl_delay(value: str, seconds: float | None) -> None:
+    """A plain decimal number of seconds counts, and nothing else."""
+    body = f"User-agent: *\nCrawl-delay: {value}".encode()
+    assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
+
+
+PACE = b"""\
+Crawl-delay: 99
+User-agent: a
+Crawl-delay: 1
+User-agent: b
+Disallow: /
+Crawl-delay: 3
+Crawl-delay: x
+Request-rate: 1/5
+User-agent: *
+Crawl-delay: 7
+Visit-time: 0600-0845
+User-agent: c
+User-agent: A
+Disallow: /
+Crawl-delay: 2.5
+"""
+
+
+def test_crawl_delay_is_that_of_the_groups_followed() -> None:
+    """Other records are the group's they stand in; the largest delay counts."""
+    robots = RobotsTxt.parse(PACE)
+    delays = [robots.crawl_delay(agent) for agent in ("a", "b", ["x", "b"])]
+    assert delays == [7.0, 3.0, 3.0]
+    assert robots.crawl_delay("x") == 7.0
+    assert robots.request_rate("b") is not None
+    assert robots.request_rate("c") is None
+    assert robots.visit_time("b") is None
+
+
+def test_group_without_a_delay_does_not_borrow_one() -> None:
+    """A crawler with a group of its own has no delay from that of everyone."""
+    body = b"User-agent: *\nCrawl-delay: 7\nDisallow:\nUser-agent: bot\nDisallow:"
+    assert RobotsTxt.parse(body).crawl_delay("bot") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "rate"),
+    [
+        ("1/5", (1, 5, None, None)), ("10/60", (10, 60, None, None)),
+        ("1/10s", (1, 10, None, None)), ("1/5m", (1, 300, None, None)),
+        ("1/1h", (1, 3600, None, None)), ("2/1M", (2, 60, None, None)),
+        ("1/10s 1800-1900", (1, 10, time(18), time(19))),
+        ("1/5m 0600-0845", (1, 300, time(6), time(8, 45))),
+        ("", None), ("5", None), ("0/5", None), ("1/0", None), ("-1/5", None),
+        ("1/5d", None), ("a/b", None), ("1/5 x", None), ("1/5 2500-2600", None),
+    ],
+)  # fmt: skip
+def test_request_rate(value: str, rate: tuple | None) -> None:
+    """A rate is so many requests in so much time, at some time of the day."""
+    robots = RobotsTxt.parse(f"User-agent: *\nRequest-rate: {value}".encode())
+    found = robots.request_rate("bot")
+    names = ("requests", "seconds", "start", "end")
+    assert (found and tuple(getattr(found, name) for name in names)) == rate
+
+
+@pytest.mark.parametrize(
+    ("value", "times"),
+    [
+        ("0600-0845", (time(6), time(8, 45))), ("2200-0400", (time(22), time(4))),
+        ("0000-2359", (time(0), time(23, 59))), ("", None), ("0600", None),
+        ("0660-0845", None), ("2400-0100", None), ("6-8", None), ("a-b", None),
+    ],
+)  # fmt: skip
+def test_visit_time(value: str, times: tuple | None) -> None:
+    """A time to visit is a window of the day, over midnight too."""
+    robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
+    found = robots.visit_time("bot")
+    assert (found and (found.start, found.end)) == times

@@ -1,0 +1,44 @@
+"""The Robots Exclusion Protocol for Scrapy, all of it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
+from scrapy_rep.protocol.rules import Rule
+
+if TYPE_CHECKING:
+    from scrapy_rep.addon import Addon
+    from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.robotparser import RobotParser
+
+__all__ = [
+    "CLASSIC",
+    "GOOGLE",
+    "RFC9309",
+    "Addon",
+    "Decision",
+    "Dialect",
+    "Reason",
+    "RobotParser",
+    "RobotsDenied",
+    "RobotsTxt",
+    "Rule",
+    "product_tokens",
+]
+
+# These need Scrapy, which a user of the protocol alone need not load.
+_NEED_SCRAPY = {
+    "Addon": "scrapy_rep.addon",
+    "RobotParser": "scrapy_rep.robotparser",
+    "RobotsDenied": "scrapy_rep.exceptions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _NEED_SCRAPY:
+        return getattr(import_module(_NEED_SCRAPY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

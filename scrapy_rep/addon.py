@@ -1,0 +1,52 @@
+"""The one-line way in: ``ADDONS = {"scrapy_rep.Addon": 500}``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.utils.misc import load_object
+
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.settings import OBEY, RepSettings
+from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+_SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+
+
+class Addon:
+    """Puts this package's components in their places, and one in that of Scrapy's own.
+
+    What the project says in its own settings holds: ``ROBOTSTXT_OBEY`` is set at
+    ``addon`` priority, and a component that the project mentions stays as it is there.
+    """
+
+    def update_settings(self, settings: BaseSettings) -> None:
+        settings.set(OBEY, True, "addon")
+        _set_default_order(settings, _SCRAPYS_OWN, None)
+        for name, component in (
+            ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
+            ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
+            ("SPIDER_MIDDLEWARES", IndexingGateMiddleware),
+        ):
+            settings.setdefault_in_component_priority_dict(
+                name, component, component.ORDER
+            )
+        # To stop the start, rather than the first request, where one can't be read.
+        RepSettings.from_settings(settings)
+
+
+def _set_default_order(settings: BaseSettings, path: str, order: int | None) -> None:
+    """Like ``setdefault_in_component_priority_dict``, but with an import path for a key:
+    Scrapy 2.14 does not see that a class means the same as the path in the ``_BASE``
+    setting.
+    """
+    name = "DOWNLOADER_MIDDLEWARES"
+    orders = settings.getdict(name)
+    component = load_object(path)
+    if all(load_object(key) is not component for key in orders):
+        orders[path] = order
+        settings.set(name, orders, settings.getpriority(name) or 0)

@@ -1,0 +1,60 @@
+"""Every error that this package raises."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import IgnoreRequest
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.indexing import IndexingRules
+    from scrapy_rep.protocol.robotstxt import Decision
+
+
+class SettingError(ValueError):
+    """A setting has a value that it can't have. The message names the setting, the value
+    and what is allowed.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
+
+
+class RobotsDenied(IgnoreRequest):
+    """A request is not sent, because robots.txt does not allow it.
+
+    It reaches the errback of the request as any IgnoreRequest does.
+    """
+
+    def __init__(self, decision: Decision, robotstxt_url: str) -> None:
+        if decision.rule is None:
+            why = f"{robotstxt_url} ({decision.reason})"
+        else:
+            kind, pattern, line = decision.rule
+            why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
+        super().__init__(f"Forbidden by {why}")
+        self.decision = decision
+        self.robotstxt_url = robotstxt_url
+
+
+class IndexingDenied(IgnoreRequest):
+    """A downloaded file is not handed to the media pipeline that asked for it, because
+    it must not be in an index.
+    """
+
+    def __init__(self, message: str, rules: IndexingRules) -> None:
+        super().__init__(message)
+        self.rules = rules
+
+
+class StoreError(Exception):
+    """A store of robots.txt files can't be read or written now. The message says which
+    one, and why.
+    """
+
+    def __init__(self, where: str, why: object) -> None:
+        super().__init__(f"{where}: {why}")
+
+
+class StoreNotInstalled(StoreError):
+    """A store needs a package that is not installed. The message says which."""

@@ -1,0 +1,77 @@
+"""Who the crawler says it is, and so whose rules it follows."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakKeyDictionary
+
+from scrapy import signals
+
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.settings import USER_AGENT
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+_tokens = lru_cache(maxsize=256)(product_tokens)
+
+
+class Identity:
+    """The product tokens of a crawler: those of ``ROBOTSTXT_USER_AGENT``, or else those
+    in the ``User-Agent`` header of each request.
+    """
+
+    _of: ClassVar[WeakKeyDictionary[Crawler, Identity]] = WeakKeyDictionary()
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        self._crawler = crawler
+        self._agents = settings.agents
+        self._has_warned = False
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+
+    @classmethod
+    def of(cls, crawler: Crawler, settings: RepSettings) -> Identity:
+        """The one that the components of a crawl share."""
+        found = cls._of.get(crawler)
+        if found is None:
+            found = cls._of[crawler] = cls(crawler, settings)
+        return found
+
+    def tokens(self, request: Request) -> tuple[str, ...]:
+        """The product tokens to follow for *request*, as it will be sent."""
+        return self._agents or self._of_header(request.headers.get("User-Agent"))
+
+    def _spider_opened(self, spider: Spider) -> None:
+        """Say at the start, not at the first request, if nobody can tell who crawls."""
+        if not self._agents:
+            self._of_header(self._default_header(spider))
+
+    def _default_header(self, spider: Spider) -> str | bytes | None:
+        settings = self._crawler.settings
+        headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
+        for name, value in headers.items():
+            if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
+                return value
+        header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
+        return header
+
+    def _of_header(self, header: str | bytes | None) -> tuple[str, ...]:
+        header = header or ""
+        found = _tokens(header if isinstance(header, str) else header.decode("latin-1"))
+        if not found and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The User-Agent %(header)r does not say which crawler this is, so only "
+                "the rules for everyone (*) are followed. Set %(setting)s to the name "
+                "of your crawler, and let USER_AGENT contain it.",
+                {"header": header, "setting": USER_AGENT},
+                extra={"spider": self._crawler.spider},
+            )
+        return found

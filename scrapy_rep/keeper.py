@@ -1,0 +1,162 @@
+"""Keeps what is known of robots.txt files in a store, whatever becomes of the store."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from scrapy import signals
+from scrapy.utils.asyncio import create_looping_call
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep import stats
+from scrapy_rep.compat import run_in_thread, sleep
+from scrapy_rep.exceptions import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.stores.base import Store
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+# In seconds. A worker that dies leaves its lock for so long, at most; one that lives
+# renews it in time.
+_LOCK_HOLDS = 6.0
+_LOCK_RENEWED_EVERY = 2.0
+
+# How often it is looked whether another worker has fetched what this one needs. There is
+# nothing to await across processes and kinds of stores.
+_LOOK_EVERY = 0.2
+
+# How long a store that has failed is left alone, so that not each request waits for it to
+# fail again.
+_LEFT_ALONE = 3.0
+
+
+class Keeper:
+    """A store that can fail: the crawl goes on without it, and with it when it is back."""
+
+    def __init__(self, crawler: Crawler, store: Store) -> None:
+        self._crawler = crawler
+        self._store = store
+        self._owner = uuid.uuid4().hex
+        self._failed_at: float | None = None
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    def at_hand(self, origin: Origin, now: float) -> Entry | None:
+        """What is kept of *origin*, if that can be told without a disk or a network."""
+        if self._store.blocking:
+            return None
+        return self._store.get(str(origin), now)
+
+    async def get(self, origin: Origin) -> Entry | None:
+        return await self._call(None, self._store.get, str(origin), time.time())
+
+    async def put(self, origin: Origin, entry: Entry) -> None:
+        await self._call(None, self._store.put, str(origin), entry, time.time())
+
+    async def entry_or_lock(self, origin: Origin, known: Entry | None) -> Entry | None:
+        """A fresh entry, newer than the one *known*, that another worker has fetched in
+        the meantime; or None, and the lock with it: then this one is to fetch it.
+        """
+        while True:
+            entry = await self.get(origin)
+            if _is_news(entry, known):
+                return entry
+            if await self._lock(origin):
+                # Between the two questions another may have brought it.
+                entry = await self.get(origin)
+                if not _is_news(entry, known):
+                    return None
+                await self.unlock(origin)
+                return entry
+            await sleep(_LOOK_EVERY)
+
+    async def unlock(self, origin: Origin) -> None:
+        await self._call(None, self._store.unlock, str(origin), self._owner)
+
+    def renewing(self, origin: Origin) -> Renewal:
+        """Keep the lock while a fetch takes its time."""
+
+        def renew() -> None:
+            # Scrapy's loops wait for nothing, and want nothing to wait for.
+            deferred_from_coro(self._lock(origin)).addErrback(lambda _: None)
+
+        return Renewal(renew)
+
+    async def _lock(self, origin: Origin) -> bool:
+        # Without a store there are no others to agree with.
+        return await self._call(
+            True, self._store.lock, str(origin), self._owner, _LOCK_HOLDS, time.time()
+        )
+
+    async def _call(
+        self,
+        otherwise: _T,
+        function: Callable[_P, _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """What a call of the store returns; *otherwise* where the store fails."""
+        now = time.monotonic()
+        if self._failed_at is not None and now < self._failed_at + _LEFT_ALONE:
+            return otherwise
+        try:
+            if self._store.blocking:
+                found = await run_in_thread(function, *args, **kwargs)
+            else:
+                found = function(*args, **kwargs)
+        except StoreError as error:
+            self._failed(error)
+            return otherwise
+        if self._failed_at is not None:
+            self._failed_at = None
+            logger.info(
+                "The store of robots.txt files is back",
+                extra={"spider": self._crawler.spider},
+            )
+        return found
+
+    def _failed(self, error: StoreError) -> None:
+        self._crawler.stats.inc_value(stats.STORE_ERRORS)
+        if self._failed_at is None:
+            logger.warning(
+                "The store of robots.txt files fails, and the crawl goes on without it: "
+                "%(error)s",
+                {"error": error},
+                extra={"spider": self._crawler.spider},
+            )
+        self._failed_at = time.monotonic()
+
+    def _spider_closed(self) -> None:
+        self._store.close()
+
+
+class Renewal:
+    """Calls something again and again while a block runs."""
+
+    def __init__(self, renew: Callable[[], None]) -> None:
+        self._loop = create_looping_call(renew)
+
+    def __enter__(self) -> None:
+        self._loop.start(_LOCK_RENEWED_EVERY, now=False)
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._loop.running:
+            self._loop.stop()
+
+
+def _is_news(entry: Entry | None, known: Entry | None) -> bool:
+    if entry is None or not entry.is_fresh(time.time()):
+        return False
+    return known is None or entry.fetched > known.fetched

@@ -1,0 +1,45 @@
+"""The links of a page that its author does not vouch for."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scrapy.http import HtmlResponse
+from w3lib.url import canonicalize_url
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+_SEPARATORS = re.compile(r"[\s,]+")
+
+
+def only_marked(response: Response, rels: frozenset[str]) -> frozenset[str]:
+    """The URLs that a page links to through ``<a rel>`` or ``<area rel>`` with one of
+    *rels* alone: one link without any of them is enough to leave a URL out.
+
+    The URLs are canonical, as :func:`canonical` makes them.
+    """
+    if not isinstance(response, HtmlResponse) or not _mentions(response.body, rels):
+        return frozenset()
+    marked: set[str] = set()
+    vouched_for: set[str] = set()
+    for link in response.xpath("//a[@href] | //area[@href]"):
+        try:
+            url = canonical(response.urljoin(link.attrib["href"].strip()))
+        except ValueError:  # "http://[": no URL, so no request either
+            continue
+        said = _SEPARATORS.split(link.attrib.get("rel", "").lower())
+        (vouched_for if rels.isdisjoint(said) else marked).add(url)
+    return frozenset(marked - vouched_for)
+
+
+def canonical(url: str) -> str:
+    """A URL in the form in which those of links and requests are compared."""
+    return canonicalize_url(url)
+
+
+def _mentions(body: bytes, rels: frozenset[str]) -> bool:
+    """Whether it is worth while to build the tree of a page."""
+    lower = body.lower()
+    return any(rel.encode() in lower for rel in rels)

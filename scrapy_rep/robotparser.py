@@ -1,0 +1,47 @@
+"""This package's parser under Scrapy's own middleware.
+
+``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scrapy.robotstxt import RobotParser as BaseRobotParser
+from scrapy.utils.python import to_unicode
+
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.settings import dialect_of
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+_tokens = lru_cache(maxsize=64)(product_tokens)
+
+
+class RobotParser(BaseRobotParser):
+    """A robots.txt, with the interface that Scrapy gives to its parsers."""
+
+    def __init__(self, robots: RobotsTxt) -> None:
+        self.robots = robots
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler | None, robotstxt_body: bytes
+    ) -> RobotParser:
+        """Parse *robotstxt_body* in the dialect that the settings choose."""
+        dialect = RFC9309
+        if crawler is not None:
+            dialect = dialect_of(crawler.settings)
+        return cls(RobotsTxt.parse(robotstxt_body, dialect))
+
+    def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
+        """Whether *user_agent*, a product token or a whole header, may fetch *url*."""
+        return self.robots.is_allowed(to_unicode(url), _tokens(to_unicode(user_agent)))
+
+    def crawl_delay(self, user_agent: str | bytes) -> float | None:
+        """The ``Crawl-delay`` for *user_agent* in seconds, or None."""
+        return self.robots.crawl_delay(_tokens(to_unicode(user_agent)))

@@ -1,0 +1,272 @@
+"""Settings, read and checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import load_object
+
+from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.overrides import ALLOWED as ALLOWED_OVERRIDES
+from scrapy_rep.overrides import Override, parse_overrides
+from scrapy_rep.protocol.agents import is_product_token, product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
+from scrapy_rep.protocol.freshness import Bounds
+from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
+from scrapy_rep.stores import open_store
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+OBEY = "ROBOTSTXT_OBEY"
+USER_AGENT = "ROBOTSTXT_USER_AGENT"
+
+DEFAULTS: dict[str, object] = {
+    "REP_DIALECT": "rfc9309",
+    "REP_DOWNLOAD_TIMEOUT": 30,
+    "REP_GOOGLE_COMPATIBLE": False,
+    "REP_HEADER_ENABLED": True,
+    "REP_ITEM_FIELD": "robots",
+    "REP_MAX_AGE": 86400,
+    "REP_META_ENABLED": True,
+    "REP_MIN_AGE": 300,
+    "REP_NOFOLLOW": "drop",
+    "REP_NOINDEX": "drop",
+    "REP_OVERRIDES": {},
+    "REP_REL": [],
+    "REP_REQUEST_META_KEYS": ["download_slot"],
+    "REP_RETRY_TIMES": 1,
+    "REP_STOP_DOWNLOAD": False,
+    "REP_STORE": "memory://",
+    "REP_STORE_MAX_BYTES": 134217728,
+    "REP_STORE_MAX_ENTRIES": 100000,
+    "REP_UNREACHABLE_WAIT": 600,
+}
+"""Every setting of this package, and its default."""
+
+
+@dataclass(frozen=True)
+class RepSettings:
+    """What the settings of a crawl say to this package."""
+
+    obey: bool
+
+    agents: tuple[str, ...]
+    """The product tokens to follow; empty to take those of the User-Agent header."""
+
+    dialect: Dialect
+
+    download_timeout: float
+    """In seconds, for each request."""
+
+    retry_times: int
+    request_meta_keys: tuple[str, ...]
+    overrides: tuple[Override, ...]
+
+    bounds: Bounds
+    """For how long a robots.txt may hold."""
+
+    store: str
+    """The URI of the store: as set, or of a file in JOBDIR, if there is one."""
+
+    store_max_entries: int
+    store_max_bytes: int
+
+    unreachable_wait: float
+    """For how many seconds a request waits for a robots.txt that can't be had."""
+
+    header_enabled: bool
+    meta_enabled: bool
+    noindex: str
+    nofollow: str
+
+    rel: frozenset[str]
+    """The values of ``rel``, in lower case, whose links are not followed."""
+
+    item_field: str
+
+    stop_download: bool
+    """Only where neither items nor links of such a response would be kept."""
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> RepSettings:
+        """Read the settings. Raises SettingError for a value that can't be."""
+        dialect = dialect_of(settings)
+        noindex = _one_of(settings, "REP_NOINDEX", "drop", "annotate", "ignore")
+        nofollow = _one_of(settings, "REP_NOFOLLOW", "drop", "ignore")
+        stop_download = _bool(settings, "REP_STOP_DOWNLOAD")
+        return cls(
+            obey=settings.getbool(OBEY),
+            agents=_agents(settings),
+            dialect=dialect,
+            download_timeout=_seconds(settings, "REP_DOWNLOAD_TIMEOUT"),
+            retry_times=_whole(settings, "REP_RETRY_TIMES", least=0),
+            request_meta_keys=tuple(_list(settings, "REP_REQUEST_META_KEYS")),
+            overrides=_overrides(settings, dialect),
+            bounds=_bounds(settings),
+            store=_store(settings),
+            store_max_entries=_whole(settings, "REP_STORE_MAX_ENTRIES", least=1),
+            store_max_bytes=_whole(settings, "REP_STORE_MAX_BYTES", least=1),
+            unreachable_wait=_seconds(settings, "REP_UNREACHABLE_WAIT", least=0),
+            header_enabled=_bool(settings, "REP_HEADER_ENABLED"),
+            meta_enabled=_bool(settings, "REP_META_ENABLED"),
+            noindex=noindex,
+            nofollow=nofollow,
+            rel=_rel(settings, dialect),
+            item_field=_name(settings, "REP_ITEM_FIELD"),
+            stop_download=stop_download and (noindex, nofollow) == ("drop", "drop"),
+        )
+
+
+def dialect_of(settings: BaseSettings) -> Dialect:
+    """The dialect that the settings choose. Raises SettingError if it is none."""
+    if _bool(settings, "REP_GOOGLE_COMPATIBLE"):
+        return GOOGLE
+    value = _get(settings, "REP_DIALECT")
+    found = value
+    if isinstance(value, str):
+        try:
+            found = DIALECTS.get(value) or load_object(value)
+        except (ValueError, NameError, ImportError):
+            found = None
+    if isinstance(found, Dialect):
+        return found
+    names = ", ".join(map(repr, DIALECTS))
+    raise SettingError(
+        "REP_DIALECT", value, f"{names}, or the import path of a Dialect"
+    )
+
+
+def _agents(settings: BaseSettings) -> tuple[str, ...]:
+    value = settings[USER_AGENT]
+    if not value:
+        return ()
+    if isinstance(value, str):
+        names = [name.strip() for name in value.split(",")]
+        # A header of a browser has commas too; a list has tokens between them.
+        names = names if all(map(is_product_token, names)) else [value]
+    else:
+        names = [str(name) for name in value]
+    tokens: list[str] = []
+    for name in names:
+        found = product_tokens(name)
+        if not found:
+            allowed = (
+                "the name of the crawler, a product token of letters, '-' and '_' alone "
+                "(RFC 9309, 2.2.1), or a list of such names"
+            )
+            raise SettingError(USER_AGENT, value, allowed)
+        tokens += found
+    return tuple(dict.fromkeys(tokens))
+
+
+def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:
+    value = _get(settings, "REP_OVERRIDES")
+    try:
+        written = settings.getdict("REP_OVERRIDES", DEFAULTS["REP_OVERRIDES"])  # type: ignore[arg-type]
+        return parse_overrides(written, dialect)
+    except (AttributeError, TypeError, ValueError):
+        raise SettingError("REP_OVERRIDES", value, ALLOWED_OVERRIDES) from None
+
+
+def _get(settings: BaseSettings, name: str) -> object:
+    return settings.get(name, DEFAULTS[name])
+
+
+def _bool(settings: BaseSettings, name: str) -> bool:
+    try:
+        return settings.getbool(name, bool(DEFAULTS[name]))
+    except ValueError:
+        raise SettingError(name, settings[name], "True or False") from None
+
+
+def _one_of(settings: BaseSettings, name: str, *allowed: str) -> str:
+    value = _get(settings, name)
+    if value not in allowed:
+        raise SettingError(name, value, " or ".join(map(repr, allowed)))
+    return str(value)
+
+
+def _name(settings: BaseSettings, name: str) -> str:
+    value = _get(settings, name)
+    if not isinstance(value, str) or not value:
+        raise SettingError(name, value, "a name")
+    return value
+
+
+def _rel(settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
+    if settings.get("REP_REL") is None:
+        return dialect.untrusted_rel
+    return frozenset(value.lower() for value in _list(settings, "REP_REL"))
+
+
+def _list(settings: BaseSettings, name: str) -> list[str]:
+    value = _get(settings, name)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(part, str) for part in value
+    ):
+        raise SettingError(name, value, "a list of names")
+    return list(value)
+
+
+def _bounds(settings: BaseSettings) -> Bounds:
+    least = _seconds(settings, "REP_MIN_AGE", least=0)
+    most = _seconds(settings, "REP_MAX_AGE")
+    if most < least:
+        allowed = f"at least REP_MIN_AGE, which is {least:g}"
+        raise SettingError("REP_MAX_AGE", _get(settings, "REP_MAX_AGE"), allowed)
+    return Bounds(least, most)
+
+
+def _seconds(settings: BaseSettings, name: str, *, least: float | None = None) -> float:
+    """A number greater than 0, or not less than *least*."""
+    value = _get(settings, name)
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        seconds = -1
+    good = seconds > 0 if least is None else seconds >= least
+    if not good or seconds == float("inf"):
+        allowed = "greater than 0" if least is None else f"{least:g} or greater"
+        raise SettingError(name, value, f"a number of seconds, {allowed}")
+    return seconds
+
+
+def _whole(settings: BaseSettings, name: str, *, least: int) -> int:
+    value = _get(settings, name)
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise SettingError(name, value, f"a whole number, {least} or greater")
+    return number
+
+
+def _store(settings: BaseSettings) -> str:
+    uri = settings.get("REP_STORE")
+    if uri is None:
+        # A crawl that is resumed goes on with what it has.
+        folder = job_dir(settings)
+        return (
+            f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else "memory://"
+        )
+    try:
+        open_store(uri, max_entries=1, max_bytes=1).close()
+    except (TypeError, ValueError, AttributeError):
+        shown = _without_password(uri)
+        raise SettingError("REP_STORE", shown, ALLOWED_STORES) from None
+    except StoreNotInstalled as error:
+        allowed = f"one that can be used: {error}"
+        raise SettingError("REP_STORE", _without_password(uri), allowed) from None
+    return str(uri)
+
+
+def _without_password(uri: object) -> object:
+    before, at, after = uri.rpartition("@") if isinstance(uri, str) else ("", "", "")
+    return f"{before.partition('//')[0]}//***@{after}" if at else uri

@@ -1,0 +1,171 @@
+"""What a response allows to become of its items and links."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from itemadapter import ItemAdapter
+from scrapy import signals
+from scrapy.exceptions import DropItem, NotConfigured
+from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.log import logformatter_adapter
+
+from scrapy_rep import links, meta, stats
+from scrapy_rep.refusedimages import RefusedImages
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.signals import link_dropped
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.protocol.indexing import IndexingRules
+
+logger = logging.getLogger(__name__)
+
+
+class IndexingGateMiddleware(BaseSpiderMiddleware):
+    """Lets pass what a callback makes of a response, as far as the response allows it."""
+
+    ORDER = 100
+    """Output of callbacks passes in descending order: near the engine, after all that
+    makes or changes items and requests."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self._settings = RepSettings.from_settings(crawler.settings)
+        settings = self._settings
+        if (settings.noindex, settings.nofollow, settings.rel) == (
+            "ignore",
+            "ignore",
+            frozenset(),
+        ):
+            raise NotConfigured
+        self._refused_images = RefusedImages.of(crawler)
+        self._only_marked: WeakKeyDictionary[Response, frozenset[str]]
+        self._only_marked = WeakKeyDictionary()
+        for signal in (signals.item_scraped, signals.item_dropped, signals.item_error):
+            crawler.signals.connect(self._item_done, signal)
+
+    # Links.
+
+    def get_processed_request(
+        self, request: Request, response: Response | None
+    ) -> Request | None:
+        if response is None:
+            return request
+        # Of the page, not of what it links to: a spider that hands its meta on must not
+        # hand this on.
+        request.meta.pop(meta.INDEXING, None)
+        why = self._why_not_follow(request, response)
+        if why is None:
+            return request
+        logger.debug(
+            "Not followed from %(response)s (%(why)s): %(request)s",
+            {"response": response, "why": why, "request": request},
+            extra={"spider": self.crawler.spider},
+        )
+        self.crawler.stats.inc_value(stats.NOFOLLOW.format(source=why))
+        self.crawler.signals.send_catch_log(
+            link_dropped,
+            request=request,
+            response=response,
+            reason=why,
+            spider=self.crawler.spider,
+        )
+        return None
+
+    def _why_not_follow(self, request: Request, response: Response) -> str | None:
+        """``"page"``, ``"rel"``, or None where nothing is against it."""
+        if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
+            return None
+        if request.url == response.url:
+            return None  # the page again, for a retry: that follows no link
+        rules = _rules(response)
+        if self._settings.nofollow == "drop" and rules and not rules.follow:
+            return "page"
+        if self._settings.rel:
+            marked = self._only_marked.get(response)
+            if marked is None:
+                marked = links.only_marked(response, self._settings.rel)
+                self._only_marked[response] = marked
+            if marked and links.canonical(request.url) in marked:
+                return "rel"
+        return None
+
+    # Items.
+
+    def get_processed_item(self, item: Any, response: Response | None) -> Any:
+        if response is None or self._settings.noindex == "ignore":
+            return item
+        rules = _rules(response)
+        if rules is None or response.meta.get(meta.DONT_OBEY_NOINDEX):
+            return item
+        now = datetime.now(timezone.utc)
+        if self._settings.noindex == "annotate":
+            self._annotate(item, rules)
+        elif not rules.indexable(now):
+            self._drop(item, response, rules)
+            return None
+        elif rules.unavailable_after is not None:
+            self._annotate(item, rules)
+        if rules.unavailable_after is not None and now <= rules.unavailable_after:
+            self.crawler.stats.inc_value(stats.EXPIRING)
+        if not rules.image_index and self._settings.noindex == "drop":
+            self._refused_images.add(item)
+        return item
+
+    def _annotate(self, item: Any, rules: IndexingRules) -> None:
+        try:
+            ItemAdapter(item)[self._settings.item_field] = rules.to_dict()
+        except (KeyError, TypeError, ValueError):
+            # A field that the type of the item does not have, or won't have so.
+            self.crawler.stats.inc_value(stats.NOT_ANNOTATED)
+        else:
+            self.crawler.stats.inc_value(stats.ANNOTATED)
+
+    def _drop(self, item: Any, response: Response, rules: IndexingRules) -> None:
+        """Say of an item that it is dropped, as the item pipelines say it."""
+        rule = "noindex" if not rules.index else "unavailable_after"
+        exception = DropItem(f"Not for an index: {_evidence(rules, rule)}")
+        spider = self.crawler.spider
+        assert spider is not None
+        self.crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
+        entry = self.crawler.logformatter.dropped(item, exception, response, spider)
+        if entry is not None:
+            logger.log(*logformatter_adapter(entry), extra={"spider": spider})
+        # Receivers may be coroutines, and a callback's output can't wait for them.
+        deferred_from_coro(
+            self.crawler.signals.send_catch_log_async(
+                signal=signals.item_dropped,
+                item=item,
+                response=response,
+                spider=spider,
+                exception=exception,
+            )
+        )
+
+    def _item_done(self, item: Any) -> None:
+        self._refused_images.discard(item)
+
+
+def _rules(response: Response) -> IndexingRules | None:
+    # A response that was not downloaded for a request has no meta.
+    if response.request is None:
+        return None
+    rules: IndexingRules | None = response.meta.get(meta.INDEXING)
+    return rules
+
+
+def _evidence(rules: IndexingRules, rule: str) -> str:
+    """The statement that decided, as written, and where it stands."""
+    names = {"noindex", "none"} if rule == "noindex" else {"unavailable_after"}
+    for statement in rules.statements:
+        if statement.known and statement.name in names:
+            return f"{statement.text} ({statement.source})"
+    return rule

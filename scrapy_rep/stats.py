@@ -1,0 +1,73 @@
+"""Every stat key that this package writes."""
+
+from __future__ import annotations
+
+# Scrapy's own, with their meaning.
+REQUEST_COUNT = "robotstxt/request_count"
+"""robots.txt files asked for, redirects not counted."""
+RESPONSE_COUNT = "robotstxt/response_count"
+"""Answers to that."""
+RESPONSE_STATUS_COUNT = "robotstxt/response_status_count/{status}"
+"""Answers by status."""
+EXCEPTION_COUNT = "robotstxt/exception_count/{type}"
+"""Fetches of robots.txt that ended in an exception, by its class."""
+FORBIDDEN = "robotstxt/forbidden"
+"""Requests not sent because of robots.txt."""
+
+DENIED = "rep/denied/{reason}"
+"""The same, by the reason of the decision."""
+ACCESS = "rep/robotstxt/{access}"
+"""Fetches of robots.txt by outcome: successful, unavailable, unreachable."""
+FROM_COPY = "rep/robotstxt/from_copy"
+"""Requests of spiders for robots.txt that were answered from the copy at hand."""
+HELD = "rep/held/count"
+"""Times that a request was held until the robots.txt of its origin had come."""
+GIVEN_UP = "rep/held/given_up"
+"""Requests that waited in vain for a robots.txt that could not be had."""
+OVERRIDE = "rep/override/{kind}"
+"""Requests that REP_OVERRIDES decided on: obey, ignore, robotstxt."""
+
+ANNOTATED = "rep/noindex/annotated"
+"""Items that the rules were written into."""
+NOT_ANNOTATED = "rep/noindex/not_annotated"
+"""Items that have no field for them."""
+NOINDEX = "rep/noindex/dropped/{rule}"
+"""Items dropped, by the rule: noindex, unavailable_after."""
+EXPIRING = "rep/noindex/expiring"
+"""Items of pages that say until when they may be in an index."""
+MEDIA_REFUSED = "rep/noindex/media/{rule}"
+"""Files kept from media pipelines, by the rule: noindex, noimageindex."""
+NOFOLLOW = "rep/nofollow/{source}"
+"""Requests of callbacks not sent, by what was against it: page, rel."""
+FROM_STORE = "rep/robotstxt/from_store"
+"""robots.txt files that were not asked for, since the store had them."""
+STORE_ERRORS = "rep/store/errors"
+"""Calls of the store that failed."""
+STOPPED = "rep/stopped/count"
+"""Downloads stopped at their headers."""
+STOPPED_BYTES = "rep/stopped/bytes"
+"""Bytes that these would have had, as far as their headers said."""
+
+ALL = (
+    ANNOTATED,
+    NOT_ANNOTATED,
+    NOINDEX,
+    EXPIRING,
+    MEDIA_REFUSED,
+    NOFOLLOW,
+    FROM_STORE,
+    STORE_ERRORS,
+    STOPPED,
+    STOPPED_BYTES,
+    REQUEST_COUNT,
+    RESPONSE_COUNT,
+    RESPONSE_STATUS_COUNT,
+    EXCEPTION_COUNT,
+    FORBIDDEN,
+    DENIED,
+    ACCESS,
+    FROM_COPY,
+    HELD,
+    GIVEN_UP,
+    OVERRIDE,
+)

@@ -1,0 +1,98 @@
+"""A store in the memory of this process."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from scrapy_rep.exceptions import StoreError
+from scrapy_rep.stores.base import KEEP, Store
+from scrapy_rep.stores.lru import LRU
+
+MAX_ENTRIES = 100_000
+MAX_BYTES = 128 * 1024 * 1024
+
+# What Python takes for an entry beside its octets and those of its origin, in bytes: the
+# heads of the two objects, the pair that holds them with the cost, and a place in an
+# ordered dictionary that has just grown. Measured on Python 3.10 and 3.11.
+_OVERHEAD = 370
+
+# After how many locks those that have run out are looked for.
+_LOCKS_SWEPT_EVERY = 1000
+
+
+class MemoryStore(Store):
+    """At most *max_entries*, of *max_bytes* together; what was not used for longest goes.
+
+    An entry is one object, its body deflated. It counts with its octets, those of its
+    origin and 370 for what Python takes to keep them, so that *max_bytes* bounds what
+    the store takes of the memory of the process.
+    """
+
+    blocking = False
+
+    def __init__(
+        self,
+        max_entries: int = MAX_ENTRIES,
+        max_bytes: int = MAX_BYTES,
+        keep: float = KEEP,
+    ) -> None:
+        super().__init__(keep)
+        self._entries: LRU[bytes] = LRU(max_entries, max_bytes)
+        self._locks: dict[str, tuple[str, float]] = {}
+        self._locks_taken = 0
+        self._mutex = Lock()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size(self) -> int:
+        """The bytes that the entries count with."""
+        return self._entries.cost
+
+    def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
+        self._check_open()
+        with self._mutex:
+            self._sweep_locks(now)
+            held = self._locks.get(origin)
+            if held is not None and held[0] != owner and now < held[1]:
+                return False
+            self._locks[origin] = (owner, now + seconds)
+            return True
+
+    def unlock(self, origin: str, owner: str) -> None:
+        self._check_open()
+        with self._mutex:
+            held = self._locks.get(origin)
+            if held is not None and held[0] == owner:
+                del self._locks[origin]
+
+    def close(self) -> None:
+        self._closed = True
+        self._entries.clear()
+        with self._mutex:
+            self._locks.clear()
+
+    def _read(self, origin: str) -> bytes | None:
+        self._check_open()
+        return self._entries.get(origin)
+
+    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+        self._check_open()
+        self._entries.put(origin, data, len(data) + len(origin) + _OVERHEAD)
+
+    def _remove(self, origin: str) -> None:
+        self._check_open()
+        self._entries.remove(origin)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("memory://", "it is closed")
+
+    def _sweep_locks(self, now: float) -> None:
+        self._locks_taken += 1
+        if self._locks_taken % _LOCKS_SWEPT_EVERY == 0:
+            self._locks = {
+                origin: held for origin, held in self._locks.items() if now < held[1]
+            }

@@ -1,0 +1,40 @@
+"""What a host can be told to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host answers on one path.
+
+    ``announced`` is the Content-Length sent in place of the true one; ``reset`` breaks the
+    connection in the body, after a part of what was announced (``"length"``) or after a bad
+    chunk (``"chunks"``); ``hang`` never answers; ``endless`` goes on after the body until the
+    client has had enough; ``pace`` is the seconds between one byte of the body and the next.
+    """
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0
+    pace: float = 0
+    announced: int | None = None
+    reset: str | None = None
+    hang: bool = False
+    endless: bool = False
+
+
+def robots(text: str, **kwargs: object) -> Answer:
+    """Return a robots.txt served as text."""
+    headers = {"Content-Type": "text/plain", **kwargs.pop("headers", {})}
+    return Answer(text.encode(), headers=headers, **kwargs)
+
+
+def redirect(location: str, status: int = 302, **kwargs: object) -> Answer:
+    return Answer(status=status, headers={"Location": location}, **kwargs)

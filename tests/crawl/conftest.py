@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.crawl import MODES, has_reactorless_mode
+from tests.crawl.server import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site
+
+
+# The test command leaves modes out where they are tested on another Scrapy anyway.
+CHOSEN = [mode for mode in MODES if mode in os.environ.get("MODES", " ".join(MODES))]
+
+
+@pytest.fixture(params=CHOSEN)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Each mode that Scrapy runs in, where the installed Scrapy has it."""
+    if request.param == "reactorless" and not has_reactorless_mode():
+        pytest.skip("This Scrapy needs a Twisted reactor")
+    return request.param

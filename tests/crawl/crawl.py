@@ -1,0 +1,195 @@
+"""Run a spider in a Scrapy process of its own, and read what it reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy.settings import default_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MODES = ("asyncio", "select", "reactorless")
+ADDON = {"ADDONS": {"scrapy_rep.Addon": 500}}
+BY_HAND = {
+    "ROBOTSTXT_OBEY": True,
+    "DOWNLOADER_MIDDLEWARES": {
+        "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+        "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": 595,
+    },
+}
+QUIET = {
+    "CONCURRENT_REQUESTS": 100,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
+    "HTTPERROR_ALLOW_ALL": True,
+    "LOG_FORMAT": "%(levelname)s [%(name)s] %(message)s",
+    "LOG_VERSIONS": [],
+    "LOGSTATS_INTERVAL": 0,
+    "MEMUSAGE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+    "REP_UNREACHABLE_WAIT": 0,
+    "RETRY_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "USER_AGENT": "testbot",
+}
+ROOT = Path(__file__).parents[2]
+
+
+def has_reactorless_mode() -> bool:
+    return hasattr(default_settings, "TWISTED_REACTOR_ENABLED")
+
+
+@dataclass(frozen=True)
+class CrawlResult:
+    """What a crawl came to, as its process told it.
+
+    ``responses`` are those that callbacks saw (url, status, flags, body, meta); ``errors`` those
+    that errbacks saw (url, error, and reason, line, rule, agent, robotstxt_url of a denial);
+    ``denied`` and ``parsed`` what the two signals carried; ``sent`` every request that reached
+    the downloader (url, meta).
+    """
+
+    exit_code: int
+    duration: float
+    log: str
+    stats: dict[str, Any]
+    responses: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+    denied: list[dict[str, Any]]
+    parsed: list[dict[str, Any]]
+    sent: list[dict[str, Any]]
+    memory: int
+
+    def lines(self, level: str, *words: str) -> list[str]:
+        """Return the lines that this package logged at *level* and that hold all *words*."""
+        start = f"{level} [scrapy_rep"
+        return [
+            line
+            for line in self.log.splitlines()
+            if line.startswith(start) and all(word in line for word in words)
+        ]
+
+    def error(self, url: str) -> dict[str, Any]:
+        """Return the one error that the errback of *url* saw."""
+        (error,) = (error for error in self.errors if error["url"] == url)
+        return error
+
+    def fetched(self) -> list[str]:
+        return sorted(response["url"] for response in self.responses)
+
+
+def run_crawl(
+    requests: Iterable[str | Mapping[str, Any]] = (),
+    *,
+    then: Iterable[str | Mapping[str, Any]] = (),
+    mode: str = "asyncio",
+    spider: str = "PlanSpider",
+    settings: Mapping[str, Any] | None = None,
+    enable: Mapping[str, Any] = ADDON,
+    timeout: float = 60,
+    **attributes: Any,
+) -> CrawlResult:
+    """Crawl *requests*, then those of *then*, in *mode*, and report.
+
+    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class of
+    ``tests.crawl.spiders``, or the path of another, *attributes* become its own, *enable* are the settings that put the
+    package in charge. A process that has not ended after *timeout* seconds is killed, and the
+    test fails.
+    """
+    crawl = start_crawl(
+        requests,
+        then=then,
+        mode=mode,
+        spider=spider,
+        settings=settings,
+        enable=enable,
+        **attributes,
+    )
+    return crawl.result(timeout)
+
+
+def start_crawl(
+    requests: Iterable[str | Mapping[str, Any]] = (),
+    *,
+    then: Iterable[str | Mapping[str, Any]] = (),
+    mode: str = "asyncio",
+    spider: str = "PlanSpider",
+    settings: Mapping[str, Any] | None = None,
+    enable: Mapping[str, Any] = ADDON,
+    **attributes: Any,
+) -> RunningCrawl:
+    """Begin what ``run_crawl`` does, and return at once."""
+    steps = [[_request(request) for request in step] for step in (requests, then)]
+    spec = {
+        "mode": mode,
+        "spider": spider if "." in spider else f"tests.crawl.spiders.{spider}",
+        "settings": {**QUIET, **enable, **(settings or {})},
+        "attributes": {**attributes, "steps": steps},
+    }
+    return RunningCrawl(spec)
+
+
+class RunningCrawl:
+    """A crawl that is under way. It has to be waited for."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._report = Path(self._folder.name) / "report.json"
+        self._log = Path(self._folder.name) / "log"
+        spec_file = Path(self._folder.name) / "spec.json"
+        spec_file.write_text(json.dumps(spec), encoding="utf-8")
+        self._started = time.monotonic()
+        with spec_file.open() as given, self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crawl.runner", str(self._report)],
+                cwd=ROOT,
+                env=_environment(),
+                stdin=given,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def wait(self, timeout: float = 60) -> int:
+        """Wait for the process, and return its exit code; to be used where it is killed."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            self.process.kill()
+            self.process.wait(10)
+            raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
+
+    def result(self, timeout: float = 60) -> CrawlResult:
+        """Wait for the process, and return its report."""
+        exit_code = self.wait(timeout)
+        duration = time.monotonic() - self._started
+        assert self._report.exists(), self.log
+        found = json.loads(self._report.read_text(encoding="utf-8"))
+        log = self.log
+        self._folder.cleanup()
+        return CrawlResult(exit_code, duration, log, **found)
+
+
+def _request(request: str | Mapping[str, Any]) -> dict[str, Any]:
+    return {"url": request} if isinstance(request, str) else dict(request)
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without what would send a crawl elsewhere."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith("_proxy") and not name.startswith("SCRAPY_")
+    }

@@ -1,0 +1,81 @@
+"""Spiders that make items and requests of what they fetch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule
+
+from tests.crawl.spiders import NotingSpider, PlanSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.http import Response
+
+
+class PageSpider(PlanSpider):
+    """Makes an item of each page, and follows all of its links."""
+
+    name = "pages"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        super().note_response(response)
+        yield {"url": response.url}
+        if hasattr(response, "selector"):
+            for link in response.css("a::attr(href), area::attr(href)"):
+                yield response.follow(
+                    link.get(), self.note_response, errback=self.note_error
+                )
+
+
+class AsyncPageSpider(PageSpider):
+    """The same, with a callback that is an asynchronous generator."""
+
+    name = "async_pages"
+
+    async def note_response(self, response: Response) -> AsyncIterator[Any]:
+        for output in PageSpider.note_response(self, response):
+            yield output
+
+
+class ListPageSpider(PageSpider):
+    """The same, with a callback that returns a list."""
+
+    name = "list_pages"
+
+    def note_response(self, response: Response) -> list[Any]:
+        return list(super().note_response(response))
+
+
+class RulePageSpider(NotingSpider, CrawlSpider):
+    """The same, by the rules of a CrawlSpider."""
+
+    name = "rule_pages"
+    rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
+    steps: list[list[dict[str, Any]]]
+
+    async def start(self) -> AsyncIterator[Request]:
+        for arguments in self.steps[0]:
+            yield Request(errback=self.note_error, **arguments)
+
+    def parse_start_url(self, response: Response) -> Iterator[Any]:
+        return self.parse_page(response)
+
+    def parse_page(self, response: Response) -> Iterator[Any]:
+        self.note_response(response)
+        yield {"url": response.url}
+
+
+class MediaPageSpider(PageSpider):
+    """Makes an item of each page that names its images, for FilesPipeline."""
+
+    name = "media_pages"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield {
+            "url": response.url,
+            "file_urls": response.css("img::attr(src)").getall(),
+        }

@@ -1,0 +1,67 @@
+"""The process of one crawl: reads what to do from standard input, writes a report of it.
+
+``python -m tests.crawl.runner REPORT < SPEC``, both JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
+from scrapy.utils.misc import load_object
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+MODE_SETTINGS = {
+    "asyncio": {},
+    "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
+    "reactorless": {"TWISTED_REACTOR_ENABLED": False},
+}
+SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
+
+
+def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
+    """Run the crawl of *spec*. Return its crawler, and whether it started and ended well."""
+    settings = {**spec["settings"], **MODE_SETTINGS[spec["mode"]]}
+    process_class = CrawlerProcess if spec["mode"] == "select" else AsyncCrawlerProcess
+    process = process_class(settings)
+    failures: list[BaseException] = []
+    # Spiders are imported late: what they import may install a reactor.
+    crawler = process.create_crawler(load_object(spec["spider"]))
+    crawl = process.crawl(crawler, **spec["attributes"])
+    if spec["mode"] == "select":
+        crawl.addErrback(lambda failure: failures.append(failure.value))
+    process.start()
+    if spec["mode"] != "select" and (error := crawl.exception()) is not None:
+        failures.append(error)
+    for error in failures:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return crawler, not failures and not process.bootstrap_failed
+
+
+def report(crawler: Crawler) -> dict[str, Any]:
+    # Read without the public name, which raises where a crawl did not start.
+    stats = getattr(crawler, "_stats", None) or vars(crawler).get("stats")
+    seen = getattr(crawler.spider, "seen", None) or {name: [] for name in SEEN}
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "stats": stats.get_stats() if stats else {},
+        "memory": usage.ru_maxrss * 1024,
+        **seen,
+    }
+
+
+def main() -> int:
+    crawler, well = run(json.load(sys.stdin))
+    found = json.dumps(report(crawler), default=str)
+    Path(sys.argv[1]).write_text(found, encoding="utf-8")
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""Hosts on loopback that do as they are told, and a log of what was asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.crawl.answers import Answer, redirect
+from tests.crawl.certificate import write_certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Self
+
+PAGE = b"<html><head><title>A page</title></head><body>A page</body></html>"
+FILLER = (b"#" + b"-" * 1022 + b"\n") * 64
+ENDLESS_LIMIT = 64 * 1024 * 1024
+TLS_HANDSHAKE = b"\x16"
+
+
+@dataclass
+class Hit:
+    """One line of the access log."""
+
+    time: float
+    host: Host
+    method: str
+    target: str
+    headers: dict[str, str]
+    sent: int = 0
+
+    @property
+    def path(self) -> str:
+        """The path that was asked for; of a proxied request, the whole URL."""
+        return self.target
+
+
+class Host:
+    """One port of the loopback: what it answers, and its part of the access log."""
+
+    def __init__(self, site: Site, name: str, tls: bool) -> None:
+        self.site = site
+        self.name = name
+        self.scheme = "https" if tls else "http"
+        self.port = 0
+        self.taken: socket.socket | None = None
+        self.answers: dict[str, Answer | Sequence[Answer]] = {}
+        self._asked: Counter[str] = Counter()
+
+    @property
+    def origin(self) -> str:
+        port = f":{self.port}" if self.port else ""
+        return f"{self.scheme}://{self.name}{port}"
+
+    @property
+    def robotstxt(self) -> str:
+        return self.url("/robots.txt")
+
+    def url(self, path: str) -> str:
+        return self.origin + path
+
+    @property
+    def hits(self) -> list[Hit]:
+        return [hit for hit in self.site.log if hit.host is self]
+
+    @property
+    def robots_hits(self) -> list[Hit]:
+        return self.hits_on("/robots.txt")
+
+    def hits_on(self, path: str) -> list[Hit]:
+        return [hit for hit in self.hits if hit.path == path]
+
+    @property
+    def pages(self) -> list[str]:
+        """The paths asked for besides robots.txt, sorted."""
+        return sorted(hit.path for hit in self.hits if hit.path != "/robots.txt")
+
+    def answer(self, path: str) -> Answer:
+        """Return the next answer on *path*: of several, the last one holds."""
+        answers = self.answers.get(path)
+        if answers is None:
+            missing = Answer(status=404, headers={"Content-Type": "text/plain"})
+            page = Answer(PAGE, headers={"Content-Type": "text/html"})
+            return missing if path == "/robots.txt" else page
+        if isinstance(answers, Answer):
+            return answers
+        turn = min(self._asked[path], len(answers) - 1)
+        self._asked[path] += 1
+        return answers[turn]
+
+    def chain(self, hops: int, last: Answer, status: int = 301) -> None:
+        """Redirect robots.txt *hops* times on this host, and answer *last* then."""
+        path = "/robots.txt"
+        for hop in range(1, hops + 1):
+            self.answers[path] = redirect(f"/hop-{hop}", status)
+            path = f"/hop-{hop}"
+        self.answers[path] = last
+
+
+class Site:
+    """Several hosts, each on a port of its own, served by one thread until the end of the block."""
+
+    def __init__(self) -> None:
+        self.log: list[Hit] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._stack = contextlib.ExitStack()
+        self._tls: ssl.SSLContext | None = None
+        self._servers: list[asyncio.AbstractServer] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=10)
+        self._stack.close()
+        assert not self._thread.is_alive(), "The server did not stop"
+
+    def add(
+        self,
+        robots: Answer | Sequence[Answer] | str | None = None,
+        *,
+        name: str = "127.0.0.1",
+        tls: bool = False,
+    ) -> Host:
+        """Start a host. Without a robots.txt it answers 404 there; any other path is a page."""
+        host = Host(self, name, tls)
+        if robots is not None:
+            host.answers["/robots.txt"] = (
+                Answer(robots.encode(), headers={"Content-Type": "text/plain"})
+                if isinstance(robots, str)
+                else robots
+            )
+        serving = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
+        host.port = serving.result(timeout=10)
+        return host
+
+    def refusing(self) -> Host:
+        """Return a host whose port is taken, so that nobody else gets it, and not listened on."""
+        host = Host(self, "127.0.0.1", tls=False)
+        host.taken = self._stack.enter_context(socket.socket())
+        host.taken.bind(("127.0.0.1", 0))
+        host.port = host.taken.getsockname()[1]
+        return host
+
+    def later(self, seconds: float, do: Callable[[], object]) -> None:
+        """Call *do* in *seconds*, in the server's thread."""
+        self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
+
+    def open_later(self, seconds: float, host: Host) -> None:
+        """Let a host that refuses connections take them from then on."""
+        self.later(seconds, lambda: self._loop.create_task(self._listen(host)))
+
+    def plain_on_https(self) -> Host:
+        """Return a host named by https URLs that does not speak TLS."""
+        host = self.add()
+        host.scheme = "https"
+        return host
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            for server in self._servers:
+                server.close()
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            ended = asyncio.gather(*tasks, return_exceptions=True)
+            self._loop.run_until_complete(ended)
+            self._loop.close()
+
+    async def _listen(self, host: Host) -> int:
+        context = None
+        if host.scheme == "https":
+            context = self._tls = self._tls or self._tls_context()
+        where = {"sock": host.taken} if host.taken else {"host": "127.0.0.1", "port": 0}
+        server = await asyncio.start_server(
+            partial(_serve, host), **where, ssl=context, backlog=256
+        )
+        self._servers.append(server)
+        return server.sockets[0].getsockname()[1]
+
+    def _tls_context(self) -> ssl.SSLContext:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(write_certificate(Path(folder)))
+        return context
+
+
+async def _serve(
+    host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Answer the requests of one connection."""
+    with contextlib.suppress(
+        ConnectionError, asyncio.IncompleteReadError, ssl.SSLError
+    ):
+        try:
+            while (hit := await _read_request(host, reader, writer)) is not None:
+                host.site.log.append(hit)
+                answer = host.answer(hit.path)
+                await asyncio.sleep(answer.delay)
+                if answer.hang:
+                    await reader.read()
+                    return
+                if not await _send(answer, hit, writer):
+                    return
+        finally:
+            writer.close()
+
+
+async def _read_request(
+    host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> Hit | None:
+    first = await reader.read(1)
+    if not first:
+        return None
+    if first == TLS_HANDSHAKE:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        return None
+    head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    request_line, *lines = head.strip().split("\r\n")
+    method, target, _ = request_line.split(" ", 2)
+    fields = (line.partition(":") for line in lines)
+    headers = {name.strip().title(): value.strip() for name, _, value in fields}
+    return Hit(time.monotonic(), host, method, target, headers)
+
+
+async def _send(answer: Answer, hit: Hit, writer: asyncio.StreamWriter) -> bool:
+    """Send *answer*. Return whether the connection can be used again."""
+    chunked = answer.reset == "chunks" or (answer.endless and answer.announced is None)
+    writer.write(_head(answer, chunked))
+    body = b"%x\r\n%b\r\n" % (len(answer.body), answer.body) if chunked else answer.body
+    for part in _parts(body, answer.pace):
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(answer.pace)
+    hit.sent += len(answer.body)
+    if answer.reset:
+        if chunked:
+            writer.write(b"not a length\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.05)  # The part that was sent arrives before the reset.
+        _reset(writer)
+        return False
+    while answer.endless and hit.sent < ENDLESS_LIMIT:
+        writer.write(b"%x\r\n%b\r\n" % (len(FILLER), FILLER) if chunked else FILLER)
+        await writer.drain()
+        hit.sent += len(FILLER)
+    return not answer.endless and answer.announced is None
+
+
+def _head(answer: Answer, chunked: bool) -> bytes:
+    length = len(answer.body) if answer.announced is None else answer.announced
+    if answer.reset == "length":
+        length += 1000
+    headers = dict(answer.headers)
+    if chunked:
+        headers["Transfer-Encoding"] = "chunked"
+    elif answer.status != 204:
+        headers["Content-Length"] = str(length)
+    lines = [f"HTTP/1.1 {answer.status} Reason"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _parts(body: bytes, pace: float) -> list[bytes]:
+    return [body[at : at + 1] for at in range(len(body))] if pace else [body]
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close the connection with RST, so that the client can't take the end for an end."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

@@ -1,0 +1,185 @@
+"""The spiders of the crawl tests: they fetch what they are told, and note all they see."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, Spider, signals
+from scrapy.exceptions import DontCloseSpider
+from scrapy.spiders import SitemapSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
+WIRE_META = ("download_slot", "proxy", "session", "download_timeout")
+
+
+class NotingSpider(Spider):
+    """Notes responses, errors, items and what signals carry, for the report."""
+
+    name = "noting"
+    seen: dict[str, list[dict[str, Any]]]
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> NotingSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider.seen = {name: [] for name in SEEN}
+        connect = crawler.signals.connect
+        connect(spider.note_item, signals.item_scraped)
+        connect(spider.note_sent, signals.request_reached_downloader)
+        if hasattr(signals, "robots_parsed"):
+            connect(spider.note_parsed, signals.robots_parsed)
+        try:
+            from scrapy_rep.signals import request_denied  # noqa: PLC0415
+        except ImportError:
+            return spider
+        connect(spider.note_denied, request_denied)
+        return spider
+
+    def note_response(self, response: Response) -> None:
+        self.seen["responses"].append(
+            {
+                "url": response.url,
+                "status": response.status,
+                "flags": response.flags,
+                "body": response.body[:2000].decode("latin-1"),
+            }
+        )
+
+    def note_error(self, failure: Failure) -> None:
+        error = failure.value
+        decision = getattr(error, "decision", None)
+        self.seen["errors"].append(
+            {
+                "url": failure.request.url,
+                "error": type(error).__name__,
+                "message": str(error),
+                "robotstxt_url": getattr(error, "robotstxt_url", None),
+                **_evidence(decision),
+            }
+        )
+
+    def note_item(self, item: dict[str, Any]) -> None:
+        self.seen["items"].append(item)
+
+    def note_sent(self, request: Request) -> None:
+        meta = {key: request.meta[key] for key in WIRE_META if key in request.meta}
+        self.seen["sent"].append({"url": request.url, "meta": meta})
+
+    def note_denied(
+        self, request: Request, decision: Any, robotstxt_url: str, spider: Spider
+    ) -> None:
+        self.seen["denied"].append(
+            {
+                "url": request.url,
+                "robotstxt_url": robotstxt_url,
+                "spider": spider.name,
+                **_evidence(decision),
+            }
+        )
+
+    def note_parsed(self, robotparser: Any, request: Request) -> None:
+        private = request.url.rpartition("/")[0] + "/private"
+        self.seen["parsed"].append(
+            {
+                "url": request.url,
+                "allowed": robotparser.allowed(request.url, "testbot"),
+                "private": robotparser.allowed(private, b"testbot"),
+            }
+        )
+
+
+def _evidence(decision: Any) -> dict[str, Any]:
+    if decision is None:
+        return {}
+    return {
+        "reason": getattr(decision.reason, "value", decision.reason),
+        "line": decision.line,
+        "rule": decision.rule and decision.rule.pattern,
+        "agent": decision.agent,
+        "allowed": decision.allowed,
+    }
+
+
+class PlanSpider(NotingSpider):
+    """Sends the requests of its first step at once, those of the next when all is idle."""
+
+    name = "plan"
+    steps: list[list[dict[str, Any]]]
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> PlanSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.next_step, signals.spider_idle)
+        return spider
+
+    async def start(self) -> AsyncIterator[Request]:
+        for arguments in self.steps.pop(0):
+            yield self.request(arguments)
+
+    def next_step(self) -> None:
+        if not self.steps:
+            return
+        requests = self.steps.pop(0)
+        for arguments in requests:
+            self.crawler.engine.crawl(self.request(arguments))
+        if requests:
+            raise DontCloseSpider
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        return Request(
+            callback=self.note_response, errback=self.note_error, **arguments
+        )
+
+
+class MozillaSpider(PlanSpider):
+    """A spider whose User-Agent is its own."""
+
+    name = "mozilla"
+    user_agent = "Mozilla/5.0 (compatible; spiderbot/1.0; +https://example.com/)"
+
+
+class FilesSpider(PlanSpider):
+    """Makes an item of each page, with files for FilesPipeline."""
+
+    name = "files"
+    file_urls: list[str]
+
+    def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
+        super().note_response(response)
+        yield {"url": response.url, "file_urls": self.file_urls}
+
+
+class RobotsSitemapSpider(NotingSpider, SitemapSpider):
+    """Begins at a robots.txt, as its ``Sitemap`` lines are where a site lists its pages."""
+
+    name = "sitemap"
+    sitemap_urls: list[str]
+    steps: list[list[dict[str, Any]]]
+
+    def parse(self, response: Response) -> None:
+        self.note_response(response)
+
+
+class CancelRobotsTxt:
+    """A downloader middleware of somebody's, which is cancelled while robots.txt comes."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        if request.url.endswith("/robots.txt"):
+            raise asyncio.CancelledError
+        return response
+
+
+class FailRobotsTxt:
+    """A downloader middleware of somebody's, which fails on robots.txt."""
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        if request.url.endswith("/robots.txt"):
+            raise RuntimeError("This middleware is broken")
+        return response

@@ -1,0 +1,138 @@
+"""What the answer for robots.txt means for the pages of a host, dialect by dialect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.access_cases import ALL, FORBIDS, NONE, Case, cases
+from tests.crawl.answers import redirect
+from tests.crawl.crawl import CrawlResult, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+SETTINGS = {
+    "REP_DOWNLOAD_TIMEOUT": 3,
+    "REP_RETRY_TIMES": 0,
+    # A name is not looked up twice, whatever the resolver here makes of it.
+    "DNS_TIMEOUT": 3,
+}
+DIALECTS = {
+    "rfc9309": {},
+    "google": {"REP_GOOGLE_COMPATIBLE": True},
+    "classic": {"REP_DIALECT": "classic"},
+}
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def crawl_all(found: list[Case], dialect: str, mode: str = "asyncio") -> CrawlResult:
+    urls = [case.host.url(path) for case in found for path in ALL]
+    return run_crawl(
+        urls,
+        mode=mode,
+        settings={**SETTINGS, **DIALECTS[dialect]},
+        allowed_domains=["127.0.0.1", "nosuchhost.invalid"],
+    )
+
+
+def test_each_answer_in_each_dialect(site: Site, dialect: str) -> None:
+    """A crawl fetches of each host what the dialect's table says, and says why not the rest."""
+    found = cases(site, dialect)
+    result = crawl_all(found, dialect)
+    check_pages(found, result)
+    check_denials(found, result)
+    check_stats(found, result)
+    check_log(found, result)
+
+
+def test_each_answer_in_each_mode(site: Site, mode: str) -> None:
+    """The verdicts are the same whatever Scrapy downloads with."""
+    found = cases(site, "rfc9309")
+    result = crawl_all(found, "rfc9309", mode)
+    check_pages(found, result)
+    check_denials(found, result)
+    check_stats(found, result)
+
+
+def test_redirects_to_what_is_no_url(site: Site, mode: str) -> None:
+    """A Location in which no host can be is a redirect that leads nowhere: unavailable."""
+    locations = ("http://not a host/", "https://", "http://%zz/")
+    hosts = {
+        location: site.add(redirect(location, body=FORBIDS.encode()))
+        for location in locations
+    }
+    urls = [host.url(path) for host in hosts.values() for path in ALL]
+    result = run_crawl(urls, mode=mode, settings=SETTINGS)
+    visited = {location: tuple(host.pages) for location, host in hosts.items()}
+    assert visited == dict.fromkeys(locations, ALL)
+    assert result.stats["rep/robotstxt/unavailable"] == len(locations)
+
+
+def check_pages(found: list[Case], result: CrawlResult) -> None:
+    """The hosts' own log says what was fetched."""
+    visited = {
+        case.name: tuple(path for path in case.host.pages if path in ALL)
+        for case in found
+    }
+    assert visited == {case.name: case.pages for case in found}
+
+
+def check_denials(found: list[Case], result: CrawlResult) -> None:
+    """Each page that was not fetched ended as a denial with its reason, and with nothing else."""
+    expected = {
+        case.host.url(path): "rule" if case.pages else case.access
+        for case in found
+        for path in ALL
+        if path not in case.pages
+    }
+    assert {error["url"]: error.get("reason") for error in result.errors} == expected
+    robotstxt = {error["url"]: error["robotstxt_url"] for error in result.errors}
+    for case in found:
+        for path in set(ALL) - set(case.pages):
+            assert robotstxt[case.host.url(path)] == case.host.robotstxt
+
+
+def check_stats(found: list[Case], result: CrawlResult) -> None:
+    stats = result.stats
+    assert stats["robotstxt/request_count"] == len(found)
+    for access, number in Counter(case.access for case in found).items():
+        assert stats[f"rep/robotstxt/{access}"] == number, access
+    exceptions = [
+        number for key, number in stats.items() if "robotstxt/exception_count" in key
+    ]
+    assert sum(exceptions) == sum(not case.answered for case in found)
+    for status, number in Counter(case.status for case in found).items():
+        key = f"robotstxt/response_status_count/{status}"
+        if status not in {None, 301, 302}:  # Redirects on the way count or not.
+            assert stats[key] == number, key
+    denied = Counter(error["reason"] for error in result.errors)
+    for reason, number in denied.items():
+        assert stats[f"rep/denied/{reason}"] == number
+    assert stats["robotstxt/forbidden"] == sum(denied.values())
+    assert "log_count/ERROR" not in stats, result.log
+
+
+def check_log(found: list[Case], result: CrawlResult) -> None:
+    """Unreachable is a warning that names the origin and why; a denial names its robots.txt."""
+    for case in found:
+        origin = re.compile(re.escape(case.host.origin) + r"(?!\d)")
+        warnings = [line for line in result.lines("WARNING") if origin.search(line)]
+        assert len(warnings) == (case.access == "unreachable"), case.name
+        if warnings and case.answered:
+            assert str(case.status) in warnings[0]
+        forbidden = [line for line in result.lines("DEBUG") if origin.search(line)]
+        denials = [line for line in forbidden if case.host.url("/private") in line]
+        if case.pages != ALL:
+            assert len(denials) == 1, case.name
+            assert case.host.robotstxt in denials[0]
+        if case.pages not in {ALL, NONE}:
+            assert "disallow: /private" in denials[0].lower()
+            assert "line 2" in denials[0]

@@ -1,0 +1,146 @@
+"""The rest of Scrapy, and what it has to do with robots.txt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import signals
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private\n"
+
+
+def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> None:
+    """FilesPipeline downloads what robots.txt allows, on this host and on another."""
+    other, host = site.add(RULES), site.add(RULES)
+    files = [one.url(path) for one in (host, other) for path in ("/private", "/file")]
+    settings = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path),
+    }
+    result = run_crawl(
+        [host.url("/page")],
+        mode=mode,
+        spider="FilesSpider",
+        settings=settings,
+        file_urls=files,
+    )
+    assert host.pages == ["/file", "/page"]
+    assert other.pages == ["/file"]
+    (item,) = result.items
+    stored = sorted(file["url"] for file in item["files"])
+    assert stored == sorted([host.url("/file"), other.url("/file")])
+    assert result.stats["rep/denied/rule"] == 2
+
+
+def sitemap(host: Host, *paths: str) -> Answer:
+    locations = "".join(f"<url><loc>{host.url(path)}</loc></url>" for path in paths)
+    space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+    body = f'<?xml version="1.0"?><urlset xmlns="{space}">{locations}</urlset>'
+    return Answer(body.encode(), headers={"Content-Type": "application/xml"})
+
+
+def test_a_sitemap_spider(site: Site, mode: str) -> None:
+    """A SitemapSpider that begins at robots.txt finds its pages, and robots.txt is hit once."""
+    host = site.add()
+    text = f"{RULES}Sitemap: {host.url('/sitemap.xml')}\n"
+    host.answers["/robots.txt"] = robots(text)
+    host.answers["/sitemap.xml"] = sitemap(host, "/private", "/public")
+    result = run_crawl(
+        mode=mode, spider="RobotsSitemapSpider", sitemap_urls=[host.robotstxt]
+    )
+    assert len(host.robots_hits) == 1
+    assert host.pages == ["/public", "/sitemap.xml"]
+    assert result.fetched() == [host.url("/public")]
+
+
+@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
+def test_a_request_for_robotstxt(site: Site, enable: dict[str, object]) -> None:
+    """A spider's own request for robots.txt is answered from the copy at hand, and says so."""
+    host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
+    missing = site.add(robots("Not here", status=404))
+    hosts = (host, forbidding, missing)
+    result = run_crawl(
+        [host.url("/public") for host in hosts],
+        then=[host.robotstxt for host in hosts],
+        enable=enable,
+    )
+    assert [len(host.robots_hits) for host in hosts] == [1, 1, 1]
+    seen = {response["url"]: response for response in result.responses}
+    for one, status in ((host, 200), (forbidding, 200), (missing, 404)):
+        assert seen[one.robotstxt]["status"] == status
+        assert seen[one.robotstxt]["flags"] == ["robotstxt_copy"]
+    assert seen[host.robotstxt]["body"] == RULES
+    assert seen[host.url("/public")]["flags"] == []
+    assert result.stats["rep/robotstxt/from_copy"] == 3
+
+
+def test_requests_for_what_only_looks_like_robotstxt(site: Site) -> None:
+    """A query, another path or another case is a page like any other."""
+    host = site.add("User-agent: *\nDisallow: /\n")
+    run_crawl([host.url("/robots.txt?a"), host.url("/x/robots.txt")])
+    assert host.pages == []
+
+
+@pytest.mark.skipif(
+    not hasattr(signals, "robots_parsed"), reason="This Scrapy has no robots_parsed"
+)
+def test_robots_parsed(site: Site, mode: str) -> None:
+    """Scrapy's signal is sent once for each robots.txt, with a parser that answers."""
+    host, missing = site.add(RULES), site.add()
+    failing = site.add(robots("", status=503))
+    result = run_crawl(
+        [host.url("/public"), host.url("/b"), missing.url("/b"), failing.url("/b")],
+        mode=mode,
+    )
+    of_host = [one for one in result.parsed if one["url"].startswith(host.origin)]
+    assert len(of_host) == 1
+    assert of_host[0]["allowed"]
+    assert not of_host[0]["private"]
+    assert not [one for one in result.parsed if one["url"].startswith(failing.origin)]
+
+
+@pytest.mark.parametrize("dialect", ["rfc9309", "classic"])
+def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
+    """As ROBOTSTXT_PARSER, the core decides for Scrapy's own middleware, in the dialect set."""
+    rules = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
+    host = site.add(rules)
+    enable = {
+        "ROBOTSTXT_OBEY": True,
+        "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
+        "REP_DIALECT": dialect,
+    }
+    # One after the other, since Scrapy's middleware has its own way with many at once.
+    settings = {"CONCURRENT_REQUESTS": 1}
+    paths = ("/a/b", "/a/c", "/c")
+    result = run_crawl(map(host.url, paths), enable=enable, settings=settings)
+    longest = ["/a/b", "/c"] if dialect == "rfc9309" else ["/c"]
+    assert host.pages == longest
+    assert result.stats["robotstxt/forbidden"] == 3 - len(longest)
+    assert "rep/robotstxt/successful" not in result.stats
+
+
+def test_counted_pages_are_pages(site: Site) -> None:
+    """The number of responses that the spider got does not include robots.txt."""
+    host = site.add(RULES)
+    result = run_crawl([host.url("/a"), host.url("/b")])
+    assert len(result.responses) == 2
+    assert result.stats["robotstxt/response_count"] == 1
+    assert result.stats["robotstxt/response_status_count/200"] == 1
+
+
+def test_a_duplicate_filter_sees_no_robotstxt(site: Site) -> None:
+    """Whether robots.txt was fetched or not, a spider's request for it is not a duplicate."""
+    host = site.add(RULES)
+    result = run_crawl([host.url("/a"), host.robotstxt])
+    assert "dupefilter/filtered" not in result.stats
+    assert len(host.robots_hits) == 1
+    assert len(result.responses) == 2

@@ -1,0 +1,77 @@
+"""A robots.txt that comes compressed, though it is not asked for in that form."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Host, Site
+
+RULES = b"User-agent: *\nDisallow: /private\n"
+MEGABYTE = 1024 * 1024
+
+
+def pages(*hosts: Host) -> list[str]:
+    return [host.url(path) for host in hosts for path in ("/private", "/public")]
+
+
+def compressed(body: bytes, encoding: str) -> Answer:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding]
+    headers = {"Content-Encoding": encoding, "Content-Type": "text/plain"}
+    return Answer(pack(body), headers=headers)
+
+
+def test_it_is_read(site: Site, mode: str) -> None:
+    """The rules hold as if they had come in plain text, and it was not us who asked for this."""
+    hosts = [site.add(compressed(RULES, name)) for name in ("gzip", "deflate")]
+    run_crawl(pages(*hosts), mode=mode)
+    for host in hosts:
+        assert host.pages == ["/public"]
+        (hit,) = host.robots_hits
+        assert hit.headers.get("Accept-Encoding", "identity") == "identity"
+
+
+def test_it_is_not_taken_for_permission(site: Site) -> None:
+    """Where Scrapy is told to decompress nothing, no page is fetched in ignorance of the rules."""
+    host = site.add(compressed(RULES, "gzip"))
+    result = run_crawl([host.url("/private")], settings={"COMPRESSION_ENABLED": False})
+    assert host.pages == []
+    (error,) = result.errors
+    if error["reason"] == "unreachable":
+        assert result.lines("WARNING", host.origin, "compressed")
+    else:
+        assert error["line"] == 2
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_it_may_be_longer_than_what_is_read(site: Site, encoding: str) -> None:
+    """Cut at 500 KiB while still compressed, it has its rules at the head all the same."""
+    noise = random.Random(9309).randbytes(MEGABYTE).hex().encode()
+    lines = b"\n".join(noise[at : at + 99] for at in range(0, len(noise), 99))
+    host = site.add(compressed(RULES + b"#" + lines.replace(b"\n", b"\n#"), encoding))
+    result = run_crawl(pages(host))
+    assert host.pages == ["/public"]
+    assert result.stats["rep/robotstxt/successful"] == 1
+
+
+def test_a_decompression_bomb(site: Site, mode: str) -> None:
+    """Of 400 MB in 2 MB, memory feels little, and the crawl goes on elsewhere."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    packed = [packer.compress(RULES)]
+    packed += [packer.compress(b"#" * MEGABYTE) for _ in range(400)]
+    body = b"".join([*packed, packer.flush()])
+    host = site.add(Answer(body, headers={"Content-Encoding": "gzip"}))
+    calm = site.add(Answer(RULES))
+    result = run_crawl(pages(host, calm), mode=mode)
+    assert calm.pages == ["/public"]
+    assert "/private" not in host.pages
+    assert result.memory < 200 * MEGABYTE
+    assert result.duration < 10

@@ -1,0 +1,210 @@
+"""How robots.txt is fetched: once, for itself alone, and never more than it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private\n"
+LIMIT = 500 * 1024
+PAGES = ("/private", "/public")
+MEGABYTE = 1024 * 1024
+
+
+def pages(*hosts: Host) -> list[str]:
+    return [host.url(path) for host in hosts for path in PAGES]
+
+
+def test_one_fetch_for_every_spelling_of_an_origin(site: Site) -> None:
+    """User information, upper case and a later request do not ask for robots.txt again."""
+    host = site.add(RULES, name="localhost")
+    result = run_crawl(
+        [host.url("/a"), host.url("/b").replace("localhost", "LOCALHOST")],
+        then=[host.url("/c").replace("//", "//user:word@"), host.url("/private")],
+    )
+    assert len(host.robots_hits) == 1
+    assert "Authorization" not in host.robots_hits[0].headers
+    # Not every download handler of Scrapy's can fetch a URL with user information.
+    assert host.pages in (["/a", "/b"], ["/a", "/b", "/c"])
+    assert result.stats["robotstxt/request_count"] == 1
+
+
+def test_no_cookies_go_or_come(site: Site) -> None:
+    """The fetch sends no cookie of the session, and leaves none in it."""
+    host = site.add(robots(RULES, headers={"Set-Cookie": "robots=1"}))
+    host.answers["/login"] = Answer(headers={"Set-Cookie": "session=1"})
+    login = {"url": host.url("/login"), "meta": {"dont_obey_robotstxt": True}}
+    run_crawl([login], then=[host.url("/public")])
+    (fetch,) = host.robots_hits
+    assert "Cookie" not in fetch.headers
+    (page,) = host.hits_on("/public")
+    assert page.headers["Cookie"] == "session=1"
+
+
+def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
+    """A crawl out of the cache asks for robots.txt afresh, and keeps to what it says now."""
+    host = site.add([robots(RULES), robots("User-agent: *\nDisallow: /public\n")])
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    urls = [host.url("/public"), host.url("/other")]
+    first = run_crawl(urls, settings=cache)
+    assert first.stats["httpcache/store"] == 2
+    second = run_crawl(urls, settings={**cache, "HTTPCACHE_IGNORE_MISSING": True})
+    assert second.stats["httpcache/hit"] == 1
+    assert second.fetched() == [host.url("/other")]
+    assert second.error(host.url("/public"))["reason"] == "rule"
+    assert len(host.robots_hits) == 2
+    assert host.pages == ["/other", "/public"]
+
+
+def test_a_stored_failure_is_not_replayed(site: Site, tmp_path: Path) -> None:
+    """A robots.txt that failed in one crawl is asked for again by the next, cache or not."""
+    host = site.add([robots("", status=503), robots(RULES)])
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
+    assert run_crawl([host.url("/public")], settings=cache).fetched() == []
+    second = run_crawl([host.url("/public")], settings=cache)
+    assert second.fetched() == [host.url("/public")]
+
+
+def test_a_meta_refresh_is_not_followed(site: Site) -> None:
+    """A robots.txt in HTML is read for its rules; it does not send the crawler elsewhere."""
+    refresh = '<meta http-equiv="refresh" content="0;url=/elsewhere">\n'
+    body = (refresh + RULES).encode()
+    host = site.add(Answer(body, headers={"Content-Type": "text/html"}))
+    run_crawl(pages(host))
+    assert host.pages == ["/public"]
+    assert len(host.robots_hits) == 1
+
+
+def test_autothrottle_learns_nothing_from_it(site: Site) -> None:
+    """AutoThrottle adjusts its delay after pages alone."""
+    host = site.add(robots(RULES, delay=1))
+    settings = {
+        "AUTOTHROTTLE_ENABLED": True,
+        "AUTOTHROTTLE_DEBUG": True,
+        "AUTOTHROTTLE_START_DELAY": 0.01,
+    }
+    result = run_crawl(pages(host), settings=settings)
+    assert host.pages == ["/public"]
+    adjusted = [line for line in result.log.splitlines() if "latency:" in line]
+    assert len(adjusted) == 1
+
+
+def long_body(padding: bytes = b"# padding\n") -> bytes:
+    """Return a body with a rule that ends at the limit, and one that begins there."""
+    head, last = RULES.encode(), b"Disallow: /last\n"
+    space = LIMIT - len(head) - len(last)
+    filling = padding * (space // len(padding))
+    rest = b"#" * (space - len(filling) - 1) + b"\n" if space > len(filling) else b""
+    # A cut in the middle, so that nobody takes the connection for one to use again.
+    return head + filling + rest + last + b"Disallow: /late\n" + padding * 50_000
+
+
+def test_only_500_kib_are_read(site: Site, mode: str) -> None:
+    """The body is cut at 500 KiB, however long it is or says to be, whatever DOWNLOAD_MAXSIZE."""
+    body = long_body()
+    assert body.index(b"Disallow: /late") == LIMIT
+    hosts = [
+        site.add(robots(RULES)),
+        site.add(Answer(body)),
+        site.add(Answer(body, endless=True)),
+        site.add(Answer(body, endless=True, announced=1 << 30)),
+    ]
+    urls = [
+        *pages(*hosts),
+        *[host.url(path) for host in hosts[1:] for path in ("/last", "/late")],
+    ]
+    result = run_crawl(urls, mode=mode, settings={"DOWNLOAD_MAXSIZE": 1000})
+    assert hosts[0].pages == ["/public"]
+    for host in hosts[1:]:
+        assert host.pages == ["/late", "/public"]
+        assert len(host.robots_hits) == 1
+        assert host.robots_hits[0].sent < 16 * MEGABYTE
+    assert result.stats["rep/robotstxt/successful"] == 4
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_retries(site: Site) -> None:
+    """No answer is asked for once more, and an answer of 503 is not."""
+    permits = b"User-agent: *\nAllow: /\n"
+    broken = Answer(permits, reset="length")
+    recovering = site.add([broken, robots(RULES)])
+    dead = site.add(broken)
+    overloaded = site.add(robots(RULES, status=503))
+    result = run_crawl(
+        pages(recovering, dead, overloaded), settings={"RETRY_ENABLED": True}
+    )
+    hosts = (recovering, dead, overloaded)
+    assert [len(host.robots_hits) for host in hosts] == [2, 2, 1]
+    assert [host.pages for host in hosts] == [["/public"], [], []]
+    assert result.stats["robotstxt/request_count"] == 3
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_rep_retry_times(site: Site, times: int) -> None:
+    """REP_RETRY_TIMES is how often no answer is asked for again."""
+    host = site.add(Answer(b"#", reset="chunks"))
+    run_crawl(pages(host), settings={"REP_RETRY_TIMES": times, "RETRY_TIMES": 7})
+    assert len(host.robots_hits) == times + 1
+    assert host.pages == []
+
+
+def test_half_a_robotstxt_is_none(site: Site) -> None:
+    """A crawl that takes half a page for a page does not take half a robots.txt for one."""
+    host = site.add(Answer(b"User-agent: *\nAllow: /\n", reset="length"))
+    run_crawl(pages(host), settings={"DOWNLOAD_FAIL_ON_DATALOSS": False})
+    assert host.pages == []
+
+
+def test_rep_download_timeout(site: Site) -> None:
+    """Only REP_DOWNLOAD_TIMEOUT limits the wait: neither DOWNLOAD_TIMEOUT nor the request's own."""
+    slow, hanging = site.add(robots(RULES, delay=1)), site.add(Answer(hang=True))
+    urls = pages(slow, hanging)
+    requests = [{"url": url, "meta": {"download_timeout": 0.5}} for url in urls]
+    settings = {
+        "DOWNLOAD_TIMEOUT": 0.5,
+        "REP_DOWNLOAD_TIMEOUT": 4,
+        "REP_RETRY_TIMES": 0,
+    }
+    result = run_crawl(requests, settings=settings)
+    assert slow.pages == ["/public"]
+    assert hanging.pages == []
+    assert result.duration < 8
+
+
+def test_a_trickle(site: Site, mode: str) -> None:
+    """A robots.txt that comes byte by byte has the same time as one that does not come."""
+    host = site.add(robots(RULES + "#" * 100, pace=0.2))
+    settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_RETRY_TIMES": 0}
+    result = run_crawl(pages(host), mode=mode, settings=settings)
+    assert host.pages == []
+    assert result.duration < 8
+    assert result.stats["rep/robotstxt/unreachable"] == 1
+
+
+def test_redirects_go_around_redirect_settings(site: Site) -> None:
+    """REDIRECT_ENABLED and REDIRECT_MAX_TIMES are about pages."""
+    for settings in ({"REDIRECT_ENABLED": False}, {"REDIRECT_MAX_TIMES": 1}):
+        host = site.add()
+        host.chain(3, robots(RULES))
+        run_crawl(pages(host), settings=settings)
+        assert [path for path in host.pages if path in PAGES] == ["/public"]
+
+
+def test_a_slow_download_does_not_hold_a_fast_host(site: Site) -> None:
+    """Rules of one host are followed while those of another are still on their way."""
+    slow, fast = site.add(robots(RULES, delay=2)), site.add(RULES)
+    run_crawl(pages(slow, fast))
+    (slow_page,), (fast_page,) = slow.hits_on("/public"), fast.hits_on("/public")
+    assert fast_page.time < slow_page.time - 1
+    host = site.add(redirect(fast.robotstxt))
+    run_crawl(pages(host))
+    assert host.pages == ["/public"]

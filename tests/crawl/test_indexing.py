@@ -1,0 +1,181 @@
+"""What becomes of a response is what it allows, in real crawls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect
+from tests.crawl.crawl import ADDON, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow:\n"
+SPIDERS = "tests.crawl.page_spiders"
+
+
+def html(body: str = "", head: str = "", tag: str = "") -> Answer:
+    headers = {"Content-Type": "text/html; charset=utf-8"}
+    if tag:
+        headers["X-Robots-Tag"] = tag
+    return Answer(f"<html><head>{head}</head>{body}".encode(), headers=headers)
+
+
+def meta(content: str, name: str = "robots") -> str:
+    return f'<META content="{content}" NAME="{name}">'
+
+
+def crawl(host: Host, spider: str = "PageSpider", **arguments: Any) -> CrawlResult:
+    return run_crawl([host.url("/")], spider=f"{SPIDERS}.{spider}", **arguments)
+
+
+def items(result: CrawlResult, host: Host) -> list[str]:
+    return sorted(item["url"].removeprefix(host.origin) for item in result.items)
+
+
+def site_with_everything(site: Site) -> Host:
+    """Each page of it says something else, and links to a page of its own."""
+    host = site.add(RULES)
+    pages = {
+        "/open": html('<a href="/from-open">'),
+        "/noindex": html('<a href="/from-noindex">', meta("noindex")),
+        "/nofollow": html('<a href="/from-nofollow">', meta("nofollow")),
+        "/none": html('<a href="/from-none">', tag="none"),
+        "/ours": html('<a href="/from-ours">', meta("none", "testbot")),
+        "/others": html('<a href="/from-others">', meta("none", "otherbot")),
+        "/expired": html('<a href="/from-expired">', tag="unavailable_after: 1999-1-1"),
+        "/moved": redirect("/target"),
+        "/target": html('<a href="/from-target">', tag="testbot: noindex"),
+        "/commented": html('<a href="/from-commented">', f"<!-- {meta('none')} -->"),
+    }
+    links = "".join(f'<a href="{path}">' for path in pages if path != "/target")
+    host.answers |= {"/": html(links), **pages}
+    for path in [path for path in pages if path != "/moved"]:
+        host.answers[f"/from-{path[1:]}"] = html()
+    return host
+
+
+NOT_INDEXED = {"/noindex", "/none", "/ours", "/expired", "/target"}
+NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
+
+
+@pytest.mark.parametrize(
+    "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
+)
+def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> None:
+    """Items and links of synchronous and asynchronous callbacks, of lists and of the
+    rules of a CrawlSpider pass as the pages allow, by the server's own log.
+    """
+    host = site_with_everything(site)
+    result = crawl(host, spider, mode=mode)
+    known = set(host.answers) - {"/robots.txt"}
+    assert set(host.pages) == known - NOT_FOLLOWED
+    expected = known - NOT_FOLLOWED - NOT_INDEXED - {"/moved"}
+    assert items(result, host) == sorted(expected)
+    assert result.stats["item_dropped_count"] == len(NOT_INDEXED)
+    assert result.stats["rep/noindex/dropped/noindex"] == len(NOT_INDEXED) - 1
+    assert result.stats["rep/noindex/dropped/unavailable_after"] == 1
+    assert result.stats["rep/nofollow/page"] == len(NOT_FOLLOWED)
+    assert "Dropped: Not for an index: noindex (meta)" in result.log
+    assert "['noindex', 'nofollow']" in result.log
+
+
+def test_everything_ignored(site: Site) -> None:
+    """A project that says so gets all, as from stock Scrapy."""
+    host = site_with_everything(site)
+    settings = {"REP_NOINDEX": "ignore", "REP_NOFOLLOW": "ignore"}
+    result = crawl(host, settings=settings)
+    known = set(host.answers) - {"/robots.txt"}
+    assert set(host.pages) == known
+    assert items(result, host) == sorted(known - {"/moved"})
+
+
+def test_annotated(site: Site) -> None:
+    """Items keep coming, each with the rules of its page."""
+    host = site_with_everything(site)
+    result = crawl(host, settings={"REP_NOINDEX": "annotate"})
+    index = {
+        item["url"].removeprefix(host.origin): item["robots"]["index"]
+        for item in result.items
+    }
+    assert {path for path in index if not index[path]} == NOT_INDEXED - {"/expired"}
+
+
+def test_links_by_rel(site: Site, mode: str) -> None:
+    """A request whose URL the page links only through such links is not sent."""
+    host = site.add(RULES)
+    body = (
+        '<base href="/deep/"><a rel="ugc nofollow" href="marked"><a href="plain">'
+        '<a rel=sponsored href="both"><a href="both"><area rel=UGC href="area">'
+    )
+    host.answers["/"] = html(body)
+    for name in ("plain", "both", "marked", "area"):
+        host.answers[f"/deep/{name}"] = html()
+    for spider in ("PageSpider", "RulePageSpider"):
+        result = crawl(host, spider, mode=mode, settings={"REP_REL": ["ugc"]})
+        assert result.stats["rep/nofollow/rel"] == 2
+    assert set(host.pages) == {"/", "/deep/plain", "/deep/both"}
+
+
+def test_media(site: Site, mode: str, tmp_path: Any) -> None:
+    """Files that must not be in an index, by their own header or by their page's rule,
+    do not arrive; the others do.
+    """
+    host = site.add(RULES)
+    image = {"Content-Type": "image/png"}
+    host.answers |= {
+        "/": html('<img src="/a.png"><img src="/b.png">'),
+        "/page": html('<img src="/c.png"><img src="/d.pdf">', meta("noimageindex")),
+        "/a.png": Answer(b"a", headers=image),
+        "/b.png": Answer(b"b", headers={**image, "X-Robots-Tag": "noindex"}),
+        "/c.png": Answer(b"c", headers=image),
+        "/d.pdf": Answer(b"d", headers={"Content-Type": "application/pdf"}),
+    }
+    for path in ("/", "/page"):
+        body = host.answers[path].body.replace(b'src="', f'src="{host.origin}'.encode())
+        host.answers[path] = Answer(body, headers=host.answers[path].headers)
+    settings = {
+        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+        "FILES_STORE": str(tmp_path),
+    }
+    result = run_crawl(
+        [host.url("/"), host.url("/page")],
+        spider=f"{SPIDERS}.MediaPageSpider",
+        mode=mode,
+        settings=settings,
+    )
+    arrived = {file["url"] for item in result.items for file in item["files"]}
+    assert arrived == {host.url("/a.png"), host.url("/d.pdf")}
+    assert result.stats["rep/noindex/media/noindex"] == 1
+    assert result.stats["rep/noindex/media/noimageindex"] == 1
+
+
+def test_stopped_at_the_headers(site: Site, mode: str) -> None:
+    """The body of a page that allows nothing is not downloaded, and counted as saved."""
+    host = site.add(RULES)
+    headers = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
+    host.answers["/"] = Answer(b"x" * 5_000_000, headers=headers)
+    result = crawl(host, mode=mode, settings={"REP_STOP_DOWNLOAD": True})
+    assert result.stats["rep/stopped/count"] == 1
+    assert result.stats["rep/stopped/bytes"] == 5_000_000
+    assert result.stats["downloader/response_bytes"] < 100_000
+    assert result.items == []
+
+
+def test_resumed(site: Site, mode: str, tmp_path: Any) -> None:
+    """A crawl that is stopped and started again keeps to the same rules."""
+    host = site_with_everything(site)
+    settings = {"JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 1}
+    first = crawl(
+        host, mode=mode, settings={**settings, "CLOSESPIDER_PAGECOUNT": 4}, enable=ADDON
+    )
+    assert first.stats["finish_reason"] == "closespider_pagecount"
+    second = crawl(host, mode=mode, settings=settings)
+    assert second.stats["finish_reason"] == "finished"
+    known = set(host.answers) - {"/robots.txt"}
+    assert set(host.pages) == known - NOT_FOLLOWED
+    expected = known - NOT_FOLLOWED - NOT_INDEXED - {"/moved"}
+    assert {*items(first, host), *items(second, host)} == expected

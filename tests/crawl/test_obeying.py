@@ -1,0 +1,161 @@
+"""What is denied is not sent, and everybody who asks is told why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import redirect, robots
+from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+RULES = "# Mind the line.\n\nUser-agent: *\nAllow: /private/open\nDisallow: /private\n"
+
+
+@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
+def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> None:
+    """The errback, the signal, the stats and the log have the rule, its line and the reason."""
+    host = site.add(RULES)
+    paths = ("/private/1", "/private/open", "/public")
+    result = run_crawl(map(host.url, paths), enable=enable, mode=mode)
+    assert host.pages == ["/private/open", "/public"]
+    assert len(host.robots_hits) == 1
+    evidence = {
+        "url": host.url("/private/1"),
+        "reason": "rule",
+        "rule": "/private",
+        "line": 5,
+        "agent": "*",
+        "allowed": False,
+        "robotstxt_url": host.robotstxt,
+    }
+    (error,), (denied,) = result.errors, result.denied
+    assert error["error"] == "RobotsDenied"
+    assert error.items() >= evidence.items()
+    assert denied.items() >= evidence.items()
+    assert denied["spider"] == "plan"
+    assert result.stats["robotstxt/forbidden"] == 1
+    assert result.stats["rep/denied/rule"] == 1
+    assert result.stats["rep/robotstxt/successful"] == 1
+    (line,) = result.lines("DEBUG", host.url("/private/1"))
+    for word in ("/private", "line 5", host.robotstxt):
+        assert word in line
+
+
+def test_a_denial_without_a_rule(site: Site) -> None:
+    """Where no robots.txt could be had, line and rule are empty and the reason says so."""
+    host = site.add(robots("", status=500))
+    result = run_crawl([host.url("/public")])
+    error = result.error(host.url("/public"))
+    assert (error["reason"], error["line"], error["rule"]) == ("unreachable", 0, None)
+    assert error["agent"] is None
+    assert host.pages == []
+    assert len(result.lines("WARNING", host.origin, "500")) == 1
+
+
+def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
+    """A redirect leads to no page that robots.txt forbids, neither here nor on another host."""
+    other = site.add(RULES)
+    host = site.add(RULES)
+    host.answers |= {
+        "/same": redirect("/private/same"),
+        "/other": redirect(other.url("/private/other"), 301),
+        "/twice": redirect("/again", 307),
+        "/again": redirect(other.url("/private/twice"), 308),
+        "/open": redirect(other.url("/public")),
+    }
+    starts = ("/same", "/other", "/twice", "/open")
+    result = run_crawl(map(host.url, starts), mode=mode)
+    assert host.pages == ["/again", "/open", "/other", "/same", "/twice"]
+    assert other.pages == ["/public"]
+    denied = {error["url"]: error["robotstxt_url"] for error in result.errors}
+    assert denied == {
+        host.url("/private/same"): host.robotstxt,
+        other.url("/private/other"): other.robotstxt,
+        other.url("/private/twice"): other.robotstxt,
+    }
+
+
+def test_dont_obey_robotstxt(site: Site) -> None:
+    """The meta key lets a request pass, and costs no fetch of robots.txt."""
+    host = site.add(RULES)
+    meta = {"dont_obey_robotstxt": True}
+    result = run_crawl([{"url": host.url("/private/1"), "meta": meta}])
+    assert host.pages == ["/private/1"]
+    assert host.robots_hits == []
+    assert result.errors == []
+
+
+def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
+    """Redirects take it along on the same origin, and leave it behind at the next."""
+    other, host = site.add(RULES), site.add(RULES)
+    host.answers |= {
+        "/private/here": redirect("/private/2"),
+        "/private/there": redirect(other.url("/private/3")),
+    }
+    paths = ("/private/here", "/private/there")
+    meta = {"dont_obey_robotstxt": True}
+    requests = [{"url": host.url(path), "meta": meta} for path in paths]
+    result = run_crawl(requests, mode=mode)
+    assert host.pages == sorted([*paths, "/private/2"])
+    assert other.pages == []
+    assert [error["url"] for error in result.errors] == [other.url("/private/3")]
+
+
+def test_other_schemes_pass(site: Site, mode: str) -> None:
+    """What is not fetched from a host that has a robots.txt is none of its business."""
+    urls = ["data:text/plain,hello", f"file://{__file__}"]
+    result = run_crawl(urls, mode=mode)
+    assert len(result.responses) == 2
+    assert "robotstxt/request_count" not in result.stats
+
+
+@pytest.mark.parametrize("how", ["add-on", "by hand"])
+def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
+    """A project that says ROBOTSTXT_OBEY = False is left in peace."""
+    host = site.add(RULES)
+    result = run_crawl(
+        [host.url("/private/1")],
+        enable={**(ADDON if how == "add-on" else BY_HAND), "ROBOTSTXT_OBEY": False},
+    )
+    assert host.pages == ["/private/1"]
+    assert host.robots_hits == []
+    assert not [key for key in result.stats if key.startswith(("rep/", "robotstxt/"))]
+
+
+def test_overrides(site: Site) -> None:
+    """A host's robots.txt is obeyed, ignored or replaced, and each use is counted and told once."""
+    obeyed, ignored, replaced, plain = hosts = [site.add(RULES) for _ in range(4)]
+    overrides = {
+        f"127.0.0.1:{ignored.port}": "ignore",
+        f"127.0.0.1:{replaced.port}": "User-agent: *\nDisallow: /public\n",
+        f"127.0.0.1:{obeyed.port}": "obey",
+    }
+    urls = [host.url(path) for host in hosts for path in ("/private", "/public")]
+    result = run_crawl(urls, settings={"REP_OVERRIDES": overrides})
+    assert obeyed.pages == plain.pages == ["/public"]
+    assert ignored.pages == ["/private", "/public"]
+    assert replaced.pages == ["/private"]
+    assert [len(host.robots_hits) for host in hosts] == [1, 0, 0, 1]
+    error = result.error(replaced.url("/public"))
+    assert (error["reason"], error["line"], error["rule"]) == ("rule", 2, "/public")
+    for kind in ("obey", "ignore", "robotstxt"):
+        assert result.stats[f"rep/override/{kind}"] == 2
+    for host in (ignored, replaced, obeyed):
+        assert len(result.lines("INFO", "REP_OVERRIDES", str(host.port))) == 1
+
+
+def test_the_most_precise_override_holds(site: Site) -> None:
+    """``*`` is for the hosts that nothing better is said about."""
+    host, named = site.add(RULES), site.add(RULES, name="localhost")
+    overrides = {"*": "User-agent: *\nDisallow: /\n", "localhost": "ignore"}
+    run_crawl(
+        [host.url("/public"), named.url("/private")],
+        settings={"REP_OVERRIDES": overrides},
+    )
+    assert host.hits == []
+    assert named.pages == ["/private"]
+    assert named.robots_hits == []

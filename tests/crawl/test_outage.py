@@ -1,0 +1,180 @@
+"""A robots.txt that can't be had costs time, and no URL: whoever needs it waits until it is back."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
+ALLOWED = [f"/public/{number}" for number in range(30)]
+FORBIDDEN = [f"/private/{number}" for number in range(20)]
+DOWN = Answer(status=503)
+WAITING = {
+    "CONCURRENT_REQUESTS": 16,
+    "REP_RETRY_TIMES": 0,
+    "REP_UNREACHABLE_WAIT": 30,
+}
+
+
+def down_for(site: Site, seconds: float, answer: Answer | None) -> Host:
+    """A host whose robots.txt can't be had at first; with no *answer*, it refuses to talk."""
+    host = site.refusing() if answer is None else site.add(answer)
+    back = partial(host.answers.__setitem__, "/robots.txt", robots(RULES))
+    if answer is None:
+        back()
+        site.open_later(seconds, host)
+    else:
+        site.later(seconds, back)
+    return host
+
+
+def all_urls(hosts: list[Host]) -> list[str]:
+    return [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts]
+
+
+def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
+    """Each allowed URL was fetched once, and of each other one an errback knows why not."""
+    for host in hosts:
+        assert host.pages == sorted(ALLOWED)
+        for path in FORBIDDEN:
+            assert result.error(host.url(path))["reason"] == "rule"
+    assert len(result.errors) == len(FORBIDDEN) * len(hosts)
+    assert len(result.responses) == len(ALLOWED) * len(hosts)
+    assert result.stats["finish_reason"] == "finished"
+    assert "rep/held/given_up" not in result.stats
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
+    """500 URLs of 10 hosts whose robots.txt can't be had for 4 s: none is lost, none is fetched
+    that is forbidden, and none twice.
+    """
+    asked = Answer(status=503, headers={"Retry-After": "2"})
+    answers = [DOWN, asked, None, asked, DOWN, None, Answer(status=429), asked, DOWN]
+    hosts = [down_for(site, 4, answer) for answer in [*answers, Answer(hang=True)]]
+    settings = {**WAITING, "REP_DOWNLOAD_TIMEOUT": 2}
+    result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=settings)
+    check_nothing_lost(hosts, result)
+    for host, answer in zip(hosts, answers, strict=False):
+        times = [hit.time for hit in host.robots_hits]
+        pauses = [after - before for before, after in pairwise(times)]
+        if answer is asked:
+            assert min(pauses[:-1], default=2) > 1.9
+        assert len(times) < 10
+
+
+def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
+    """The pages of another host do not wait for the one that is down."""
+    down, up = down_for(site, 4, DOWN), site.add(RULES)
+    result = run_crawl(all_urls([down, up]), mode=mode, spider=SPIDER, settings=WAITING)
+    check_nothing_lost([down, up], result)
+    first_of_down = min(hit.time for hit in down.hits if hit.path in ALLOWED)
+    assert max(hit.time for hit in up.hits) < first_of_down
+
+
+def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None:
+    """``spider_idle``, at which spiders do what comes next, is sent once, when all is done."""
+    hosts = [down_for(site, 4, DOWN)]
+    result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=WAITING)
+    check_nothing_lost(hosts, result)
+    assert result.stats["idle"] == 1
+
+
+@pytest.mark.parametrize("retry", [0.5, 60.0])
+def test_giving_up(site: Site, mode: str, retry: float) -> None:
+    """After REP_UNREACHABLE_WAIT the errbacks are told, and one line for each host says how many
+    URLs it has cost.
+    """
+    hosts = [site.add(DOWN), site.refusing()]
+    urls = [host.url(path) for path in ALLOWED for host in hosts]
+    result = run_crawl(
+        urls,
+        mode=mode,
+        spider=SPIDER,
+        settings={**WAITING, "REP_UNREACHABLE_WAIT": 2},
+        retries=(retry, retry),
+    )
+    assert hosts[0].pages == []
+    assert (len(hosts[0].robots_hits) > 1) is (retry == 0.5)
+    assert {error["error"] for error in result.errors} == {"RobotsDenied"}
+    assert {error["reason"] for error in result.errors} == {"unreachable"}
+    assert sorted(error["url"] for error in result.errors) == sorted(urls)
+    assert result.stats["rep/held/given_up"] == len(urls)
+    # Those whose time is nearly over go with the first.
+    assert result.stats["elapsed_time_seconds"] > 1.4
+    for host in hosts:
+        (line,) = result.lines("WARNING", host.robotstxt, "given up")
+        assert f"{len(ALLOWED)} requests" in line
+
+
+def test_not_waiting(site: Site, mode: str) -> None:
+    """With a REP_UNREACHABLE_WAIT of 0 the errbacks are told at once."""
+    host = site.add(DOWN)
+    urls = list(map(host.url, ALLOWED))
+    settings = {**WAITING, "REP_UNREACHABLE_WAIT": 0}
+    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
+    assert len(result.errors) == len(urls)
+    assert len(host.robots_hits) == 1
+    assert result.stats["elapsed_time_seconds"] < 2
+    assert "rep/held/given_up" not in result.stats
+
+
+def test_requests_that_come_later_wait_with_the_others(site: Site) -> None:
+    """What is asked for while a host is known to be down waits as well."""
+    down, up = down_for(site, 4, DOWN), site.add(RULES)
+    requests = [{"url": down.url(ALLOWED[0]), "priority": 1}]
+    requests += [{"url": up.url("/start")}]
+    result = run_crawl(
+        requests,
+        spider="tests.crawl.waiting_spiders.FollowingSpider",
+        settings=WAITING,
+        follow=[down.url(path) for path in ALLOWED + FORBIDDEN],
+    )
+    assert down.pages == sorted(ALLOWED)
+    assert len(result.errors) == len(FORBIDDEN)
+
+
+def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
+    """``download_async`` is not let through while robots.txt can't be had, and does not loop."""
+    down, up = site.add(DOWN), site.add(RULES)
+    result = run_crawl(
+        [up.url("/page")],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings={
+            **WAITING,
+            "REP_UNREACHABLE_WAIT": 2,
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594},
+        },
+        more=list(map(down.url, ALLOWED)),
+    )
+    assert down.pages == []
+    assert [item["error"] for item in result.items] == ["RobotsDenied"] * len(ALLOWED)
+    # Each asks once, waits in its place at most once, and asks again after each attempt.
+    assert result.stats["passes"] <= 2 + 2 * len(ALLOWED)
+    assert len(down.robots_hits) <= 5
+
+
+def test_a_callback_downloads_from_a_host_that_comes_back(site: Site) -> None:
+    """``download_async`` waits for a robots.txt that can't be had, as other requests do."""
+    down, up = down_for(site, 4, DOWN), site.add(RULES)
+    result = run_crawl(
+        [up.url("/page")],
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings=WAITING,
+        more=list(map(down.url, ALLOWED + FORBIDDEN)),
+    )
+    assert down.pages == sorted(ALLOWED)
+    errors = [item["error"] for item in result.items if "error" in item]
+    assert errors == ["RobotsDenied"] * len(FORBIDDEN)

@@ -1,0 +1,91 @@
+"""However many requests wait for one robots.txt, it is fetched once and none gets around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+
+
+@pytest.mark.parametrize("per_domain", [8, 50])
+def test_fifty_requests_to_a_cold_host(site: Site, mode: str, per_domain: int) -> None:
+    """50 requests and a robots.txt of 1 s: one fetch of it, and no forbidden hit."""
+    host = site.add(robots(RULES, delay=1))
+    allowed = [f"/public/{number}" for number in range(25)]
+    forbidden = [f"/private/{number}" for number in range(25)]
+    paths = [path for pair in zip(forbidden, allowed, strict=True) for path in pair]
+    settings = {
+        "CONCURRENT_REQUESTS": 50,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": per_domain,
+    }
+    result = run_crawl(map(host.url, paths), mode=mode, settings=settings)
+    assert host.pages == sorted(allowed)
+    assert len(host.robots_hits) == 1
+    assert {error["error"] for error in result.errors} == {"RobotsDenied"}
+    assert len(result.errors) == 25
+    assert result.stats["robotstxt/forbidden"] == 25
+    assert result.stats["robotstxt/request_count"] == 1
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_fifty_forbidden_requests(site: Site, mode: str) -> None:
+    """Where everything is forbidden, robots.txt is the only hit."""
+    host = site.add(robots("User-agent: *\nDisallow: /\n", delay=1))
+    urls = [host.url(f"/{number}") for number in range(50)]
+    result = run_crawl(urls, mode=mode)
+    assert host.pages == []
+    assert len(host.robots_hits) == 1
+    assert len(result.errors) == 50
+
+
+def test_ports_and_schemes_of_one_host_are_hosts_apart(site: Site, mode: str) -> None:
+    """Two ports and two schemes of one name have each its own rules, and each is kept to."""
+    hosts = {
+        rule: site.add(
+            robots(f"User-agent: *\nDisallow: {rule}\n", delay=0.3), tls=rule > "/b"
+        )
+        for rule in ("/a", "/b", "/c", "/d")
+    }
+    urls = [host.url(path) for path in hosts for host in hosts.values()]
+    result = run_crawl(urls, mode=mode)
+    for rule, host in hosts.items():
+        assert host.pages == sorted(set(hosts) - {rule})
+        assert len(host.robots_hits) == 1
+    assert sorted(error["url"] for error in result.errors) == sorted(
+        host.url(rule) for rule, host in hosts.items()
+    )
+    assert result.stats["robotstxt/request_count"] == 4
+
+
+def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
+    """An origin goes by its name and not by the address behind it."""
+    host = site.add("User-agent: *\nDisallow: /private\n")
+    named = host.url("/public").replace("127.0.0.1", "localhost")
+    run_crawl([host.url("/public"), named])
+    assert len(host.robots_hits) == 2
+
+
+def test_one_at_a_time(site: Site, mode: str) -> None:
+    """Where only one request may be under way, the fetch does not wait for who waits for it."""
+    hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(3)]
+    hosts[1].chain(3, robots(RULES))
+    settings = {
+        "CONCURRENT_REQUESTS": 1,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
+        "DOWNLOAD_DELAY": 0.05,
+    }
+    paths = ("/private/1", "/public/1", "/public/2")
+    urls = [host.url(path) for path in paths for host in hosts]
+    run_crawl(urls, mode=mode, settings=settings)
+    for host in hosts:
+        pages = [path for path in host.pages if path in paths]
+        assert pages == ["/public/1", "/public/2"]
+        assert len(host.robots_hits) == 1

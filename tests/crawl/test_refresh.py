@@ -1,0 +1,204 @@
+"""Crawls whose clock goes faster than ours: what robots.txt said holds only for so long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
+NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
+DOWN = Answer(status=503)
+ONE = {"CONCURRENT_REQUESTS": 1, "REP_RETRY_TIMES": 0}
+DIALECTS = {
+    "rfc9309": {},
+    "google": {"REP_GOOGLE_COMPATIBLE": True},
+    "classic": {"REP_DIALECT": "classic"},
+}
+ALL, NONE, KEPT = {"/a/", "/b/"}, set(), {"/b/"}
+OUTAGES = {
+    # What of a host may be fetched whose robots.txt, which forbids /a/, can't be had any
+    # more: when that is found out, 13 hours, 29 days and 31 days later.
+    "rfc9309": (KEPT, KEPT, KEPT, ALL),
+    "google": (NONE, KEPT, KEPT, ALL),
+    "classic": (NONE, NONE, NONE, NONE),
+}
+OUTAGES_WITHOUT_COPY = {
+    "rfc9309": (NONE, NONE, NONE, ALL),
+    "google": (NONE, ALL, ALL, ALL),
+    "classic": (NONE, NONE, NONE, NONE),
+}
+
+
+def holds(text: str, **headers: str) -> Answer:
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return robots(text, headers=fields)
+
+
+def crawl_in_order(
+    urls: Iterable[str], mode: str = "asyncio", **kw: Any
+) -> CrawlResult:
+    """Crawl the first of *urls*, then the others, which are all queued at once."""
+    first, *others = urls
+    return crawl_with_clock([first], mode, later=[0], again=others, **kw)
+
+
+def crawl_with_clock(urls: list[str], mode: str = "asyncio", **kw: Any) -> CrawlResult:
+    settings = {**ONE, **kw.pop("settings", {})}
+    spider = "tests.crawl.waiting_spiders.ClockSpider"
+    return run_crawl(urls, mode=mode, spider=spider, settings=settings, **kw)
+
+
+def test_a_rule_that_changes(site: Site, mode: str) -> None:
+    """URLs that are queued already are kept to the new rules once the old ones have run out."""
+    host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
+    before = [f"/{part}/{number}" for number in range(10) for part in "ab"]
+    after = [f"/{part}/{number}" for number in range(10, 60) for part in "ab"]
+    paths = [*before, "/tick", *after]
+    result = crawl_in_order(map(host.url, paths), mode, moves={"/tick": 601})
+    assert host.pages == sorted(
+        ["/tick"]
+        + [path for path in before if path.startswith("/a/")]
+        + [path for path in after if path.startswith("/b/")]
+    )
+    assert len(host.robots_hits) == 2
+    assert result.stats["rep/denied/rule"] == 60
+
+
+def test_a_rule_that_has_not_run_out(site: Site) -> None:
+    """Before that, the old ones are kept to without a look at the server."""
+    host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
+    paths = ("/a/1", "/tick", "/a/2", "/b/2")
+    crawl_in_order(map(host.url, paths), moves={"/tick": 590})
+    assert host.pages == ["/a/1", "/a/2", "/tick"]
+    assert len(host.robots_hits) == 1
+
+
+@pytest.mark.parametrize(
+    ("dialect", "seconds", "fetches"),
+    [
+        ("rfc9309", DAY - MINUTE, 1),
+        ("rfc9309", DAY + 1, 2),
+        ("google", DAY - MINUTE, 1),
+        ("google", DAY + 1, 2),
+        ("classic", 7 * DAY - MINUTE, 1),
+        ("classic", 7 * DAY + 1, 2),
+    ],
+)
+def test_how_long_it_holds(
+    site: Site, dialect: str, seconds: float, fetches: int
+) -> None:
+    """Where the server does not say, the dialect does."""
+    host = site.add([robots(NO_B), robots(NO_A)])
+    urls = map(host.url, ("/c/", "/tick", "/a/", "/b/"))
+    crawl_in_order(urls, settings=DIALECTS[dialect], moves={"/tick": seconds})
+    assert host.pages == [["/a/", "/c/", "/tick"], ["/b/", "/c/", "/tick"]][fetches - 1]
+    assert len(host.robots_hits) == fetches
+
+
+@pytest.mark.parametrize(
+    "value", ["max-age=0", "no-store", "no-cache", "max-age=0, must-revalidate"]
+)
+def test_what_runs_out_at_once(site: Site, value: str) -> None:
+    """A server that wants to be asked each time is asked every 5 minutes."""
+    host = site.add(holds(NO_B, Cache_Control=value))
+    paths = [f"/a/{number}" for number in range(60)]
+    moves = dict.fromkeys(paths, 10.0)
+    crawl_in_order(map(host.url, paths), moves=moves)
+    assert len(host.pages) == 60
+    assert len(host.robots_hits) == 2
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_outage_after_a_good_copy(site: Site, dialect: str) -> None:
+    """What is kept to while robots.txt can't be had is what the dialect says."""
+    host = site.add([robots(NO_A), DOWN])
+    steps = crawl_steps(
+        host, dialect, [8 * DAY, 13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY]
+    )
+    assert steps == [KEPT, *OUTAGES[dialect]]
+    assert len(host.robots_hits) == 5
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_outage_from_the_first(site: Site, dialect: str) -> None:
+    """The same, where there never was a good one."""
+    host = site.add(DOWN)
+    steps = crawl_steps(host, dialect, [13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY])
+    assert steps == list(OUTAGES_WITHOUT_COPY[dialect])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_end_of_an_outage(site: Site, dialect: str) -> None:
+    """The rules are kept to again when they are back, however long that took."""
+    host = site.add([robots(NO_A), DOWN, DOWN, robots(NO_B)])
+    steps = crawl_steps(host, dialect, [8 * DAY, 40 * DAY, 2 * DAY])
+    assert steps[-1] == {"/a/"}
+
+
+def crawl_steps(host: Host, dialect: str, later: list[float]) -> list[set[str]]:
+    """Which of /a/ and /b/ a crawl fetched of *host* at the start, and at each time *later*."""
+    again = [host.url("/a/"), host.url("/b/")]
+    settings = DIALECTS[dialect]
+    result = crawl_with_clock(again, settings=settings, later=later, again=again)
+    assert result.stats["finish_reason"] == "finished"
+    steps: list[set[str]] = [set() for _ in range(len(later) + 1)]
+    for response in result.responses:
+        steps[response["step"]].add(response["url"].removeprefix(host.origin))
+    return steps
+
+
+def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
+    """A 503 in the place of rules that have run out stops no crawl, and lets nobody through."""
+    host = site.add([robots(NO_A), DOWN])
+    paths = [f"/{part}/{number}" for number in range(20) for part in "ab"]
+    paths.insert(20, "/tick")
+    result = crawl_in_order(
+        map(host.url, paths),
+        mode,
+        settings={"REP_UNREACHABLE_WAIT": 600},
+        moves={"/tick": DAY + 1},
+    )
+    assert host.pages == sorted(path for path in paths if not path.startswith("/a/"))
+    assert {error["reason"] for error in result.errors} == {"rule"}
+    assert len(host.robots_hits) == 2
+    assert "rep/held/given_up" not in result.stats
+
+
+def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
+    """While new rules are on their way, the old ones let nobody through, and stall nobody else."""
+    fresh = robots(NO_A, delay=2)
+    host, other = site.add([robots(NO_B), fresh]), site.add()
+    paths = [f"/{part}/{number}" for number in range(20) for part in "ab"]
+    urls = [*map(host.url, paths), *map(other.url, paths)]
+    settings = {"CONCURRENT_REQUESTS": 4}
+    first = [host.url("/a/first")]
+    crawl_with_clock(first, mode, settings=settings, later=[DAY + 1], again=urls)
+    asked = [hit.time for hit in host.robots_hits]
+    assert len(asked) == 2
+    for hit in host.hits:
+        if hit.path.startswith("/a/") and hit.path != "/a/first":
+            assert hit.time < asked[1]
+        if hit.path.startswith("/b/"):
+            assert hit.time >= asked[1] + 2
+    assert max(hit.time for hit in other.hits) < asked[1] + 2
+    assert len([path for path in host.pages if path.startswith("/b/")]) == 20
+
+
+def test_retry_after_is_kept_to(site: Site) -> None:
+    """Nobody asks again before the time that ``Retry-After`` says."""
+    down = Answer(status=503, headers={"Retry-After": "7200"})
+    host = site.add([down, robots(NO_A)])
+    steps = crawl_steps(host, "rfc9309", [HOUR, 2 * HOUR - MINUTE, 2 * MINUTE])
+    assert steps[:2] == [NONE, NONE]
+    assert steps[-1] == {"/b/"}
+    assert len(host.robots_hits) == 2

@@ -1,0 +1,112 @@
+"""A crawl with a JOBDIR that is stopped while requests wait for a robots.txt loses none of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+ALLOWED = [f"/public/{number}" for number in range(20)]
+FORBIDDEN = [f"/private/{number}" for number in range(10)]
+DOWN, HANGS = Answer(status=503), Answer(hang=True)
+STOPS = {
+    "closed by itself": {"settings": {"CLOSESPIDER_TIMEOUT": 1.5}},
+    "SIGINT": {"kills": {"SIGINT": 1.5}},
+}
+
+
+def part_of_crawl(
+    hosts: list[Host],
+    folder: Path,
+    spider: str = "HurriedSpider",
+    settings: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> CrawlResult:
+    """Crawl all URLs of *hosts*, which the duplicate filter knows from the second time on."""
+    return run_crawl(
+        [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts],
+        spider=f"tests.crawl.waiting_spiders.{spider}",
+        settings={
+            "CONCURRENT_REQUESTS": 8,
+            "JOBDIR": str(folder),
+            "REP_UNREACHABLE_WAIT": 30,
+            "REP_RETRY_TIMES": 0,
+            **(settings or {}),
+        },
+        **kwargs,
+    )
+
+
+def back(hosts: list[Host]) -> None:
+    for host in hosts:
+        host.answers["/robots.txt"] = robots(RULES)
+
+
+def check_nothing_lost(hosts: list[Host], *results: CrawlResult) -> None:
+    for host in hosts:
+        assert host.pages == sorted(ALLOWED)
+    errors = [error for result in results for error in result.errors]
+    assert sorted(error["url"] for error in errors) == sorted(
+        host.url(path) for path in FORBIDDEN for host in hosts
+    )
+    for result in results:
+        assert "log_count/ERROR" not in result.stats, result.log
+    assert results[-1].stats["finish_reason"] == "finished"
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_stopped_while_some_are_held(
+    site: Site, mode: str, stop: str, tmp_path: Path
+) -> None:
+    """Whoever stops it, and however long the crawl has been waiting: it goes on where it was."""
+    hosts = [site.add(DOWN), site.add(HANGS), site.add(RULES)]
+    first = part_of_crawl(hosts, tmp_path, mode=mode, **STOPS[stop])
+    assert first.stats["finish_reason"] != "finished"
+    assert first.stats["elapsed_time_seconds"] < 2.5
+    assert [host.pages for host in hosts] == [[], [], sorted(ALLOWED)]
+    back(hosts)
+    second = part_of_crawl(hosts, tmp_path, mode=mode)
+    check_nothing_lost(hosts, first, second)
+
+
+def test_stopped_twice(site: Site, tmp_path: Path) -> None:
+    """A crawl that is stopped again before robots.txt is back goes on all the same."""
+    hosts = [site.add(DOWN), site.refusing()]
+    results = [part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5}) for _ in range(2)]
+    back(hosts)
+    site.open_later(0, hosts[1])
+    results.append(part_of_crawl(hosts, tmp_path))
+    check_nothing_lost(hosts, *results)
+
+
+def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
+    """The time between two runs is no waiting: robots.txt gets as long as ever to come back."""
+    hosts = [site.add(DOWN)]
+    first = part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5})
+    site.later(3, lambda: back(hosts))
+    second = part_of_crawl(
+        hosts, tmp_path, "ClockSpider", offset=24 * 3600.0, retries=(0.5, 1)
+    )
+    check_nothing_lost(hosts, first, second)
+
+
+def test_requests_are_what_they_were(site: Site, tmp_path: Path) -> None:
+    """A callback gets the request as the spider made it, in the second run as well."""
+    hosts = [site.add(DOWN)]
+    part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5})
+    back(hosts)
+    second = part_of_crawl(hosts, tmp_path)
+    assert len(second.responses) == len(ALLOWED)
+    for response in second.responses:
+        assert response["dont_filter"] is False
+        assert not [key for key in response["meta"] if key.startswith("_rep")]

@@ -1,0 +1,120 @@
+"""What is known of robots.txt outlives the process, and a store that fails costs no more than a warning."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import ADDON, run_crawl, start_crawl
+from tests.crawl.server import PAGE
+from tests.crawl.test_settings import check
+from tests.stores.redis_server import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+
+
+def urls(hosts: list[Host], name: str, count: int = 4) -> list[str]:
+    """So many allowed and so many forbidden URLs of each host, host after host."""
+    return [
+        host.url(f"/{kind}/{name}-{number}")
+        for number in range(count)
+        for host in hosts
+        for kind in ("public", "private")
+    ]
+
+
+def check_obeyed(asked: list[str], hosts: list[Host], result: CrawlResult) -> None:
+    """Nothing forbidden reached a server, and each request has come to its end."""
+    assert result.exit_code == 0, result.log
+    forbidden = [url for url in asked if "/private/" in url]
+    assert result.fetched() == sorted(set(asked) - set(forbidden))
+    errors = sorted((error["url"], error["error"]) for error in result.errors)
+    assert errors == [(url, "RobotsDenied") for url in sorted(forbidden)]
+    for host in hosts:
+        assert not [page for page in host.pages if page.startswith("/private/")]
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "It has not come to that in time"
+        time.sleep(0.01)
+
+
+def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:
+    """A second run with the same JOBDIR asks for no robots.txt, and obeys those of the first."""
+    hosts = [site.add(RULES) for _ in range(5)]
+    settings = {"JOBDIR": str(tmp_path)}
+    for run in ("first", "second"):
+        asked = urls(hosts, run)
+        result = run_crawl(asked, settings=settings, mode=mode)
+        check_obeyed(asked, hosts, result)
+        assert [len(host.robots_hits) for host in hosts] == [1] * 5
+    assert result.stats["rep/robotstxt/from_store"] == 5
+    assert "robotstxt/request_count" not in result.stats
+
+
+def test_run_again_after_kill(site: Site, tmp_path: Path) -> None:
+    """A run that is killed with -9 leaves what it has fetched, whole, to the next one."""
+    hosts = [site.add(RULES) for _ in range(5)]
+    asked = urls(hosts, "page", 20)
+    for host in hosts:
+        for number in range(20):
+            host.answers[f"/public/page-{number}"] = Answer(PAGE, delay=0.1)
+    # Scrapy's own disk queue writes its state at a clean close, so which requests come back
+    # after a kill is Scrapy's matter: without this package too, one that is opened again so
+    # gives old requests for new ones. Here it is removed; the start requests are sent again
+    # by the spider, and past the duplicate filter, which knows them.
+    requests = [{"url": url, "dont_filter": True} for url in asked]
+    settings = {"JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 4}
+    first = start_crawl(requests, settings=settings)
+    wait_until(lambda: first.process.poll() is not None or all(h.pages for h in hosts))
+    first.process.kill()
+    assert first.wait(10) == -9, first.log
+    sent_by_first = len([page for host in hosts for page in host.pages])
+    assert sent_by_first < 100, "It was not killed in the middle"
+    shutil.rmtree(tmp_path / "requests.queue")
+    second = run_crawl(requests, settings=settings)
+    check_obeyed(asked, hosts, second)
+    assert [len(host.robots_hits) for host in hosts] == [1] * 5
+    assert second.stats["rep/robotstxt/from_store"] == 5
+    assert "rep/store/errors" not in second.stats
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
+    """It costs one warning and is counted, and the crawl obeys from memory."""
+    (tmp_path / "file").touch()
+    uri = {
+        # A file is where the folder would have to be made.
+        "sqlite": f"sqlite:///{tmp_path / 'file' / 'robotstxt.sqlite'}",
+        "redis": f"redis://127.0.0.1:{free_port()}/0",
+    }[kind]
+    hosts = [site.add(RULES) for _ in range(5)]
+    asked = urls(hosts, "page")
+    result = run_crawl(asked, settings={"REP_STORE": uri})
+    check_obeyed(asked, hosts, result)
+    assert [len(host.robots_hits) for host in hosts] == [1] * 5
+    assert len(result.lines("WARNING")) == 1, result.log
+    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
+    assert result.stats["rep/store/errors"] > 0
+
+
+@pytest.mark.parametrize(
+    "uri", ["mysql://127.0.0.1/0", "sqlite://robots", "robots.sqlite"]
+)
+def test_bad_uri(site: Site, uri: str) -> None:
+    """What is no address of a store stops the start, with a sentence that says what is one."""
+    check(site, ADDON, "REP_STORE", uri, ("memory://", "sqlite:///", "redis://"))

@@ -1,0 +1,193 @@
+"""A robots.txt that is slow to come stalls nobody, and those who wait for it stay as they were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private\n"
+SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
+# Hosts that differ in their port alone have one slot of the downloader, so that has room.
+FOUR = {"CONCURRENT_REQUESTS": 4}
+ONE = {"CONCURRENT_REQUESTS": 1}
+COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594}}
+
+
+def healthy(site: Site) -> tuple[Host, list[str]]:
+    """A host with a page of 200 ms for each of 40 URLs."""
+    host = site.add(RULES)
+    paths = [f"/public/{number}" for number in range(40)]
+    host.answers = {**host.answers, **dict.fromkeys(paths, Answer(delay=0.2))}
+    return host, [host.url(path) for path in paths]
+
+
+def span(host: Host) -> float:
+    """From the first hit on *host* to the last one, in seconds of the server's log."""
+    times = [hit.time for hit in host.hits]
+    return max(times) - min(times)
+
+
+@pytest.mark.parametrize("slow_hosts", [1, 4])
+def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> None:
+    """With 4 requests at a time, 30 of which wait for a robots.txt of 4 s or for several, the
+    pages of another host come as fast as if it were alone.
+    """
+    slow = [site.add(robots(RULES, delay=4)) for _ in range(slow_hosts)]
+    host, urls = healthy(site)
+    waiting = [one.url(f"/public/{n}") for n in range(30 // slow_hosts) for one in slow]
+    forbidden = [one.url("/private") for one in slow]
+    first = [{"url": url, "priority": 1} for url in waiting + forbidden]
+    result = run_crawl(first + urls, mode=mode, settings=FOUR)
+    assert len(host.pages) == 40
+    assert span(host) < 40 * 0.2 / 4 + 0.5
+    assert host.hits[-1].time < slow[0].robots_hits[0].time + 4
+    for one in slow:
+        assert len(one.robots_hits) == 1
+        assert len(set(one.pages)) == len(one.pages) == 30 // slow_hosts
+        assert "/private" not in one.pages
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(hang=True), Answer(status=503)], ids=["in flight", "out of reach"]
+)
+def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
+    """A spider that is closed after 1 s is closed before 2 s, whatever is waited for."""
+    hosts = [site.add(answer) for _ in range(2)]
+    urls = [host.url(f"/{number}") for host in hosts for number in range(20)]
+    settings = {**FOUR, "CLOSESPIDER_TIMEOUT": 1, "REP_UNREACHABLE_WAIT": 600}
+    result = run_crawl(urls, mode=mode, settings=settings)
+    assert result.stats["finish_reason"] == "closespider_timeout"
+    assert result.stats["elapsed_time_seconds"] < 2
+    assert [host.pages for host in hosts] == [[], []]
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert "never retrieved" not in result.log
+
+
+def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
+    """Requests that wait are all there is to do, and the crawl does not end without them."""
+    host = site.add(robots(RULES, delay=2))
+    urls = map(host.url, ("/private", "/public"))
+    result = run_crawl(urls, mode=mode, settings=FOUR)
+    assert host.pages == ["/public"]
+    assert result.error(host.url("/private"))["reason"] == "rule"
+    assert result.stats["finish_reason"] == "finished"
+
+
+def test_the_order_of_priority(site: Site, mode: str) -> None:
+    """Those that have waited are sent in the order of their priority."""
+    host = site.add(robots(RULES, delay=1))
+    priorities = [3, 9, 1, 7, 5, 8, 2, 6, 4, 0]
+    requests = [{"url": host.url(f"/{one}"), "priority": one} for one in priorities]
+    run_crawl(requests, mode=mode, settings=ONE)
+    pages = [hit.path for hit in host.hits if hit.path != "/robots.txt"]
+    assert pages == [f"/{one}" for one in range(9, -1, -1)]
+
+
+def test_duplicates_are_filtered_while_one_is_held(site: Site, mode: str) -> None:
+    """A URL that waits is known to the duplicate filter; ``dont_filter`` gets around it."""
+    host = site.add(robots(RULES, delay=1))
+    urls = [host.url(path) for path in ("/page", "/page", "/forced", "/forced")]
+    forced = [{"url": url, "dont_filter": url.endswith("forced")} for url in urls]
+    result = run_crawl(forced, mode=mode, settings=FOUR)
+    assert host.pages == ["/forced", "/forced", "/page"]
+    assert result.stats["dupefilter/filtered"] == 1
+
+
+def test_requests_are_what_they_were(site: Site) -> None:
+    """A callback gets the request as the spider made it."""
+    host = site.add(robots(RULES, delay=1))
+    requests = [
+        {"url": host.url("/page")},
+        {"url": host.url("/forced"), "dont_filter": True},
+    ]
+    result = run_crawl(requests, spider=SPIDER, settings=FOUR)
+    found = {response["url"]: response for response in result.responses}
+    assert found[host.url("/page")]["dont_filter"] is False
+    assert found[host.url("/forced")]["dont_filter"] is True
+    for response in result.responses:
+        assert not [key for key in response["meta"] if key.startswith("_rep")]
+
+
+def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
+    """What a request that has waited is redirected to is filtered as a duplicate, and as offsite."""
+    host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
+    offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
+    host.answers |= {f"/{number}": redirect("/target") for number in range(3)}
+    host.answers["/away"] = redirect(offsite)
+    paths = ("/0", "/1", "/2", "/away")
+    result = run_crawl(
+        map(host.url, paths), mode=mode, settings=FOUR, allowed_domains=["127.0.0.1"]
+    )
+    assert host.pages == ["/0", "/1", "/2", "/away", "/target"]
+    assert other.hits == []
+    assert result.stats["offsite/filtered"] == 1
+    assert result.stats["dupefilter/filtered"] == 2
+
+
+def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
+    """``download_async`` waits for a slow robots.txt, keeps to it, and does not loop for it."""
+    host, slow = site.add(RULES), site.add(robots(RULES, delay=2))
+    more = [f"/public/{number}" for number in range(10)]
+    more += [f"/private/{number}" for number in range(10)]
+    result = run_crawl(
+        [host.url("/page"), host.url("/other")],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings={**FOUR, **COUNTING},
+        more=[slow.url(path) for path in more],
+    )
+    assert slow.pages == sorted(more[:10] * 2)
+    assert len(slow.robots_hits) == 1
+    errors = [item["error"] for item in result.items if "error" in item]
+    assert errors == ["RobotsDenied"] * 20
+    assert result.stats["passes"] <= 2 * 42
+    for item in result.items:
+        assert not [key for key in item.get("meta", ()) if key.startswith("_rep")]
+
+
+def test_what_a_media_pipeline_downloads(
+    site: Site, mode: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Files on a host with a slow robots.txt are waited for, kept to it, and not looped for."""
+    host, slow = site.add(RULES), site.add(robots(RULES, delay=2))
+    files = [f"/public/{number}" for number in range(10)]
+    files += [f"/private/{number}" for number in range(10)]
+    result = run_crawl(
+        [host.url("/page"), host.url("/other")],
+        mode=mode,
+        spider="FilesSpider",
+        settings={
+            **FOUR,
+            **COUNTING,
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path_factory.mktemp("files")),
+        },
+        file_urls=[slow.url(path) for path in files],
+    )
+    assert slow.pages == files[:10]
+    assert len(slow.robots_hits) == 1
+    assert [len(item["files"]) for item in result.items] == [10, 10]
+    assert result.stats["passes"] <= 2 * 22
+
+
+def test_a_request_that_another_middleware_drops(site: Site, mode: str) -> None:
+    """Where a request is dropped the second time round, the crawl ends all the same."""
+    host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
+    dropping = {"tests.crawl.waiting_spiders.PassOnce": 100}
+    result = run_crawl(
+        [{"url": host.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings={"DOWNLOADER_MIDDLEWARES": dropping},
+        timeout=10,
+        more=[slow.url("/public")],
+    )
+    assert result.stats["finish_reason"] == "finished"

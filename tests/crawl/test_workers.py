@@ -1,0 +1,109 @@
+"""Several crawls at once on one store: they fetch a robots.txt once, and outlive each other and the store."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.test_stores import check_obeyed, urls, wait_until
+from tests.stores.redis_server import BINARY, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+WORKERS, HOSTS = 4, 60
+
+
+@pytest.fixture(params=["redis", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty store that several processes can use."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
+        return
+    if BINARY is None:
+        pytest.skip("There is no redis-server on the PATH")
+    with RedisServer() as server:
+        yield server.url
+
+
+def test_one_fetch_for_all(site: Site, store: str) -> None:
+    """Of four workers that need the robots.txt of a host at once, one fetches it, and all obey it."""
+    hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
+    asked = urls(hosts, "page", 1)
+    settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 32}
+
+    def work(_: int) -> CrawlResult:
+        return run_crawl(asked, settings=settings)
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        results = list(pool.map(work, range(WORKERS)))
+    assert [len(host.robots_hits) for host in hosts] == [1] * HOSTS
+    for result in results:
+        check_obeyed(asked, hosts, result)
+        assert "rep/store/errors" not in result.stats
+    for host in hosts:
+        assert host.pages == ["/public/page-0"] * WORKERS
+    taken = sum(r.stats.get("rep/robotstxt/from_store", 0) for r in results)
+    assert taken == (WORKERS - 1) * HOSTS
+
+
+def test_killed_with_the_lock(site: Site, store: str) -> None:
+    """A worker killed with -9 while it fetches keeps the others waiting for seconds, not for ever."""
+    slow = site.add([Answer(hang=True), robots(RULES)])
+    healthy = site.add(RULES)
+    settings = {"REP_STORE": store}
+    first = start_crawl([slow.url("/public/first")], settings=settings)
+    wait_until(lambda: slow.robots_hits or first.process.poll() is not None)
+    asked = urls([slow, healthy], "page")
+    second = start_crawl(asked, settings=settings)
+    wait_until(lambda: len(healthy.pages) == 4 or second.process.poll() is not None)
+    # The second has done what it could: it waits for the first, and asks nothing itself.
+    assert len(slow.robots_hits) == 1
+    assert second.process.poll() is None, second.log
+    first.process.kill()
+    killed = time.monotonic()
+    assert first.wait(10) == -9
+    result = second.result(20)
+    assert time.monotonic() - killed < 12
+    check_obeyed(asked, [slow, healthy], result)
+    assert slow.pages == healthy.pages == [f"/public/page-{n}" for n in range(4)]
+    assert [len(host.robots_hits) for host in (slow, healthy)] == [2, 1]
+    assert slow.robots_hits[1].time - killed < 8
+
+
+@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
+def test_redis_stopped_and_started(site: Site) -> None:
+    """While Redis is away the crawl goes on and obeys; when it is back, it is used again."""
+    # Slow ones, so that few are asked for at once, and the store is needed all along.
+    hosts = [site.add(robots(RULES, delay=3)) for _ in range(HOSTS)]
+    asked = [url for host in hosts for url in urls([host], "page", 2)]
+    requests = [{"url": url, "priority": -at} for at, url in enumerate(asked)]
+    with RedisServer() as server:
+        settings = {"REP_STORE": server.url, "CONCURRENT_REQUESTS": 4}
+        crawl = start_crawl(requests, settings=settings)
+        ended = crawl.process.poll
+        wait_until(lambda: hosts[6].pages or ended() is not None)
+        server.stop()
+        wait_until(lambda: hosts[18].pages or ended() is not None)
+        server.start()
+        result = crawl.result(40)
+        kept = list(server.client().scan_iter("rep:entry:*"))
+    check_obeyed(asked, hosts, result)
+    for host in hosts:
+        assert host.pages == ["/public/page-0", "/public/page-1"]
+        assert len(host.robots_hits) == 1
+    assert result.stats["rep/store/errors"] > 0
+    assert len(result.lines("WARNING", "goes on without it")) == 1, result.log
+    assert len(result.lines("INFO", "is back")) == 1, result.log
+    # The server came back with nothing: these were put after that.
+    assert 0 < len(kept) < HOSTS - 6

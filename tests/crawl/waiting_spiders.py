@@ -1,0 +1,179 @@
+"""Spiders that wait for a robots.txt: whose clocks run otherwise, and that are stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, signals
+from scrapy.exceptions import DontCloseSpider, IgnoreRequest
+from scrapy.http.request import NO_CALLBACK
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+
+from scrapy_rep.protocol import freshness
+from tests.crawl.spiders import PlanSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+
+class HurriedSpider(PlanSpider):
+    """Asks soon again for a robots.txt that can't be had, and notes what becomes of requests.
+
+    ``retries`` are the seconds to the first retry and the most between two. With ``kills``
+    it sends signals to its own process, each so many seconds after the spider is opened.
+    """
+
+    name = "hurried"
+    retries: tuple[float, float] | None = (0.5, 1.0)
+    kills: dict[str, float] = {}
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> HurriedSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        if spider.retries:
+            freshness._FIRST_RETRY, freshness._LAST_RETRY = spider.retries
+        crawler.signals.connect(spider.send_signals, signals.spider_opened)
+        crawler.signals.connect(spider.note_idle, signals.spider_idle)
+        return spider
+
+    def note_idle(self) -> None:
+        """Count the times that all is said to be done."""
+        self.crawler.stats.inc_value("idle")
+
+    def send_signals(self) -> None:
+        for name, seconds in self.kills.items():
+            call_later(seconds, os.kill, os.getpid(), getattr(signal, name))
+
+    def note_response(self, response: Response) -> None:
+        super().note_response(response)
+        self.seen["responses"][-1].update(
+            dont_filter=response.request.dont_filter, meta=list(response.meta)
+        )
+
+
+class Clock:
+    """What ``time.time`` is while a crawl is made to believe that time goes by."""
+
+    def __init__(self, offset: float) -> None:
+        self.offset = offset
+        self._time = time.time
+        time.time = self
+
+    def __call__(self) -> float:
+        return self._time() + self.offset
+
+
+class ClockSpider(HurriedSpider):
+    """Moves its clock on.
+
+    By ``offset`` seconds from the start, by those of ``moves`` when the page at that path has
+    come, and by those of ``later`` each time that all has been answered; then it fetches
+    ``again``, in that order. It notes how often that was before each response.
+    """
+
+    name = "clock"
+    retries = None
+    offset: float = 0
+    moves: dict[str, float] = {}
+    later: list[float] = []
+    again: list[str] = []
+    asked = step = 0
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> ClockSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        spider.clock = Clock(spider.offset)
+        # Sent before the downloader has a place for the next request.
+        crawler.signals.connect(spider.move, signals.response_downloaded)
+        return spider
+
+    def move(self, request: Request) -> None:
+        for path, seconds in self.moves.items():
+            if request.url.endswith(path):
+                self.clock.offset += seconds
+
+    def note_response(self, response: Response) -> None:
+        super().note_response(response)
+        self.seen["responses"][-1]["step"] = self.step
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        self.asked += 1
+        return super().request(arguments)
+
+    def next_step(self) -> None:
+        answered = len(self.seen["responses"]) + len(self.seen["errors"])
+        if not self.later or answered < self.asked:
+            return
+        self.clock.offset += self.later.pop(0)
+        self.step += 1
+        for number, url in enumerate(self.again):
+            arguments = {"url": url, "priority": -number, "dont_filter": True}
+            self.crawler.engine.crawl(self.request(arguments))
+        raise DontCloseSpider
+
+
+class DownloadingSpider(HurriedSpider):
+    """Downloads ``more`` by itself, all at once, in the callback of each page."""
+
+    name = "downloading"
+    more: list[str]
+
+    async def note_response(self, response: Response) -> AsyncIterator[dict[str, Any]]:
+        HurriedSpider.note_response(self, response)
+        # Deferreds, which every mode has, so that they run side by side.
+        downloads = [deferred_from_coro(self.download(url)) for url in self.more]
+        for download in downloads:
+            yield await maybe_deferred_to_future(download)
+
+    async def download(self, url: str) -> dict[str, Any]:
+        request = Request(url, callback=NO_CALLBACK)
+        try:
+            response = await self.crawler.engine.download_async(request)
+        except IgnoreRequest as error:
+            return {"url": url, "error": type(error).__name__}
+        return {"url": url, "status": response.status, "meta": list(response.meta)}
+
+
+class CountPasses:
+    """A downloader middleware that counts the requests that pass it, in ``passes``."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> CountPasses:
+        middleware = cls()
+        middleware.crawler = crawler
+        return middleware
+
+    async def process_request(self, request: Request) -> None:
+        if not request.url.endswith("/robots.txt"):
+            self.crawler.stats.inc_value("passes")
+
+
+class PassOnce:
+    """A downloader middleware of somebody's, which lets each URL through once."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+
+    async def process_request(self, request: Request) -> None:
+        if request.url in self.passed:
+            raise IgnoreRequest("Once is enough")
+        self.passed.add(request.url)
+
+
+class FollowingSpider(HurriedSpider):
+    """Asks for the URLs of ``follow`` when it has its first response."""
+
+    name = "following"
+    follow: list[str]
+
+    def note_response(self, response: Response) -> Iterator[Request]:
+        super().note_response(response)
+        while self.follow:
+            yield self.request({"url": self.follow.pop(0)})

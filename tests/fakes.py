@@ -1,0 +1,72 @@
+"""A crawler whose engine answers what a test says, without a network."""
+
+from __future__ import annotations
+
+from functools import wraps
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest_twisted
+from scrapy.http import Response, TextResponse
+from scrapy.spiders import Spider
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.test import get_crawler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    Answer = Response | Exception | Callable[[], Deferred[Response]]
+
+
+def coroutine_test(
+    test: Callable[..., Coroutine[Any, Any, None]],
+) -> Callable[..., Any]:
+    """Run a coroutine as Scrapy runs those of its components."""
+
+    @pytest_twisted.inlineCallbacks
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> Generator[Deferred[None], None, None]:
+        yield deferred_from_coro(test(*args, **kwargs))
+
+    return run
+
+
+ROBOTS = b"User-agent: *\nDisallow: /private/\nSitemap: /map.xml\n"
+
+
+def answer(url: str, body: bytes = ROBOTS, status: int = 200, **headers: str) -> Any:
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return TextResponse(url, status=status, headers=fields, body=body)
+
+
+class FakeEngine:
+    """Answers each URL with what *answers* holds for it, and remembers what was asked."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[Request] = []
+        self._slot = SimpleNamespace(closing=None)
+
+    async def download_async(self, request: Request) -> Response:
+        self.asked.append(request)
+        found = self.answers[request.url]
+        if isinstance(found, list):
+            found = found.pop(0)
+        if callable(found):
+            found = await maybe_deferred_to_future(found())
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+def fake_crawler(
+    settings: dict[str, Any] | None = None, answers: dict[str, Any] | None = None
+) -> Crawler:
+    crawler = get_crawler(Spider, {"ROBOTSTXT_OBEY": True, **(settings or {})})
+    crawler.spider = Spider.from_crawler(crawler, "fake")
+    crawler.engine = FakeEngine(answers or {})
+    return crawler

@@ -1,0 +1,111 @@
+"""What the contract tests need of each kind of store: several stores on the same entries,
+and time that passes when it is told to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.stores.base import BODY_AT_MOST, Store
+from scrapy_rep.stores.memory import MemoryStore
+from scrapy_rep.stores.redis import RedisStore
+from scrapy_rep.stores.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.stores.redis_server import RedisServer
+
+START = 1_800_000_000.0
+ORIGIN = "https://example.com"
+DAY = 24 * 3600.0
+TOO_LONG = b"#" * (BODY_AT_MOST + 1)
+
+
+_OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy"}
+
+
+def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entry:
+    """An entry that has been fetched at START, and runs out a day later."""
+    of_result: dict[str, Any] = {
+        "url": f"{ORIGIN}/robots.txt",
+        "status": 200,
+        "body": body,
+    }
+    of_entry: dict[str, Any] = {"fetched": START, "expires": START + DAY}
+    for name, value in fields.items():
+        (of_entry if name in _OF_ENTRY else of_result)[name] = value
+    return Entry(result=AccessResult(**of_result), **of_entry)
+
+
+class Place:
+    """Where a kind of store keeps its entries, and what time it is there."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self._stores: list[Store] = []
+
+    def store(self) -> Store:
+        """One more store on the same entries."""
+        store = self._open()
+        self._stores.append(store)
+        return store
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+    def _open(self) -> Store:
+        raise NotImplementedError
+
+
+class MemoryPlace(Place):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._memory = MemoryStore()
+
+    def _open(self) -> Store:
+        return self._memory
+
+
+class SqlitePlace(Place):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._path = folder / "of" / "its" / "own" / "robots.db"
+
+    def _open(self) -> Store:
+        return SqliteStore(self._path)
+
+
+class RedisPlace(Place):
+    def __init__(self, server: RedisServer) -> None:
+        super().__init__()
+        self._url = server.url
+        self._prefix = uuid4().hex
+        self._client = server.client()
+
+    def _open(self) -> Store:
+        return RedisStore(self._url, self._prefix)
+
+    def pass_time(self, seconds: float) -> None:
+        """The server has the only clock, so it is life that is made shorter."""
+        super().pass_time(seconds)
+        for key in self._client.scan_iter(f"{self._prefix}:*"):
+            # At 0 or below, it is over.
+            self._client.pexpire(key, self._client.pttl(key) - int(seconds * 1000))
+
+    def close(self) -> None:
+        super().close()
+        self._client.close()
+
+
+PLACES: dict[str, Any] = {
+    "memory": MemoryPlace,
+    "sqlite": SqlitePlace,
+    "redis": RedisPlace,
+}

@@ -1,0 +1,111 @@
+"""A Redis server of one's own, which can be stopped and started again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import IO, TYPE_CHECKING, NoReturn
+
+from redis import Redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Self
+
+BINARY = shutil.which("redis-server")
+
+
+class RedisServer:
+    """Listens on a socket in a folder of its own, and keeps nothing on disk.
+
+    With *port*, it listens on that port of the loopback interface as well.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        # Not pytest's folder: a path of more than 107 bytes is none for a socket.
+        self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
+        self._socket = self._folder / "redis.sock"
+        self._port = port
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._socket}?db=0"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+        shutil.rmtree(self._folder)
+
+    def start(self) -> None:
+        options = {
+            "--port": str(self._port),
+            "--bind": "127.0.0.1",
+            "--unixsocket": str(self._socket),
+            "--dir": str(self._folder),
+            "--save": "",
+            "--appendonly": "no",
+            # To be told of locks that run out, rather than to wait for it.
+            "--notify-keyspace-events": "Ex",
+            "--hz": "100",
+        }
+        assert BINARY is not None
+        arguments = [part for option in options.items() for part in option]
+        self._process = subprocess.Popen(
+            [BINARY, *arguments], stdout=subprocess.PIPE, text=True
+        )
+        output = self._process.stdout
+        assert output is not None
+        said = []
+        for line in output:
+            said.append(line)
+            if "eady to accept connections" in line:
+                break
+        else:
+            self._fail(said)
+        Thread(target=_drain, args=(output,), daemon=True).start()
+
+    def stop(self) -> None:
+        """As a machine that goes down: nobody is told."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """As a server that hangs: it takes connections, and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def client(self) -> Redis:
+        return Redis.from_url(self.url)
+
+    def _fail(self, said: list[str]) -> NoReturn:
+        self.stop()
+        raise RuntimeError("Redis did not start:\n" + "".join(said))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _drain(output: IO[str]) -> None:
+    with output:
+        for _ in output:
+            pass

@@ -1,0 +1,216 @@
+"""What every store does, whatever it keeps its entries in."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.exceptions import StoreError
+from scrapy_rep.stores.base import KEEP
+from tests.stores.places import DAY, ORIGIN, START, TOO_LONG, entry
+
+if TYPE_CHECKING:
+    from tests.stores.places import Place
+
+THREADS = 8
+
+
+class TestEntries:
+    def test_nothing_is_there_at_first(self, place: Place) -> None:
+        """None is the answer for an origin that nothing was put for."""
+        assert place.store().get(ORIGIN, place.now) is None
+
+    def test_what_is_put_is_there(self, place: Place) -> None:
+        """Every store on the same entries has what one of them has put, to the octet."""
+        put = entry(
+            b"\xff\x00\r\n" * 1000,
+            redirects=("https://example.com/robots.txt",),
+            headers=(("content-type", "text/plain; charset=utf-8"), ("age", "7")),
+        )
+        one, other = place.store(), place.store()
+        one.put(ORIGIN, put, place.now)
+        assert one.get(ORIGIN, place.now) == other.get(ORIGIN, place.now) == put
+
+    def test_an_unreachable_one_brings_its_copy(self, place: Place) -> None:
+        """The copy that an unreachable robots.txt falls back on is stored with it."""
+        put = entry(
+            b"",
+            status=None,
+            error="Connection refused",
+            unreachable_since=START - 5,
+            attempts=3,
+            copy=entry(b"Disallow: /\n" * 100).result,
+        )
+        store = place.store()
+        store.put(ORIGIN, put, place.now)
+        assert store.get(ORIGIN, place.now) == put
+
+    def test_the_last_one_counts(self, place: Place) -> None:
+        """What is put takes the place of what there was."""
+        store = place.store()
+        store.put(ORIGIN, entry(b"before"), place.now)
+        store.put(ORIGIN, entry(b"after"), place.now)
+        assert store.get(ORIGIN, place.now) == entry(b"after")
+
+    def test_origins_are_apart(self, place: Place) -> None:
+        """Scheme, host and port: each origin has its own."""
+        origins = [ORIGIN, "http://example.com", f"{ORIGIN}:8443", "https://[::1]"]
+        store = place.store()
+        for origin in origins:
+            store.put(origin, entry(origin.encode()), place.now)
+        for origin in origins:
+            assert store.get(origin, place.now) == entry(origin.encode())
+
+    def test_what_ran_out_is_kept_for_when_it_is_needed(self, place: Place) -> None:
+        """An entry is there for 30 days after it ran out, and then no more."""
+        store = place.store()
+        store.put(ORIGIN, entry(), place.now)
+        place.pass_time(DAY + KEEP - 60)
+        assert store.get(ORIGIN, place.now) == entry()
+        place.pass_time(120)
+        assert store.get(ORIGIN, place.now) is None
+
+    def test_what_ran_out_too_long_ago_is_not_kept(self, place: Place) -> None:
+        """To put an entry that is out of use leaves nothing."""
+        store = place.store()
+        store.put(ORIGIN, entry(), place.now)
+        store.put(ORIGIN, entry(expires=START - KEEP - 1), place.now)
+        assert store.get(ORIGIN, place.now) is None
+
+    @pytest.mark.parametrize(
+        "fields", [{"body": TOO_LONG}, {"fetched": float("nan")}], ids=["body", "time"]
+    )
+    def test_what_can_not_be_written_down_is_not_kept(
+        self, place: Place, fields: dict[str, object]
+    ) -> None:
+        """A body that is too long, or a time that is none, is not kept, and what was
+        there before is not taken for the last one.
+        """
+        store = place.store()
+        store.put(ORIGIN, entry(), place.now)
+        store.put(ORIGIN, entry(**fields), place.now)
+        assert store.get(ORIGIN, place.now) is None
+
+    def test_it_may_hold_as_long_as_it_likes(self, place: Place) -> None:
+        """A server can say that its robots.txt holds for ages."""
+        store = place.store()
+        store.put(ORIGIN, entry(expires=1e300), place.now)
+        assert store.get(ORIGIN, place.now) == entry(expires=1e300)
+
+
+class TestLocks:
+    def test_one_has_it(self, place: Place) -> None:
+        """While one owner is fetching, no other is, through whichever store it asks."""
+        one, other = place.store(), place.store()
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        assert not one.lock(ORIGIN, "other", 30, place.now)
+        assert not other.lock(ORIGIN, "other", 30, place.now)
+
+    def test_one_of_many_at_once_has_it(self, place: Place) -> None:
+        """Of owners that ask at the same moment, exactly one gets it."""
+        stores = [place.store() for _ in range(THREADS)]
+        barrier = Barrier(THREADS)
+
+        def ask(number: int) -> list[bool]:
+            got = []
+            for attempt in range(10):
+                barrier.wait(30)
+                origin = f"{ORIGIN}:{attempt + 1}"
+                got.append(stores[number].lock(origin, str(number), 30, place.now))
+            return got
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            asked = list(threads.map(ask, range(THREADS)))
+        assert [sum(answers) for answers in zip(*asked, strict=True)] == [1] * 10
+
+    def test_origins_are_apart(self, place: Place) -> None:
+        """A lock is for one origin, and is no entry."""
+        store = place.store()
+        assert store.lock(ORIGIN, "one", 30, place.now)
+        assert store.lock("http://example.com", "other", 30, place.now)
+        assert store.get(ORIGIN, place.now) is None
+
+    def test_unlocking_lets_the_next_have_it(self, place: Place) -> None:
+        """Who has unlocked is no longer the one."""
+        one, other = place.store(), place.store()
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        one.unlock(ORIGIN, "one")
+        assert other.lock(ORIGIN, "other", 30, place.now)
+        assert not one.lock(ORIGIN, "one", 30, place.now)
+
+    def test_only_the_owner_unlocks(self, place: Place) -> None:
+        """Nobody takes away the lock of another, not even one that had it before."""
+        one, other = place.store(), place.store()
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        other.unlock(ORIGIN, "other")
+        assert not other.lock(ORIGIN, "other", 30, place.now)
+        place.pass_time(31)
+        assert other.lock(ORIGIN, "other", 30, place.now)
+        one.unlock(ORIGIN, "one")
+        assert not one.lock(ORIGIN, "one", 30, place.now)
+
+    def test_unlocking_what_is_not_locked_is_nothing(self, place: Place) -> None:
+        """An owner need not know whether its lock has run out."""
+        place.store().unlock(ORIGIN, "one")
+
+    def test_a_dead_owner_loses_it(self, place: Place) -> None:
+        """A lock runs out by itself after its seconds, and not before."""
+        one, other = place.store(), place.store()
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        place.pass_time(29)
+        assert not other.lock(ORIGIN, "other", 30, place.now)
+        place.pass_time(2)
+        assert other.lock(ORIGIN, "other", 30, place.now)
+
+    def test_the_owner_can_have_it_for_longer(self, place: Place) -> None:
+        """An owner that asks again has its seconds from then on."""
+        one, other = place.store(), place.store()
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        place.pass_time(20)
+        assert one.lock(ORIGIN, "one", 30, place.now)
+        place.pass_time(20)
+        assert not other.lock(ORIGIN, "other", 30, place.now)
+
+
+def test_threads_get_whole_entries(place: Place) -> None:
+    """Threads that put and get at once get what one of them has put, all of it."""
+    store = place.store()
+    bodies = [bytes([number]) * 5000 for number in range(THREADS)]
+
+    def work(number: int) -> set[bytes]:
+        found = set()
+        for _ in range(25):
+            store.put(ORIGIN, entry(bodies[number]), place.now)
+            got = store.get(ORIGIN, place.now)
+            assert got is not None
+            found.add(got.result.body)
+        return found
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        for found in threads.map(work, range(THREADS)):
+            assert found <= set(bodies)
+
+
+def test_closed_is_closed(place: Place) -> None:
+    """A closed store fails as any other failure of a store, but can be closed again."""
+    store = place.store()
+    store.put(ORIGIN, entry(), place.now)
+    store.close()
+    store.close()
+    for call in (
+        lambda: store.get(ORIGIN, place.now),
+        lambda: store.put(ORIGIN, entry(), place.now),
+        lambda: store.put(ORIGIN, entry(TOO_LONG), place.now),
+        lambda: store.lock(ORIGIN, "one", 30, place.now),
+        lambda: store.unlock(ORIGIN, "one"),
+    ):
+        with pytest.raises(StoreError, match="it is closed"):
+            call()
+
+
+def test_a_store_can_be_closed_before_it_is_used(place: Place) -> None:
+    """Nothing has to have been opened."""
+    place.store().close()

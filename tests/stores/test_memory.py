@@ -1,0 +1,125 @@
+"""The store in memory, and the bounds that it keeps to."""
+
+from __future__ import annotations
+
+import gc
+import random
+import tracemalloc
+
+import pytest
+
+from scrapy_rep.stores.lru import LRU
+from scrapy_rep.stores.memory import MemoryStore
+from tests.stores.places import DAY, ORIGIN, START, entry
+
+
+class TestLRU:
+    def test_what_was_not_used_for_longest_goes(self) -> None:
+        """To get a value is to use it, and so is to put it."""
+        lru: LRU[int] = LRU(3, 100)
+        for name in "abc":
+            lru.put(name, ord(name), 1)
+        assert lru.get("a") == ord("a")
+        lru.put("b", 0, 1)
+        lru.put("d", ord("d"), 1)
+        assert {name: lru.get(name) for name in "abcd"} == {
+            "a": ord("a"),
+            "b": 0,
+            "c": None,
+            "d": ord("d"),
+        }
+
+    def test_as_many_go_as_it_takes(self) -> None:
+        """A costly value takes the place of several."""
+        lru: LRU[str] = LRU(100, 10)
+        for name in "abcde":
+            lru.put(name, name, 2)
+        lru.put("f", "f", 5)
+        assert [name for name in "abcdef" if lru.get(name)] == ["d", "e", "f"]
+        assert lru.cost == 9
+
+    def test_a_value_that_costs_too_much_is_not_kept(self) -> None:
+        """It does not drive out all the others either, but what it would replace."""
+        lru: LRU[str] = LRU(100, 10)
+        lru.put("a", "a", 2)
+        lru.put("b", "b", 2)
+        lru.put("a", "A", 11)
+        assert (lru.get("a"), lru.get("b"), lru.cost) == (None, "b", 2)
+
+    def test_replacing_costs_once(self) -> None:
+        """Of what was replaced, removed or cleared, nothing is counted any more."""
+        lru: LRU[str] = LRU(100, 100)
+        lru.put("a", "a", 60)
+        lru.put("a", "A", 50)
+        assert (len(lru), lru.cost) == (1, 50)
+        lru.remove("a")
+        lru.remove("a")
+        assert (len(lru), lru.cost) == (0, 0)
+        lru.put("b", "b", 5)
+        lru.clear()
+        assert (len(lru), lru.cost, lru.get("b")) == (0, 0, None)
+
+
+def bodies(count: int, size: int) -> list[bytes]:
+    """Of *size*, and such that they can't be deflated."""
+    generator = random.Random(5)
+    return [generator.randbytes(size) for _ in range(count)]
+
+
+class TestBounds:
+    def test_entries(self) -> None:
+        """There are never more entries than allowed, and the last ones are there."""
+        store = MemoryStore(max_entries=10, max_bytes=10**9)
+        for number in range(50):
+            store.put(f"http://{number}.example", entry(), START)
+            assert len(store) <= 10
+        assert store.get("http://40.example", START) == entry()
+        assert store.get("http://39.example", START) is None
+
+    def test_bytes(self) -> None:
+        """They never count with more bytes than allowed."""
+        store = MemoryStore(max_entries=10**9, max_bytes=50_000)
+        for number, body in enumerate(bodies(100, 2000)):
+            store.put(f"http://{number}.example", entry(body), START)
+            assert store.size <= 50_000
+        assert 15 <= len(store) <= 25
+
+    @pytest.mark.parametrize("size", [0, 100, 3000])
+    def test_bytes_are_true(self, size: int) -> None:
+        """What the entries count with is what Python takes for them, two fifths more
+        at most, and no less than that, also after many have come and gone.
+        """
+        kept = bodies(1000, size)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            store = MemoryStore(max_entries=6000, max_bytes=10**9)
+            for number in range(15_000):
+                put = entry(kept[number % len(kept)])
+                store.put(f"http://{number}.example", put, START)
+            gc.collect()
+            taken = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert taken <= store.size <= taken * 1.4
+
+    def test_locks(self) -> None:
+        """Locks that nobody gave back are forgotten some time after they ran out."""
+        gc.collect()
+        tracemalloc.start()
+        try:
+            store = MemoryStore()
+            for second in range(50_000):
+                store.lock(f"http://{second}.example", "one", 5, START + second)
+            taken = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert taken < 500_000
+
+
+def test_nothing_outlives_closing() -> None:
+    """A closed store gives its memory back."""
+    store = MemoryStore()
+    store.put(ORIGIN, entry(expires=START + DAY), START)
+    store.close()
+    assert (len(store), store.size) == (0, 0)

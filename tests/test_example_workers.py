@@ -1,0 +1,40 @@
+"""The example project's settings for several workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.stores.redis_server import BINARY, RedisServer
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
+def test_workers() -> None:
+    """The demo runs on a queue and a store in Redis, and forbids what it did before."""
+    pytest.importorskip("scrapy_redis")
+    with RedisServer() as server:
+        settings = {
+            "PYTHONPATH": str(ROOT),
+            "REDIS_URL": server.url,
+            "SCRAPY_PROJECT": "workers",
+        }
+        found = subprocess.run(
+            [sys.executable, "-m", "scrapy", "crawl", "demo"],
+            cwd=ROOT / "example_project",
+            env={**os.environ, **settings},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert "requests for a robots.txt: 8" in found.stdout
+        assert "requests that reached a forbidden path: 0" in found.stdout
+        kept = list(server.client().scan_iter("rep*"))
+    # A host whose robots.txt can't be had is kept too, and when to ask again.
+    assert len(kept) == 7

@@ -1,0 +1,263 @@
+"""The downloader middleware, with fake responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.signals import request_denied
+from tests.fakes import answer, coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+ROBOTS_URL = "http://example.com/robots.txt"
+PRIVATE = "http://example.com/private/1"
+PUBLIC = "http://example.com/public"
+
+
+def middleware(
+    answers: dict[str, Any] | None = None, **settings: Any
+) -> tuple[RobotsTxtMiddleware, Crawler]:
+    settings = {"USER_AGENT": "mybot", "REP_UNREACHABLE_WAIT": 0, **settings}
+    answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
+    crawler = fake_crawler(settings, answers)
+    return RobotsTxtMiddleware.from_crawler(crawler), crawler
+
+
+async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
+    """What becomes of a request that no scheduler knows: it comes straight back."""
+    while (outcome := await mw.process_request(request)) is request:
+        pass
+    return outcome
+
+
+def asked(crawler: Crawler) -> list[str]:
+    return [request.url for request in crawler.engine.asked]
+
+
+def test_switched_off() -> None:
+    """Without ROBOTSTXT_OBEY there is no middleware."""
+    with pytest.raises(NotConfigured):
+        middleware(ROBOTSTXT_OBEY=False)
+
+
+@coroutine_test
+async def test_denial() -> None:
+    """A request that is refused carries the decision to the errback, the stats, the
+    signal and the log.
+    """
+    mw, crawler = middleware()
+    seen = []
+
+    def receive(**arguments: Any) -> None:
+        seen.append(arguments)
+
+    crawler.signals.connect(receive, request_denied)
+    request = Request(PRIVATE)
+    with pytest.raises(RobotsDenied) as caught:
+        await ask(mw, request)
+    decision = caught.value.decision
+    assert (decision.allowed, decision.line, decision.agent) == (False, 2, "*")
+    assert caught.value.robotstxt_url == ROBOTS_URL
+    assert str(caught.value) == (
+        f"Forbidden by {ROBOTS_URL}, line 2 (disallow: /private/)"
+    )
+    assert isinstance(caught.value, IgnoreRequest)
+    assert seen[0]["request"] is request
+    assert seen[0]["decision"] == decision
+    assert seen[0]["robotstxt_url"] == ROBOTS_URL
+    assert crawler.stats.get_value("robotstxt/forbidden") == 1
+    assert crawler.stats.get_value("rep/denied/rule") == 1
+
+
+@coroutine_test
+async def test_one_fetch_for_an_origin() -> None:
+    """An allowed request passes, and the second costs no second fetch."""
+    mw, crawler = middleware()
+    assert await ask(mw, Request(PUBLIC)) is None
+    assert await ask(mw, Request(f"{PUBLIC}/2")) is None
+    assert asked(crawler) == [ROBOTS_URL]
+
+
+@coroutine_test
+async def test_each_waiter_gets_the_rules() -> None:
+    """All that wait for one robots.txt are kept to it, not only the first of them."""
+    landing: Deferred[Any] = Deferred()
+    mw, crawler = middleware({ROBOTS_URL: lambda: landing})
+    waiting = [
+        deferred_from_coro(ask(mw, Request(f"{PRIVATE}{number}")))
+        for number in range(20)
+    ]
+    denials: list[Any] = []
+    for one in waiting:
+        one.addErrback(denials.append)
+    landing.callback(answer(ROBOTS_URL))
+    for one in waiting:
+        await maybe_deferred_to_future(one)
+    assert len(denials) == 20
+    assert all(denial.check(RobotsDenied) for denial in denials)
+    assert asked(crawler) == [ROBOTS_URL]
+
+
+@coroutine_test
+async def test_a_waiter_that_is_cancelled_harms_no_other() -> None:
+    """The flight belongs to no request: the first can go, and the others get the rules."""
+    landing: Deferred[Any] = Deferred()
+    mw, _ = middleware({ROBOTS_URL: lambda: landing})
+    first = deferred_from_coro(ask(mw, Request(PUBLIC)))
+    second = deferred_from_coro(ask(mw, Request(PUBLIC)))
+    first.addErrback(lambda _: None)
+    first.cancel()
+    landing.callback(answer(ROBOTS_URL))
+    await maybe_deferred_to_future(first)
+    assert await maybe_deferred_to_future(second) is None
+
+
+@coroutine_test
+async def test_a_failure_of_ours_is_no_permission() -> None:
+    """A bug while fetching leaves nobody waiting, and nothing allowed."""
+    mw, _ = middleware({})  # the fake engine raises KeyError
+    with pytest.raises(RobotsDenied) as caught:
+        await ask(mw, Request(PUBLIC))
+    assert caught.value.decision.reason == "unreachable"
+
+
+@pytest.mark.parametrize("url", ["data:,x", "file:///tmp/x", "s3://bucket/key"])
+@coroutine_test
+async def test_other_schemes_pass(url: str) -> None:
+    """What has no robots.txt is not asked for one."""
+    mw, crawler = middleware()
+    assert await ask(mw, Request(url)) is None
+    assert asked(crawler) == []
+
+
+@coroutine_test
+async def test_dont_obey_robotstxt() -> None:
+    """The exemption holds on a redirect within the origin, and ends beyond it."""
+    mw, _ = middleware()
+    meta = {"dont_obey_robotstxt": True}
+    assert await ask(mw, Request(PRIVATE, meta=meta)) is None
+    meta["redirect_urls"] = ["http://example.com/before"]
+    assert await ask(mw, Request(PRIVATE, meta=meta)) is None
+    meta["redirect_urls"] = ["http://other.example/before"]
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PRIVATE, meta=meta))
+
+
+@coroutine_test
+async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
+    """A spider that asks for robots.txt gets the one at hand, marked as such."""
+    mw, crawler = middleware()
+    for _ in range(2):
+        response = await ask(mw, Request(ROBOTS_URL))
+        assert response is not None
+        assert response.flags == ["robotstxt_copy"]
+        assert response.text.startswith("User-agent: *")
+    assert asked(crawler) == [ROBOTS_URL]
+    assert crawler.stats.get_value("rep/robotstxt/from_copy") == 2
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request(ROBOTS_URL, method="HEAD"),
+        Request(f"{ROBOTS_URL}?x=1"),
+        Request(ROBOTS_URL, meta={"dont_obey_robotstxt": True}),
+    ],
+)
+@coroutine_test
+async def test_robotstxt_of_a_spider_passes(request_: Request) -> None:
+    """What is no plain GET of robots.txt is not answered from the copy."""
+    mw, _ = middleware()
+    assert await ask(mw, request_) is None
+
+
+@coroutine_test
+async def test_an_unreachable_robotstxt_can_be_asked_for_by_the_spider() -> None:
+    """Where there is nothing to answer with, the spider's own request is sent."""
+    mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, b"", 503)})
+    assert await ask(mw, Request(ROBOTS_URL)) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "allowed", "kind"),
+    [
+        ({"example.com": "ignore"}, True, "ignore"),
+        ({"*": "ignore", "example.com": "obey"}, False, "obey"),
+        ({"example.com": "User-agent: *\nAllow: /"}, True, "robotstxt"),
+        ({"example.com": "User-agent: *\nDisallow: /"}, False, "robotstxt"),
+        ({"other.example": "ignore"}, False, None),
+    ],
+)
+@coroutine_test
+async def test_overrides(
+    overrides: dict[str, str],
+    allowed: bool,
+    kind: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What the user has decided holds, is counted each time, and is said once."""
+    caplog.set_level("INFO")
+    mw, crawler = middleware(REP_OVERRIDES=overrides)
+    for _ in range(2):
+        try:
+            await ask(mw, Request(PRIVATE))
+        except RobotsDenied:
+            assert not allowed
+        else:
+            assert allowed
+    count = crawler.stats.get_value(f"rep/override/{kind}")
+    assert count == (2 if kind else None)
+    assert sum("REP_OVERRIDES" in line for line in caplog.messages) == bool(kind)
+    assert bool(asked(crawler)) == (kind in {None, "obey"})
+
+
+@coroutine_test
+async def test_html_is_noted(caplog: pytest.LogCaptureFixture) -> None:
+    """A page in the place of a robots.txt is said to be one, and read all the same."""
+    caplog.set_level("INFO")
+    body = b"<!DOCTYPE html>\nUser-agent: *\nDisallow: /private/\n"
+    mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PRIVATE))
+    assert any("is an HTML page" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("settings", "spider_agent", "warns"),
+    [
+        ({"USER_AGENT": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}, None, True),
+        ({"USER_AGENT": ""}, None, True),
+        ({"USER_AGENT": "mybot/1.0"}, None, False),
+        ({"USER_AGENT": "", "ROBOTSTXT_USER_AGENT": "mybot"}, None, False),
+        ({"USER_AGENT": ""}, "mybot", False),
+        (
+            {"USER_AGENT": "", "DEFAULT_REQUEST_HEADERS": {"user-agent": b"mybot"}},
+            None,
+            False,
+        ),
+    ],
+)
+def test_warning_about_the_agent(
+    settings: dict[str, Any],
+    spider_agent: str | None,
+    warns: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A crawler that does not say who it is is told so once, when it starts."""
+    mw, crawler = middleware(**settings)
+    if spider_agent:
+        crawler.spider.user_agent = spider_agent
+    for _ in range(2):
+        crawler.signals.send_catch_log(signals.spider_opened, spider=crawler.spider)
+    warnings = [line for line in caplog.messages if "ROBOTSTXT_USER_AGENT" in line]
+    assert len(warnings) == warns
+    assert mw is not None

@@ -1,0 +1,38 @@
+"""This package's parser under Scrapy's own middleware."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.robotparser import RobotParser
+from tests.fakes import fake_crawler
+
+BODY = (
+    b"User-agent: mybot\nCrawl-delay: 2.5\nDisallow: /private/\n\n"
+    b"User-agent: *\nDisallow: /index.html\nAllow: /index.html\n"
+)
+
+
+@pytest.mark.parametrize(
+    "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
+)
+def test_agent_in_any_form(agent: str | bytes) -> None:
+    """A product token and a whole header, text and bytes, name the same crawler."""
+    parser = RobotParser.from_crawler(None, BODY)
+    assert not parser.allowed("http://example.com/private/", agent)
+    assert not parser.allowed(b"http://example.com/private/", agent)
+    assert parser.allowed("http://example.com/", agent)
+    assert parser.crawl_delay(agent) == 2.5
+
+
+def test_the_settings_choose_the_dialect() -> None:
+    """REP_GOOGLE_COMPATIBLE holds under Scrapy's middleware too."""
+    body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
+    url = "http://example.com/dir/"
+    parser = RobotParser.from_crawler(fake_crawler(), body)
+    google = RobotParser.from_crawler(
+        fake_crawler({"REP_GOOGLE_COMPATIBLE": True}), body
+    )
+    assert not parser.allowed(url, "mybot")
+    assert google.allowed(url, "mybot")
+    assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)

@@ -1,0 +1,212 @@
+"""What is measured."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import corpus, hostile
+from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
+from benchmarks.table import Row, Task, compare, timed
+from benchmarks.timing import Times, interleaved
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.peers import Parser
+
+HOSTILE_TIMEOUT = 20.0
+LITERALS = (1_000, 10_000)
+
+# Those who have something to show for parsing.
+PARSERS = tuple(peer for peer in PEERS if not isinstance(peer, Gpyrobotstxt))
+
+
+def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Parse a file, and find the rules of one agent in it."""
+
+    def do(parser: Parser, bodies: list[bytes]) -> None:
+        for body in bodies:
+            parser.find_rules(parser.parse(body))
+
+    task = Task(
+        "parse a file, find the agent's rules", do, ">= 6 Protego", peers=PARSERS
+    )
+    yield from compare(task, files, rounds)
+
+
+def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Parse a file, and decide on one URL."""
+    asked = {body: corpus.urls(body)[7] for body in files}
+
+    def do(parser: Parser, bodies: list[bytes]) -> None:
+        for body in bodies:
+            parser.is_allowed(parser.parse(body), asked[body])
+
+    task = Task("parse a file, decide on one URL", do, ">= 5 Protego")
+    yield from compare(task, files, rounds)
+
+
+def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Parse a file, and decide on twenty URLs."""
+    asked = {body: corpus.urls(body) for body in files}
+
+    def do(parser: Parser, bodies: list[bytes]) -> None:
+        for body in bodies:
+            parsed = parser.parse(body)
+            for url in asked[body]:
+                parser.is_allowed(parsed, url)
+
+    task = Task("parse a file, decide on 20 URLs", do, peers=PARSERS)
+    yield from compare(task, files, rounds)
+
+
+def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Decide on twenty URLs of each file, most of which touch its rules."""
+    what = "decide on a URL, warm"
+    task = Task(what, _decide_on(files), ">= 3 Protego", questions=20)
+    yield from compare(task, files, rounds)
+
+
+def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """The same, on the files with the most rules for the agent."""
+
+    def number_of_rules(body: bytes) -> int:
+        groups = RobotsTxt.parse(body).groups
+        return sum(len(group.rules) for group in groups if "*" in group.agents)
+
+    largest = sorted(files, key=number_of_rules, reverse=True)[:20]
+    what = "the same, 20 files with most rules"
+    target = ">= 10 the faster of Protego, stdlib"
+    task = Task(what, _decide_on(largest), target, questions=20, peers=PARSERS)
+    yield from compare(task, largest, rounds)
+
+
+def _decide_on(files: list[bytes]) -> Callable[[Parser, list[bytes]], None]:
+    asked = {body: corpus.urls(body) for body in files}
+    parsed: dict[tuple[Parser, bytes], Any] = {}
+
+    def do(parser: Parser, bodies: list[bytes]) -> None:
+        for body in bodies:
+            key = parser, body
+            if key not in parsed:
+                parsed[key] = parser.parse(body)
+            this = parsed[key]
+            for url in asked[body]:
+                parser.is_allowed(this, url)
+
+    return do
+
+
+def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """A decision, warm, with ten times the literal rules."""
+    paths = [f"/section{n % 97}/page-{n * 37}" for n in range(LITERALS[-1])]
+    urls = [f"https://example.com{path}.html" for path in paths[:1_000]]
+
+    def asking(size: int, parser: Parser) -> Callable[[], object]:
+        rules = [f"Disallow: {path}" for path in paths[:size]]
+        parsed = parser.parse("\n".join(["User-agent: *", *rules]).encode())
+        return lambda: [parser.is_allowed(parsed, url) for url in urls]
+
+    for parser in (OURS, PROTEGO, STDLIB):
+        times = interleaved({size: asking(size, parser) for size in LITERALS}, rounds)
+        small, large = times.values()
+        target = "<= 1.5 of the smaller" if parser is OURS else ""
+        few, many = LITERALS
+        yield timed(f"decide, {few:,} literal rules", parser, small, len(urls))
+        row = timed(f"decide, {many:,} literal rules", parser, large, len(urls))
+        yield row._replace(ratio=small.ratio(large), target=target)
+
+
+def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Parse and decide three times, at the size that is read at most, and at half of it."""
+
+    def task(make: hostile.Maker, size: int) -> Callable[[], object]:
+        body, url, dialect = make(size)
+
+        def do() -> None:
+            robots = RobotsTxt.parse(body, dialect)
+            for _ in range(3):
+                robots.is_allowed(url, corpus.AGENT)
+
+        return do
+
+    for what, make in hostile.INPUTS.items():
+        sizes = (hostile.LIMIT // 2, hostile.LIMIT)
+        half, whole = interleaved(
+            {size: task(make, size) for size in sizes}, rounds
+        ).values()
+        target = "< 0.5 s, <= 2.2 of half the input"
+        yield timed(what, OURS, whole)._replace(ratio=half.ratio(whole), target=target)
+        yield _one_try(what, PROTEGO, *make(hostile.LIMIT)[:2])
+
+
+def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
+    """How long it takes, as far as there is patience for it."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def run() -> None:
+        start = perf_counter()
+        parser.is_allowed(parser.parse(body), url)
+        sender.send(perf_counter() - start)
+
+    process = context.Process(target=run, daemon=True)
+    process.start()
+    ended = receiver.poll(HOSTILE_TIMEOUT)
+    seconds = receiver.recv() if ended else HOSTILE_TIMEOUT
+    process.kill()
+    process.join()
+    return Row(what, parser.label if ended else f"{parser.label}, given up", seconds)
+
+
+def memory(files: list[bytes], _rounds: int) -> Iterator[Row]:
+    """What is kept of all files after each has decided on twenty URLs."""
+    asked = [corpus.urls(body) for body in files]
+    what = "memory kept for a host"
+    ours = 0
+    for parser in (OURS, PROTEGO, STDLIB):
+        tracemalloc.start()
+        kept = []
+        for body, urls in zip(files, asked, strict=True):
+            # A copy, so that what a parser keeps of the body counts.
+            parsed = parser.parse(bytes(bytearray(body)))
+            for url in urls:
+                parser.is_allowed(parsed, url)
+            kept.append(parsed)
+        size = tracemalloc.get_traced_memory()[0] // len(files)
+        tracemalloc.stop()
+        kept.clear()
+        ours = ours or size
+        row = Row(what, parser.label, size, unit="B")
+        if parser is not OURS:
+            row = row._replace(ratio=size / ours)
+        yield row._replace(target=">= 3 Protego") if parser is PROTEGO else row
+
+
+def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Import the package where Scrapy is imported already."""
+    code = (
+        "import time, scrapy; start = time.process_time(); import scrapy_rep; "
+        "print(time.process_time() - start)"
+    )
+    command = [sys.executable, "-c", code]
+    here = Path(__file__).parents[1]
+    seconds = [
+        float(subprocess.run(command, cwd=here, check=True, capture_output=True).stdout)
+        for _ in range(rounds)
+    ]
+    row = timed("import scrapy_rep after scrapy", OURS, Times(tuple(seconds)))
+    yield row._replace(target="<= 30 ms")
+
+
+ALL = (
+    ready, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
+    import_time,
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""The race for a slow robots.txt: Scrapy's own middleware, and this package's.
+
+    python benchmarks/race.py
+
+A crawl sends 50 requests at once to a host it has not met. The host's robots.txt takes a
+second to arrive, and forbids all 50. A crawler that keeps to it asks for robots.txt once,
+and for none of the pages. Each crawl is a process of its own, and the access log of the
+server, which is on loopback, is what counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
+from scrapy.settings import default_settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+CHECKOUT = Path(__file__).parents[1]
+PAGES = 50
+ROBOTSTXT_DELAY = 1.0
+CRAWL_TIMEOUT = 60
+
+MIDDLEWARES = {
+    "Scrapy": {"ROBOTSTXT_OBEY": True},
+    "scrapy-rep": {"ADDONS": {"scrapy_rep.Addon": 500}},
+}
+MODES = {
+    "asyncio reactor": {},
+    "select reactor": {
+        "TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"
+    },
+    "reactorless": {"TWISTED_REACTOR_ENABLED": False},
+}
+SETTINGS = {
+    "CONCURRENT_REQUESTS": PAGES + 1,  # and the request for robots.txt
+    "CONCURRENT_REQUESTS_PER_DOMAIN": PAGES,
+    "HTTPPROXY_ENABLED": False,
+    "LOG_LEVEL": "ERROR",
+    "TELNETCONSOLE_ENABLED": False,
+    "USER_AGENT": "racer/1.0",
+}
+
+
+class Spider(scrapy.Spider):
+    name = "race"
+    origin: str
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        for number in range(PAGES):
+            yield scrapy.Request(f"{self.origin}/private/{number}")
+
+    def parse(self, response: scrapy.http.Response) -> None:
+        """Nothing to do: the server counts."""
+
+
+def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
+    """Crawl in this process, which must be a fresh one."""
+    process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
+    process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])
+    process.crawl(Spider, origin=origin)
+    process.start()
+    sys.exit(process.bootstrap_failed)
+
+
+class Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 2 * PAGES  # all of them may knock at once
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.log: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.log.append(self.path)
+        body = b""
+        if self.path == "/robots.txt":
+            time.sleep(ROBOTSTXT_DELAY)
+            body = b"User-agent: *\nDisallow: /private/\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Stay silent: the server keeps a log of its own."""
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    with Server() as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+class Result(NamedTuple):
+    middleware: str
+    mode: str
+    robotstxt_fetches: int
+    forbidden_pages: int
+
+
+def race(middleware: str, mode: str) -> Result:
+    with serving() as server:
+        origin = f"http://127.0.0.1:{server.server_address[1]}"
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
+            cwd=CHECKOUT,  # so that it is this checkout that races, installed or not
+            check=True,
+            timeout=CRAWL_TIMEOUT,
+        )
+        hits = Counter(path.startswith("/private/") for path in server.log)
+    return Result(middleware, mode, hits[False], hits[True])
+
+
+def main() -> None:
+    modes = list(MODES)
+    if not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"):
+        modes.remove("reactorless")  # before Scrapy 2.15
+    row = "{:8} {:11} {:16} {:>18} {:>26}".format
+    heads = ("robots.txt fetches", f"forbidden pages, of {PAGES}")
+    print(row("Scrapy", "middleware", "mode", *heads))
+    for middleware in MIDDLEWARES:
+        for mode in modes:
+            print(row(scrapy.__version__, *race(middleware, mode)), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        crawl(*sys.argv[1:])
+    else:
+        main()

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+from scrapy.http import HtmlResponse, Response
+
+from demo.extensions import BundledSite
+from scrapy_rep import RobotsDenied
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from twisted.python.failure import Failure
+
+
+class DemoSpider(scrapy.Spider):
+    """Makes an item of every page, follows every link, and hears of those that robots.txt
+    closes.
+    """
+
+    name = "demo"
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        site = self.crawler.get_extension(BundledSite)
+        yield scrapy.Request(site.start_url, errback=self.refused)
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        if not isinstance(response, HtmlResponse):
+            yield {"url": response.url, "title": None}
+            return
+        yield {"url": response.url, "title": response.css("title::text").get()}
+        yield from response.follow_all(css="a", errback=self.refused)
+
+    def refused(self, failure: Failure) -> None:
+        if failure.check(RobotsDenied):
+            reason = failure.value.decision.reason
+            self.logger.info("Not ours: %s (%s)", failure.request.url, reason.value)
+        else:
+            self.logger.error(failure.getErrorMessage())

@@ -81,7 +81,9 @@ class Hold:
         """
         count = 0
         for request in self._held.get(origin, ()):
-            if request.meta[meta.HELD_SINCE] <= since:
+            # Not those given up before, which are held once more if what is known has run
+            # out by the time that they ask again.
+            if 0.0 < request.meta[meta.HELD_SINCE] <= since:
                 request.meta[meta.HELD_SINCE] = 0.0
                 count += 1
         return count

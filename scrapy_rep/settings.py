@@ -17,6 +17,7 @@ from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.freshness import Bounds
 from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
 from scrapy_rep.stores import open_store
+from scrapy_rep.values import Values
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -25,11 +26,15 @@ OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 
 DEFAULTS: dict[str, object] = {
+    "REP_CRAWL_DELAY": True,
+    "REP_CRAWL_DELAY_MAX": 180,
     "REP_DIALECT": "rfc9309",
     "REP_DOWNLOAD_TIMEOUT": 30,
     "REP_GOOGLE_COMPATIBLE": False,
     "REP_HEADER_ENABLED": True,
     "REP_ITEM_FIELD": "robots",
+    "REP_LEDGER": None,
+    "REP_LEDGER_LEVEL": "denied",
     "REP_MAX_AGE": 86400,
     "REP_META_ENABLED": True,
     "REP_MIN_AGE": 300,
@@ -39,11 +44,14 @@ DEFAULTS: dict[str, object] = {
     "REP_REL": [],
     "REP_REQUEST_META_KEYS": ["download_slot"],
     "REP_RETRY_TIMES": 1,
+    "REP_SHARED_DELAY": True,
     "REP_STOP_DOWNLOAD": False,
     "REP_STORE": "memory://",
     "REP_STORE_MAX_BYTES": 134217728,
     "REP_STORE_MAX_ENTRIES": 100000,
     "REP_UNREACHABLE_WAIT": 600,
+    "REP_VISIT_TIME": True,
+    "REP_VISIT_TIME_WAIT": 3600,
 }
 """Every setting of this package, and its default."""
 
@@ -78,6 +86,25 @@ class RepSettings:
     unreachable_wait: float
     """For how many seconds a request waits for a robots.txt that can't be had."""
 
+    crawl_delay: bool
+    """Whether ``Crawl-delay`` and ``Request-rate`` are kept to."""
+
+    crawl_delay_max: float
+    """In seconds; of a host that asks for more, nothing is fetched."""
+
+    shared_delay: bool
+    """Whether all workers on one store keep a delay together, where it can be shared."""
+
+    visit_time: bool
+
+    visit_time_wait: float
+    """For how many seconds a request waits for a window of ``Visit-time`` to open."""
+
+    ledger: str | None
+    """The path of the ledger, if one is to be written."""
+
+    ledger_level: str
+
     header_enabled: bool
     meta_enabled: bool
     noindex: str
@@ -94,38 +121,47 @@ class RepSettings:
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
+        values = Values(settings, DEFAULTS)
         dialect = dialect_of(settings)
-        noindex = _one_of(settings, "REP_NOINDEX", "drop", "annotate", "ignore")
-        nofollow = _one_of(settings, "REP_NOFOLLOW", "drop", "ignore")
-        stop_download = _bool(settings, "REP_STOP_DOWNLOAD")
+        noindex = values.one_of("REP_NOINDEX", "drop", "annotate", "ignore")
+        nofollow = values.one_of("REP_NOFOLLOW", "drop", "ignore")
+        stop_download = values.flag("REP_STOP_DOWNLOAD")
         return cls(
             obey=settings.getbool(OBEY),
             agents=_agents(settings),
             dialect=dialect,
-            download_timeout=_seconds(settings, "REP_DOWNLOAD_TIMEOUT"),
-            retry_times=_whole(settings, "REP_RETRY_TIMES", least=0),
-            request_meta_keys=tuple(_list(settings, "REP_REQUEST_META_KEYS")),
+            download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
+            retry_times=values.whole("REP_RETRY_TIMES", least=0),
+            request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
             overrides=_overrides(settings, dialect),
-            bounds=_bounds(settings),
+            bounds=_bounds(values),
             store=_store(settings),
-            store_max_entries=_whole(settings, "REP_STORE_MAX_ENTRIES", least=1),
-            store_max_bytes=_whole(settings, "REP_STORE_MAX_BYTES", least=1),
-            unreachable_wait=_seconds(settings, "REP_UNREACHABLE_WAIT", least=0),
-            header_enabled=_bool(settings, "REP_HEADER_ENABLED"),
-            meta_enabled=_bool(settings, "REP_META_ENABLED"),
+            store_max_entries=values.whole("REP_STORE_MAX_ENTRIES", least=1),
+            store_max_bytes=values.whole("REP_STORE_MAX_BYTES", least=1),
+            unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
+            crawl_delay=values.flag("REP_CRAWL_DELAY") and dialect.crawl_delay,
+            crawl_delay_max=values.seconds("REP_CRAWL_DELAY_MAX"),
+            shared_delay=values.flag("REP_SHARED_DELAY"),
+            visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
+            visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),
+            ledger=_ledger(values),
+            ledger_level=values.one_of("REP_LEDGER_LEVEL", "denied", "all"),
+            header_enabled=values.flag("REP_HEADER_ENABLED"),
+            meta_enabled=values.flag("REP_META_ENABLED"),
             noindex=noindex,
             nofollow=nofollow,
             rel=_rel(settings, dialect),
-            item_field=_name(settings, "REP_ITEM_FIELD"),
+            item_field=values.name("REP_ITEM_FIELD"),
             stop_download=stop_download and (noindex, nofollow) == ("drop", "drop"),
         )
 
 
 def dialect_of(settings: BaseSettings) -> Dialect:
     """The dialect that the settings choose. Raises SettingError if it is none."""
-    if _bool(settings, "REP_GOOGLE_COMPATIBLE"):
+    values = Values(settings, DEFAULTS)
+    if values.flag("REP_GOOGLE_COMPATIBLE"):
         return GOOGLE
-    value = _get(settings, "REP_DIALECT")
+    value = values.get("REP_DIALECT")
     found = value
     if isinstance(value, str):
         try:
@@ -164,7 +200,7 @@ def _agents(settings: BaseSettings) -> tuple[str, ...]:
 
 
 def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:
-    value = _get(settings, "REP_OVERRIDES")
+    value = settings.get("REP_OVERRIDES")
     try:
         written = settings.getdict("REP_OVERRIDES", DEFAULTS["REP_OVERRIDES"])  # type: ignore[arg-type]
         return parse_overrides(written, dialect)
@@ -172,80 +208,25 @@ def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]
         raise SettingError("REP_OVERRIDES", value, ALLOWED_OVERRIDES) from None
 
 
-def _get(settings: BaseSettings, name: str) -> object:
-    return settings.get(name, DEFAULTS[name])
-
-
-def _bool(settings: BaseSettings, name: str) -> bool:
-    try:
-        return settings.getbool(name, bool(DEFAULTS[name]))
-    except ValueError:
-        raise SettingError(name, settings[name], "True or False") from None
-
-
-def _one_of(settings: BaseSettings, name: str, *allowed: str) -> str:
-    value = _get(settings, name)
-    if value not in allowed:
-        raise SettingError(name, value, " or ".join(map(repr, allowed)))
-    return str(value)
-
-
-def _name(settings: BaseSettings, name: str) -> str:
-    value = _get(settings, name)
-    if not isinstance(value, str) or not value:
-        raise SettingError(name, value, "a name")
-    return value
-
-
 def _rel(settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
     if settings.get("REP_REL") is None:
         return dialect.untrusted_rel
-    return frozenset(value.lower() for value in _list(settings, "REP_REL"))
+    names = Values(settings, DEFAULTS).names("REP_REL")
+    return frozenset(map(str.lower, names))
 
 
-def _list(settings: BaseSettings, name: str) -> list[str]:
-    value = _get(settings, name)
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(part, str) for part in value
-    ):
-        raise SettingError(name, value, "a list of names")
-    return list(value)
-
-
-def _bounds(settings: BaseSettings) -> Bounds:
-    least = _seconds(settings, "REP_MIN_AGE", least=0)
-    most = _seconds(settings, "REP_MAX_AGE")
+def _bounds(values: Values) -> Bounds:
+    least = values.seconds("REP_MIN_AGE", least=0)
+    most = values.seconds("REP_MAX_AGE")
     if most < least:
         allowed = f"at least REP_MIN_AGE, which is {least:g}"
-        raise SettingError("REP_MAX_AGE", _get(settings, "REP_MAX_AGE"), allowed)
+        raise SettingError("REP_MAX_AGE", values.get("REP_MAX_AGE"), allowed)
     return Bounds(least, most)
 
 
-def _seconds(settings: BaseSettings, name: str, *, least: float | None = None) -> float:
-    """A number greater than 0, or not less than *least*."""
-    value = _get(settings, name)
-    try:
-        seconds = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        seconds = -1
-    good = seconds > 0 if least is None else seconds >= least
-    if not good or seconds == float("inf"):
-        allowed = "greater than 0" if least is None else f"{least:g} or greater"
-        raise SettingError(name, value, f"a number of seconds, {allowed}")
-    return seconds
-
-
-def _whole(settings: BaseSettings, name: str, *, least: int) -> int:
-    value = _get(settings, name)
-    try:
-        number = int(str(value))
-    except ValueError:
-        number = least - 1
-    if number < least:
-        raise SettingError(name, value, f"a whole number, {least} or greater")
-    return number
+def _ledger(values: Values) -> str | None:
+    path = values.get("REP_LEDGER")
+    return None if path is None else values.name("REP_LEDGER")
 
 
 def _store(settings: BaseSettings) -> str:

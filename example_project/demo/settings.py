@@ -61,6 +61,23 @@ REP_REL = ["nofollow", "ugc", "sponsored"]
 # Seconds that a request waits for a robots.txt that can't be had, before it is given up.
 # REP_UNREACHABLE_WAIT = 600
 
+# --- How fast, and when ---------------------------------------------------------------
+
+# Whether Crawl-delay and Request-rate are kept to.
+# REP_CRAWL_DELAY = True
+
+# Seconds; a host that asks for a longer delay is skipped.
+# REP_CRAWL_DELAY_MAX = 180
+
+# Whether the workers on one Redis store keep the delay of a host together.
+# REP_SHARED_DELAY = True
+
+# Whether hosts are visited only in the window of their Visit-time (UTC).
+# REP_VISIT_TIME = True
+
+# Seconds that a request waits for such a window to open, before it is given up.
+# REP_VISIT_TIME_WAIT = 3600
+
 # --- What pages say of themselves -----------------------------------------------------
 
 # Whether X-Robots-Tag headers count.
@@ -83,6 +100,14 @@ REP_REL = ["nofollow", "ugc", "sponsored"]
 
 # Whether a download ends at a header that says noindex and nofollow, without its body.
 # REP_STOP_DOWNLOAD = False
+
+# --- What is put on record ------------------------------------------------------------
+
+# The file that what was asked and decided is written into.
+# REP_LEDGER = None
+
+# "denied" for what was refused or dropped, "all" for every decision.
+# REP_LEDGER_LEVEL = "denied"
 
 # --- Scrapy's own settings that scrapy-rep keeps to -----------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -93,8 +94,8 @@ def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None
 
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
-    """After REP_UNREACHABLE_WAIT the errbacks are told, and one line for each host says how many
-    URLs it has cost.
+    """After REP_UNREACHABLE_WAIT the errbacks are told, and the log says for each host how many
+    URLs it has cost: in one line, but for those that came late.
     """
     hosts = [site.add(DOWN), site.refusing()]
     urls = [host.url(path) for path in ALLOWED for host in hosts]
@@ -114,8 +115,10 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
     # Those whose time is nearly over go with the first.
     assert result.stats["elapsed_time_seconds"] > 1.4
     for host in hosts:
-        (line,) = result.lines("WARNING", host.robotstxt, "given up")
-        assert f"{len(ALLOWED)} requests" in line
+        lines = result.lines("WARNING", host.robotstxt, "given up")
+        counts = [int(re.search(r"(\d+) requests", line)[1]) for line in lines]
+        assert sum(counts) == len(ALLOWED)
+        assert len(counts) <= 3
 
 
 def test_not_waiting(site: Site, mode: str) -> None:

@@ -1,0 +1,1 @@
+"""Extensions that keep a crawl polite, and on record."""

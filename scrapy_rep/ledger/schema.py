@@ -1,0 +1,66 @@
+"""The tables of a ledger: an SQLite file that anything reads which reads SQLite.
+
+Version 1. Times are seconds since the epoch, in UTC; what is said to be JSON is text.
+A column that is added later does not change what is there; anything else raises the
+version, which the file carries in ``PRAGMA user_version``.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+
+APPLICATION_ID = 0x52455031
+"""``REP1``, in ``PRAGMA application_id``: by this a file is known to be a ledger."""
+
+TABLES = """
+CREATE TABLE crawl (
+    id INTEGER PRIMARY KEY,
+    spider TEXT NOT NULL,
+    user_agent TEXT NOT NULL,   -- the header, as the settings have it
+    agents TEXT NOT NULL,       -- JSON list: the product tokens that were followed
+    dialect TEXT NOT NULL,
+    settings TEXT NOT NULL,     -- JSON object: those of this package, and ROBOTSTXT_*
+    versions TEXT NOT NULL,     -- JSON object: of scrapy-rep, Scrapy, Twisted, Python
+    started REAL NOT NULL,
+    ended REAL,                 -- NULL: it was killed, or is still running
+    finish_reason TEXT,
+    counts TEXT                 -- JSON object: the stats at its end, numbers alone
+);
+
+CREATE TABLE body (
+    sha256 TEXT PRIMARY KEY,    -- hex
+    body BLOB NOT NULL          -- the robots.txt as it came
+);
+
+CREATE TABLE snapshot (         -- a robots.txt, each time that it was come to know
+    id INTEGER PRIMARY KEY,
+    crawl INTEGER NOT NULL REFERENCES crawl,
+    origin TEXT NOT NULL,       -- http://example.com:8080
+    url TEXT NOT NULL,          -- that was asked for
+    redirects TEXT NOT NULL,    -- JSON list; the last is where the answer is from
+    access TEXT NOT NULL,       -- successful, unavailable, unreachable
+    status INTEGER,             -- NULL: there was no answer
+    error TEXT,                 -- why there was none
+    headers TEXT NOT NULL,      -- JSON list of [name, value]: those that matter
+    fetched REAL NOT NULL,
+    expires REAL NOT NULL,
+    copy_of REAL,               -- rules of a good copy, fetched then, held in its place
+    sha256 TEXT REFERENCES body
+);
+
+CREATE TABLE decision (
+    id INTEGER PRIMARY KEY,
+    crawl INTEGER NOT NULL REFERENCES crawl,
+    time REAL NOT NULL,
+    origin TEXT NOT NULL,       -- of url
+    url TEXT NOT NULL,
+    page TEXT,                  -- where the link or item came from, if not url
+    agent TEXT,                 -- whose rule or statement it was; NULL: nobody's
+    layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
+    verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated
+    reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
+    snapshot INTEGER REFERENCES snapshot,
+    line INTEGER,               -- of the robots.txt, from 1
+    statement TEXT              -- the rule, or the statement, as it is written
+);
+"""

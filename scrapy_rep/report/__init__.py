@@ -1,0 +1,1 @@
+"""A ledger as a page to read: one HTML file that needs nothing else."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.test import get_crawler
@@ -12,6 +12,9 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep import hold as hold_module
 from scrapy_rep.hold import Hold
 from scrapy_rep.protocol.origins import Origin, origin_of
+
+if TYPE_CHECKING:
+    import pytest
 
 WHERE = origin_of("http://host.example/")
 

@@ -58,3 +58,10 @@ class StoreError(Exception):
 
 class StoreNotInstalled(StoreError):
     """A store needs a package that is not installed. The message says which."""
+
+
+class LedgerError(Exception):
+    """A ledger can't be read or written. The message says which one, and why."""
+
+    def __init__(self, where: str, why: object) -> None:
+        super().__init__(f"{where}: {why}")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.following import find_groups
 from scrapy_rep.protocol.groups import parse_groups
+from scrapy_rep.protocol.pace import NO_PACE, Pace
 from scrapy_rep.protocol.rules import RuleLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.groups import Record
     from scrapy_rep.protocol.index import RuleIndex
 
-PACE_FIELDS = ("crawl-delay", "request-rate", "visit-time")
+_PACE_FIELDS = (b"crawl-delay", b"request-rate", b"visit-time")
 
 
 class Followed:
@@ -24,7 +24,7 @@ class Followed:
     *text* is a robots.txt as :func:`~scrapy_rep.protocol.lines.proper_text` gives it.
     """
 
-    __slots__ = ("agent", "agents", "asked", "index", "lines", "records")
+    __slots__ = ("agent", "agents", "asked", "index", "lines", "pace")
 
     def __init__(
         self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
@@ -45,24 +45,21 @@ class Followed:
         self.asked = False
         """Whether the rules have been asked about."""
 
-        self.records: tuple[Record, ...] | None = None
-        """What the groups say of how fast and when; None until someone has asked."""
+        self.pace: Pace | None = None
+        """What the groups say of how fast and when, once someone has asked."""
 
 
-def pace_records(
-    agents: str | tuple[str, ...], text: bytes, dialect: Dialect
-) -> tuple[Record, ...]:
-    """The records of a crawler's groups that are about how fast and when to crawl."""
+def pace_of(agents: str | tuple[str, ...], text: bytes, dialect: Dialect) -> Pace:
+    """What the groups of a crawler say of how fast and when to crawl."""
     lowered = text.lower()
-    if not any(field.encode() in lowered for field in PACE_FIELDS):
-        return ()
+    if not any(field in lowered for field in _PACE_FIELDS):
+        return NO_PACE
     _, spans = find_groups(text, _tokens(agents), dialect)
-    return tuple(
+    return Pace.of(
         record
         for start, end, _ in spans
         for group in parse_groups(text[start:end], dialect)[0]
         for record in group.records
-        if record.field in PACE_FIELDS
     )
 
 

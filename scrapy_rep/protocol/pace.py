@@ -4,16 +4,30 @@ None of them is in RFC 9309. ``Crawl-delay`` is a number of seconds; the other t
 from "An Extended Standard for Robot Exclusion" (1996): ``Request-rate: 1/5`` is a page in
 five seconds (with ``s``, ``m``, ``h`` for the unit, and a window of time if one follows),
 ``Visit-time: 0600-0845`` is a window, in UTC.
+
+A value that does not read as such says nothing: a negative number, ``inf``, ``1e3``, or
+``1,5``, which is a fraction to some and a list to others.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import time
-from typing import NamedTuple
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.protocol.groups import Record
+
+_DELAY = re.compile(
+    r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
+)
+
+# In seconds: more than anybody waits.
+_LONGEST = 1e9
 
 # At most nine digits each: enough for any real value, and never too large a number.
-_DELAY = re.compile(r"\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}", re.ASCII)
 _RATE = re.compile(r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+(\S+))?", re.ASCII)
 _WINDOW = re.compile(r"(\d\d):?(\d\d)\s?-\s?(\d\d):?(\d\d)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -27,6 +41,17 @@ class RequestRate(NamedTuple):
     start: time | None
     end: time | None
 
+    @property
+    def delay(self) -> float:
+        """The seconds from one request to the next."""
+        return self.seconds / self.requests
+
+    def holds(self, now: datetime) -> bool:
+        """Whether *now* (UTC) is in its window."""
+        if self.start is None or self.end is None:
+            return True
+        return _is_between(self.start, self.end, now.time())
+
 
 class VisitTime(NamedTuple):
     """The window of the day, in UTC, in which visits are welcome."""
@@ -34,10 +59,62 @@ class VisitTime(NamedTuple):
     start: time
     end: time
 
+    def opens_in(self, now: datetime) -> float:
+        """The seconds from *now* (UTC) until it is open; 0 where it is."""
+        if _is_between(self.start, self.end, now.time()):
+            return 0.0
+        opens = datetime.combine(now.date(), self.start, now.tzinfo)
+        if opens <= now:
+            opens += timedelta(days=1)
+        return (opens - now).total_seconds()
+
+
+class Pace(NamedTuple):
+    """All that the groups of a crawler say of how fast and when."""
+
+    crawl_delay: float | None
+    """The largest ``Crawl-delay``, in seconds."""
+
+    request_rates: tuple[RequestRate, ...]
+
+    visit_time: VisitTime | None
+    """The first ``Visit-time``."""
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Pace:
+        values: dict[str, list[str]] = {}
+        for record in records:
+            values.setdefault(record.field, []).append(record.value)
+        delays = map(crawl_delay, values.get("crawl-delay", ()))
+        rates = map(request_rate, values.get("request-rate", ()))
+        visits = map(visit_time, values.get("visit-time", ()))
+        return cls(
+            max((delay for delay in delays if delay is not None), default=None),
+            tuple(filter(None, rates)),
+            next(filter(None, visits), None),
+        )
+
+    def delay(self, now: datetime) -> float:
+        """The seconds from one request to the next, at the time *now* (UTC); 0 where
+        nothing is asked for.
+        """
+        rates = (rate.delay for rate in self.request_rates if rate.holds(now))
+        return max(self.crawl_delay or 0.0, *rates, 0.0)
+
+    def opens_in(self, now: datetime) -> float:
+        """The seconds from *now* (UTC) until visits are welcome; 0 where they are."""
+        return self.visit_time.opens_in(now) if self.visit_time else 0.0
+
+
+NO_PACE = Pace(None, (), None)
+
 
 def crawl_delay(value: str) -> float | None:
-    """The seconds of a ``Crawl-delay``, or None if it is no plain decimal number."""
-    return float(value) if _DELAY.fullmatch(value) else None
+    """The seconds of a ``Crawl-delay``: a decimal number, with ``s`` or ``seconds`` for
+    the unit or none; None if it is no such thing.
+    """
+    match = _DELAY.fullmatch(value)
+    return min(float(match[1]), _LONGEST) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
@@ -64,3 +141,13 @@ def visit_time(value: str) -> VisitTime | None:
     if max(hour, end_hour) > 23 or max(minute, end_minute) > 59:
         return None
     return VisitTime(time(hour, minute), time(end_hour, end_minute))
+
+
+def _is_between(start: time, end: time, now: time) -> bool:
+    """Whether *now* is in a window of the day: the minute that it ends with is a part of
+    it, it may go over midnight, and one that ends where it starts is the whole day.
+    """
+    last = end.replace(second=59, microsecond=999_999)
+    if start < end:
+        return start <= now <= last
+    return now >= start or now <= last

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from scrapy_rep.protocol import pace, paths
+from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
-from scrapy_rep.protocol.followed import Followed, pace_records
+from scrapy_rep.protocol.followed import Followed, pace_of
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
@@ -21,12 +21,10 @@ from scrapy_rep.protocol.rules import Rule
 from scrapy_rep.protocol.scan import RuleScan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import TypeVar
+    from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.lines import Line
-
-    _T = TypeVar("_T")
+    from scrapy_rep.protocol.pace import Pace, RequestRate, VisitTime
 
 # So many combinations of agents are kept ready; a crawl has one, or a few.
 _FOLLOWED_AT_MOST = 32
@@ -52,6 +50,10 @@ class Reason(str, Enum):
     """robots.txt could not be had (RFC 9309, 2.3.1.4)."""
     OVERRIDE = "override"
     """The user of the crawler has decided."""
+    CRAWL_DELAY = "crawl-delay"
+    """It asks for a longer delay between requests than the user of the crawler allows."""
+    VISIT_TIME = "visit-time"
+    """The window in which visits are welcome is closed for too long."""
 
     def __str__(self) -> str:
         return self.value
@@ -182,41 +184,30 @@ class RobotsTxt:
             return True
         return self._is_robotstxt(target)
 
+    def pace(self, agents: str | Sequence[str]) -> Pace:
+        """All that a crawler's groups say of how fast and when."""
+        followed = self._follow(agents)
+        if followed.pace is None:
+            followed.pace = pace_of(followed.agents, self._text(), self.dialect)
+        return followed.pace
+
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
         """The ``Crawl-delay`` of a crawler's groups, the largest of several, in seconds;
         None where there is none, or the dialect ignores it.
         """
-        if not self.dialect.crawl_delay:
-            return None
-        return max(self._values("crawl-delay", pace.crawl_delay, agents), default=None)
+        return self.pace(agents).crawl_delay if self.dialect.crawl_delay else None
 
-    def request_rate(self, agents: str | Sequence[str]) -> pace.RequestRate | None:
+    def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """The ``Request-rate`` of a crawler's groups, the slowest of several."""
-        rates = self._values("request-rate", pace.request_rate, agents)
-        return max(rates, key=lambda rate: rate.seconds / rate.requests, default=None)
+        rates = self.pace(agents).request_rates
+        return max(rates, key=lambda rate: rate.delay, default=None)
 
-    def visit_time(self, agents: str | Sequence[str]) -> pace.VisitTime | None:
+    def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
         """The ``Visit-time`` of a crawler's groups, the first of several."""
-        return next(self._values("visit-time", pace.visit_time, agents), None)
+        return self.pace(agents).visit_time
 
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
-
-    def _values(
-        self,
-        field: str,
-        read: Callable[[str], _T | None],
-        agents: str | Sequence[str],
-    ) -> Iterator[_T]:
-        followed = self._follow(agents)
-        if followed.records is None:
-            content = self._text()
-            followed.records = pace_records(followed.agents, content, self.dialect)
-        for record in followed.records:
-            if record.field == field:
-                value = read(record.value)
-                if value is not None:
-                    yield value
 
     def _follow(self, agents: str | Sequence[str]) -> Followed:
         """What holds for *agents*; nearly always they are those who asked before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import time
+from datetime import datetime, time, timezone
 
 import pytest
 
@@ -47,13 +47,16 @@ def test_relative_sitemap_without_a_base() -> None:
     ("value", "seconds"),
     [
         ("5", 5.0), ("0", 0.0), ("0.5", 0.5), ("010", 10.0), ("1.25", 1.25),
-        ("", None), ("-1", None), ("+1", None), ("1e3", None), ("5s", None),
-        ("5 s", None), ("inf", None), ("nan", None), ("0x10", None), ("1,5", None),
-        ("1_0", None), ("٥", None), ("x", None), ("9" * 400, None),
+        (".5", 0.5), ("5.", 5.0), ("5s", 5.0), ("5 S", 5.0), ("5 sec", 5.0),
+        ("10 seconds", 10.0), ("9" * 400, 1e9), ("86400", 86400.0),
+        ("", None), ("-1", None), ("+1", None), ("1e3", None), ("1e999", None),
+        ("5m", None), ("5 x", None), ("5  s", None), (".", None), ("s", None),
+        ("inf", None), ("nan", None), ("0x10", None), ("1,5", None), ("1, 2", None),
+        ("1_0", None), ("٥", None), ("x", None), ("1.2.3", None),
     ],
 )  # fmt: skip
 def test_crawl_delay(value: str, seconds: float | None) -> None:
-    """A plain decimal number of seconds counts, and nothing else."""
+    """A decimal number of seconds counts, and nothing else."""
     body = f"User-agent: *\nCrawl-delay: {value}".encode()
     assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
 
@@ -127,3 +130,43 @@ def test_visit_time(value: str, times: tuple | None) -> None:
     robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
     found = robots.visit_time("bot")
     assert (found and (found.start, found.end)) == times
+
+
+def at(hour: int, minute: int = 0, second: int = 0) -> datetime:
+    return datetime(2026, 3, 1, hour, minute, second, tzinfo=timezone.utc)
+
+
+def test_delay_at_a_time() -> None:
+    """The longest of what is asked for counts; a rate with a window, in its window."""
+    body = b"""\
+User-agent: bot
+Crawl-delay: 2
+Request-rate: 3/12
+Request-rate: 1/1m 0800-0900
+Request-rate: 1/30 2300-0100
+Disallow: /x
+User-agent: idle
+Disallow: /x
+"""
+    robots = RobotsTxt.parse(body)
+    times = {at(7, 59, 59): 4, at(8): 60, at(9, 0, 59): 60, at(9, 1): 4}
+    times |= {at(22): 4, at(23): 30, at(0, 30): 30, at(1, 1): 4}
+    for now, delay in times.items():
+        assert robots.pace("bot").delay(now) == delay, now
+    assert robots.pace("idle").delay(at(8)) == 0
+    assert robots.pace("idle").opens_in(at(8)) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "now", "seconds"),
+    [
+        ("0600-0845", at(6), 0), ("0600-0845", at(8, 45, 59), 0),
+        ("0600-0845", at(5, 59), 60), ("0600-0845", at(8, 46), (21 * 60 + 14) * 60),
+        ("2200-0400", at(23), 0), ("2200-0400", at(3), 0), ("2200-0400", at(21), 3600),
+        ("0700-0700", at(12), 0), ("0000-2359", at(23, 59, 59), 0), ("?", at(1), 0),
+    ],
+)  # fmt: skip
+def test_opens_in(value: str, now: datetime, seconds: float) -> None:
+    """How long it is until a window opens, the next day at the latest."""
+    robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
+    assert robots.pace("bot").opens_in(now) == seconds

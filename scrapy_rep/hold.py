@@ -1,8 +1,9 @@
-"""Requests that wait for a robots.txt, outside of the downloader."""
+"""Requests that wait for something, outside of the downloader."""
 
 from __future__ import annotations
 
-import time
+from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -12,12 +13,10 @@ from scrapy_rep import meta
 from scrapy_rep.internals import extend_scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-
-    from scrapy_rep.protocol.origins import Origin
 
 HELD_AT_MOST = 100_000
 """How many requests are held at once. More than that wait in the downloader, which stops
@@ -25,29 +24,34 @@ Scrapy from taking more of them from its queue."""
 
 
 class Hold:
-    """Keeps requests until the robots.txt of their origin has come.
+    """Keeps requests until what they wait for has come.
 
     A request that waits in ``process_request`` is one of the ``CONCURRENT_REQUESTS``, and
     many that wait for one slow host leave no place for the others. Scrapy's scheduler, on
     the other hand, knows no requests that must not be taken yet. So a request that has to
     wait is handed back to the engine, as a redirect is; the engine means to schedule it,
-    and says so in a signal that can refuse it; there it is kept. When the robots.txt has
-    come it is scheduled as the spider's own requests are. All this is public, and the
-    same with every reactor, without one, and with other schedulers.
+    and says so in a signal that can refuse it; there it is kept. When it is released it
+    is scheduled as the spider's own requests are. All this is public, and the same with
+    every reactor, without one, and with other schedulers.
 
-    *waits* tells whether an origin is still waited for.
+    What requests wait for is named by a key: those with one key are released in the order
+    of their priority.
     """
 
-    def __init__(self, crawler: Crawler, waits: Callable[[Origin], bool]) -> None:
+    def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._waits = waits
-        self._held: dict[Origin, list[Request]] = {}
-        self._handed_back: dict[int, tuple[Request, Origin]] = {}
+        self._held: dict[Hashable, list[tuple[int, int, Request]]] = {}
+        self._handed_back: dict[int, tuple[Request, Hashable, Callable[[], bool]]] = {}
         self._count = 0
+        self._turn = count()
         connect = crawler.signals.connect
         connect(self._spider_opened, signals.spider_opened)
         connect(self._request_scheduled, signals.request_scheduled)
         connect(self._spider_idle, signals.spider_idle)
+
+    @staticmethod
+    def was_held(request: Request) -> bool:
+        return meta.DONT_FILTER in request.meta
 
     def came_straight_back(self, request: Request) -> bool:
         """Whether *request* was handed back, and nothing has scheduled it.
@@ -59,44 +63,51 @@ class Hold:
             request.dont_filter = request.meta.pop(meta.DONT_FILTER)
         return self._handed_back.pop(id(request), None) is not None
 
-    def hand_back(self, request: Request, origin: Origin) -> bool:
-        """Whether *request* can be held, and is to be returned from ``process_request``."""
+    def hand_back(
+        self, request: Request, key: Hashable, waits: Callable[[], bool]
+    ) -> bool:
+        """Whether *request* can be held, and is to be returned from ``process_request``.
+
+        It is held where it still *waits* when the engine has it back.
+        """
         if self._count >= HELD_AT_MOST:
             return False
-        self._handed_back[id(request)] = (request, origin)
-        request.meta.setdefault(meta.HELD_SINCE, time.time())
+        self._handed_back[id(request)] = (request, key, waits)
         # It is known to the duplicate filter already, and must pass it again.
         request.meta[meta.DONT_FILTER] = request.dont_filter
         request.dont_filter = True
         return True
 
-    def first(self, origin: Origin) -> Request | None:
-        """One that waits for *origin*, if any does."""
-        requests = self._held.get(origin)
-        return requests[0] if requests else None
+    def count(self, key: Hashable) -> int:
+        return len(self._held.get(key, ()))
 
-    def give_up(self, origin: Origin, since: float) -> int:
-        """Let those wait no longer that have waited for *origin* since *since*, in
-        seconds since the epoch. Returns how many these are.
-        """
-        count = 0
-        for request in self._held.get(origin, ()):
-            # Not those given up before, which are held once more if what is known has run
-            # out by the time that they ask again.
-            if 0.0 < request.meta[meta.HELD_SINCE] <= since:
-                request.meta[meta.HELD_SINCE] = 0.0
-                count += 1
-        return count
+    def held(self, key: Hashable) -> Iterator[Request]:
+        """Those that wait for *key*; first the one that is released first."""
+        return (request for _, _, request in self._held.get(key, ()))
 
-    def release(self, origin: Origin) -> None:
-        """Schedule those that wait for *origin*."""
-        for request in self._pop(origin):
-            self._crawler.engine.crawl(request)
+    def release(self, key: Hashable) -> None:
+        """Schedule those that wait for *key*."""
+        while key in self._held:
+            self.release_one(key)
 
-    def _pop(self, origin: Origin) -> list[Request]:
-        requests = self._held.pop(origin, [])
-        self._count -= len(requests)
-        return requests
+    def release_one(self, key: Hashable) -> Request:
+        """Schedule the one of the highest priority, of those that wait for *key*."""
+        request = self._pop(key)
+        self._crawler.engine.crawl(request)
+        return request
+
+    def move(self, key: Hashable, to: Hashable) -> None:
+        """Let those that wait for *key* wait for another."""
+        for entry in self._held.pop(key, ()):
+            heappush(self._held.setdefault(to, []), entry)
+
+    def _pop(self, key: Hashable) -> Request:
+        requests = self._held[key]
+        _, _, request = heappop(requests)
+        if not requests:
+            del self._held[key]
+        self._count -= 1
+        return request
 
     def _spider_opened(self) -> None:
         extend_scheduler(self._crawler, lambda: bool(self._held), self._give_back)
@@ -105,18 +116,24 @@ class Hold:
         """All that is held, for another run: the time that it has waited does not count,
         nor does that until then.
         """
-        requests = [one for origin in list(self._held) for one in self._pop(origin)]
-        for request in requests:
-            del request.meta[meta.HELD_SINCE]
+        requests = []
+        while self._held:
+            request = self._pop(next(iter(self._held)))
+            request.meta.pop(meta.HELD_SINCE, None)
+            requests.append(request)
         return requests
 
     def _request_scheduled(self, request: Request) -> None:
         found = self._handed_back.pop(id(request), None)
-        # In the meantime the robots.txt may have come.
-        if found is not None and self._waits(found[1]):
-            self._held.setdefault(found[1], []).append(request)
+        if found is None:
+            return
+        _, key, waits = found
+        # In the meantime it may have come.
+        if waits():
+            held = self._held.setdefault(key, [])
+            heappush(held, (-request.priority, next(self._turn), request))
             self._count += 1
-            raise IgnoreRequest("Waits for robots.txt")
+            raise IgnoreRequest("Is held")
 
     def _spider_idle(self) -> None:
         # What was handed back and has gone astray, since another component dropped it on

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from scrapy.utils.httpobj import urlparse_cached
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -79,3 +81,18 @@ def extend_scheduler(
             return close(reason)
 
         scheduler.close = close_with_all
+
+
+def download_slot(crawler: Crawler, request: Request) -> str:
+    """The name of the download slot of *request*; its host, nearly always."""
+    downloader: Any = getattr(crawler.engine, "downloader", None)
+    if hasattr(downloader, "get_slot_key"):
+        return str(downloader.get_slot_key(request))
+    return str(request.meta.get("download_slot") or urlparse_cached(request).hostname)
+
+
+def is_in_downloader(crawler: Crawler, request: object) -> bool:
+    """Whether *request* is somewhere between the scheduler and its callback: with a
+    downloader middleware, in a slot, or on its way.
+    """
+    return request in getattr(getattr(crawler.engine, "downloader", None), "active", ())

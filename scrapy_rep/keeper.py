@@ -43,6 +43,10 @@ _LOOK_EVERY = 0.2
 _LEFT_ALONE = 3.0
 
 
+# The name of a lock that is about no robots.txt; no origin looks like it.
+_PLACE = "place {}"
+
+
 class Keeper:
     """A store that can fail: the crawl goes on without it, and with it when it is back."""
 
@@ -52,6 +56,11 @@ class Keeper:
         self._owner = uuid.uuid4().hex
         self._failed_at: float | None = None
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may use the store as well."""
+        return self._store.blocking
 
     def at_hand(self, origin: Origin, now: float) -> Entry | None:
         """What is kept of *origin*, if that can be told without a disk or a network."""
@@ -84,6 +93,19 @@ class Keeper:
 
     async def unlock(self, origin: Origin) -> None:
         await self._call(None, self._store.unlock, str(origin), self._owner)
+
+    async def reserve(self, host: str, place: str, seconds: float) -> bool:
+        """Whether *place* is the one at *host* that is taken, for so many *seconds*."""
+        key = _PLACE.format(host)
+        now = time.time()
+        return await self._call(True, self._store.lock, key, place, seconds, now)
+
+    async def vacate(self, host: str, place: str, seconds: float) -> None:
+        """Let others reserve *host* after so many *seconds*."""
+        if seconds:
+            await self.reserve(host, place, seconds)
+        else:
+            await self._call(None, self._store.unlock, _PLACE.format(host), place)
 
     def renewing(self, origin: Origin) -> Renewal:
         """Keep the lock while a fetch takes its time."""

@@ -21,9 +21,16 @@ ACCESS = "rep/robotstxt/{access}"
 FROM_COPY = "rep/robotstxt/from_copy"
 """Requests of spiders for robots.txt that were answered from the copy at hand."""
 HELD = "rep/held/count"
-"""Times that a request was held until the robots.txt of its origin had come."""
+"""Times that a request was held: until the robots.txt of its origin had come, or until
+its turn."""
 GIVEN_UP = "rep/held/given_up"
 """Requests that waited in vain for a robots.txt that could not be had."""
+DELAYED_HOSTS = "rep/crawl_delay/hosts"
+"""Hosts that ask for a delay between requests."""
+SKIPPED_HOSTS = "rep/crawl_delay/skipped"
+"""Hosts that ask for a longer delay than REP_CRAWL_DELAY_MAX."""
+WAITED = "rep/crawl_delay/waited"
+"""Seconds, added up over hosts, in which requests waited for a delay to pass."""
 OVERRIDE = "rep/override/{kind}"
 """Requests that REP_OVERRIDES decided on: obey, ignore, robotstxt."""
 
@@ -69,5 +76,8 @@ ALL = (
     FROM_COPY,
     HELD,
     GIVEN_UP,
+    DELAYED_HOSTS,
+    SKIPPED_HOSTS,
+    WAITED,
     OVERRIDE,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -12,7 +13,6 @@ from scrapy.utils.asyncio import call_later
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat import sleep
-from scrapy_rep.hold import Hold
 from scrapy_rep.internals import is_closing, room_in_downloader
 from scrapy_rep.protocol.robotstxt import Reason
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.utils.asyncio import CallLaterResult
 
+    from scrapy_rep.hold import Hold
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.registry import Known, RobotsTxtRegistry
 
@@ -39,25 +40,29 @@ class Waiting:
     """
 
     def __init__(
-        self, crawler: Crawler, registry: RobotsTxtRegistry, wait: float
+        self, crawler: Crawler, registry: RobotsTxtRegistry, hold: Hold, wait: float
     ) -> None:
         self._crawler = crawler
         self._registry = registry
+        self._hold = hold
         self._wait = wait
-        self._hold = Hold(crawler, self._waits)
         self._timers: dict[Origin, CallLaterResult] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    async def known(self, origin: Origin, request: Request) -> Known | None:
+    async def known(
+        self, origin: Origin, request: Request, *, in_place: bool
+    ) -> Known | None:
         """What *request* must keep to; None if it has to wait, and must be returned from
         ``process_request``.
 
-        Raises IgnoreRequest where the spider closes meanwhile.
+        With *in_place* it can't be returned, and waits here. Raises IgnoreRequest where
+        the spider closes meanwhile.
         """
-        straight_back = self._hold.came_straight_back(request)
         known = self._registry.at_hand(origin)
         while known is None or self._is_worth_waiting(known, request):
-            if not straight_back and self._hold.hand_back(request, origin):
+            waits = partial(self._waits, origin)
+            if not in_place and self._hold.hand_back(request, origin, waits):
+                request.meta.setdefault(meta.HELD_SINCE, time.time())
                 self._crawler.stats.inc_value(stats.HELD)
                 if known is None:
                     self._registry.take_off(origin, request)
@@ -88,7 +93,7 @@ class Waiting:
         if self._wait and _is_out_of_reach(known):
             # Those whose time is nearly over go with those whose time is.
             nearly = min(1.0, self._wait / 4)
-            count = self._hold.give_up(origin, time.time() - self._wait + nearly)
+            count = self._give_up(origin, time.time() - self._wait + nearly)
             if count:
                 self._crawler.stats.inc_value(stats.GIVEN_UP, count)
                 logger.warning(
@@ -98,6 +103,19 @@ class Waiting:
                     extra={"spider": self._crawler.spider},
                 )
         self._hold.release(origin)
+
+    def _give_up(self, origin: Origin, since: float) -> int:
+        """Let those wait no longer that have waited for *origin* since *since*, in
+        seconds since the epoch. Returns how many these are.
+        """
+        count = 0
+        for request in self._hold.held(origin):
+            # Not those given up before, which are held once more if what is known has run
+            # out by the time that they ask again.
+            if 0.0 < request.meta[meta.HELD_SINCE] <= since:
+                request.meta[meta.HELD_SINCE] = 0.0
+                count += 1
+        return count
 
     def _waits(self, origin: Origin) -> bool:
         return self._registry.is_under_way(origin) or origin in self._timers
@@ -119,7 +137,7 @@ class Waiting:
         if is_closing(self._crawler):
             return
         known = self._registry.at_hand(origin)
-        request = self._hold.first(origin)
+        request = next(self._hold.held(origin), None)
         if known is not None:
             # Not yet the time for it, but for those who have waited long enough.
             self.settled(origin, known)

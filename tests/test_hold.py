@@ -22,11 +22,11 @@ WHERE = origin_of("http://host.example/")
 def held(hold: Hold, crawler, origin: Origin = WHERE) -> Request:
     """A request that was handed back, and refused when the engine meant to schedule it."""
     request = Request(f"{origin}/page")
-    assert hold.hand_back(request, origin)
+    assert hold.hand_back(request, origin, lambda: True)
     crawler.signals.send_catch_log(
         signals.request_scheduled, request=request, dont_log=IgnoreRequest
     )
-    assert hold.first(origin) is not None
+    assert hold.count(origin)
     return request
 
 
@@ -35,7 +35,7 @@ def test_given_up_once() -> None:
     not count again.
     """
     crawler = get_crawler()
-    hold = Hold(crawler, lambda origin: True)
+    hold = Hold(crawler)
     held(hold, crawler)
     assert hold.give_up(WHERE, time.time() - 60) == 0
     assert hold.give_up(WHERE, time.time()) == 1
@@ -48,7 +48,7 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(hold_module, "HELD_AT_MOST", 2)
     crawler = get_crawler()
-    hold = Hold(crawler, lambda origin: True)
+    hold = Hold(crawler)
     held(hold, crawler)
     held(hold, crawler)
-    assert not hold.hand_back(Request(f"{WHERE}/page"), WHERE)
+    assert not hold.hand_back(Request(f"{WHERE}/page"), WHERE, lambda: True)

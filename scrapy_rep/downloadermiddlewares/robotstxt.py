@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
@@ -15,11 +15,15 @@ from scrapy_rep import meta, stats
 from scrapy_rep.compat import HAS_ROBOTS_PARSED_SIGNAL
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetcher import RobotsTxtFetcher, bound_decompression
+from scrapy_rep.hold import Hold
 from scrapy_rep.identity import Identity
 from scrapy_rep.keeper import Keeper
+from scrapy_rep.politeness import Politeness
 from scrapy_rep.protocol.access import Access
 from scrapy_rep.protocol.origins import origin, origin_of
+from scrapy_rep.protocol.robotstxt import Decision
 from scrapy_rep.registry import RobotsTxtRegistry
+from scrapy_rep.reservations import Reservations
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import request_denied
@@ -61,15 +65,23 @@ class RobotsTxtMiddleware:
             max_entries=settings.store_max_entries,
             max_bytes=settings.store_max_bytes,
         )
+        keeper = Keeper(crawler, store)
         self._registry = RobotsTxtRegistry(
             crawler,
             RobotsTxtFetcher(crawler, settings),
-            Keeper(crawler, store),
+            keeper,
             settings,
             landed=self._landed,
             settled=self._settled,
         )
-        self._waiting = Waiting(crawler, self._registry, settings.unreachable_wait)
+        self._hold = Hold(crawler)
+        self._waiting = Waiting(
+            crawler, self._registry, self._hold, settings.unreachable_wait
+        )
+        shared = settings.shared_delay and keeper.is_shared
+        self._politeness = Politeness(
+            crawler, self._hold, Reservations(keeper, shared=shared), settings
+        )
         self._overrides = settings.overrides
         self._overrides_in_use: set[str] = set()
 
@@ -78,7 +90,10 @@ class RobotsTxtMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Request | Response | None:
-        if meta.FETCH in request.meta or _is_exempt(request):
+        if meta.FETCH in request.meta:
+            await self._politeness.turn_of_robotstxt(request)
+            return None
+        if _is_exempt(request):
             return None
         url = urlparse_cached(request)
         where = origin(url.scheme, url.netloc)
@@ -87,32 +102,58 @@ class RobotsTxtMiddleware:
         override = self._override(where)
         if override is not None and override.kind != "obey":
             self._note(override, where)
-            if override.robots is not None:
-                self._keep_to(override.robots, where, request)
-            return None
+            if override.robots is None:
+                return None
+            in_place = self._hold.came_straight_back(request)
+            return await self._keep_to(override.robots, where, request, in_place)
+        in_place = self._hold.came_straight_back(request)
         known = self._registry.at_hand(where)
         # Nearly always it is at hand, and there is nothing to wait for.
-        if known is None or known.entry.unreachable_since or _was_held(request):
-            known = await self._waiting.known(where, request)
+        if known is None or known.entry.unreachable_since or _has_waited(request):
+            known = await self._waiting.known(where, request, in_place=in_place)
             if known is None:
+                self._politeness.step_aside(request)
                 return request
         if override is not None:
             self._note(override, where)
         if url.path == "/robots.txt" and not url.query and request.method == "GET":
             return self._copy(known, request)
-        self._keep_to(known.robots, where, request)
-        return None
+        fetched = known.entry.fetched
+        return await self._keep_to(known.robots, where, request, in_place, fetched)
 
     def process_response(self, request: Request, response: Response) -> Response:
         if meta.FETCH in request.meta:
             bound_decompression(request)
+        # Where it was fetched, that has been seen.
+        self._politeness.step_aside(request)
         return response
 
-    def _keep_to(self, robots: RobotsTxt, where: Origin, request: Request) -> None:
+    async def _keep_to(
+        self,
+        robots: RobotsTxt,
+        where: Origin,
+        request: Request,
+        in_place: bool,
+        fetched: float = float("-inf"),
+    ) -> Request | None:
+        """Deny *request*, or let it go when its turn has come; until then, return it."""
         agents = self._identity.tokens(request)
-        if robots.is_allowed(request.url, agents):
-            return
-        decision = robots.decide(request.url, agents)
+        if not robots.is_allowed(request.url, agents):
+            self._deny(request, where, robots.decide(request.url, agents))
+        pace = robots.pace(agents)
+        if not self._politeness.concerns(pace):
+            return None
+        reason = self._politeness.refusal(where, pace)
+        if reason is not None:
+            agent = robots.decide(request.url, agents).agent
+            self._deny(request, where, Decision(False, None, agent, reason))
+        turn = await self._politeness.turn(
+            request, where, pace, fetched=fetched, in_place=in_place
+        )
+        return None if turn else request
+
+    def _deny(self, request: Request, where: Origin, decision: Decision) -> NoReturn:
+        self._politeness.step_aside(request)
         denied = RobotsDenied(decision, where.robotstxt_url)
         logger.debug(
             "%(denied)s: %(request)s",
@@ -206,7 +247,7 @@ class RobotsTxtMiddleware:
         self._waiting.settled(where, known)
 
 
-def _was_held(request: Request) -> bool:
+def _has_waited(request: Request) -> bool:
     return meta.HELD_SINCE in request.meta
 
 

@@ -49,10 +49,6 @@ class Hold:
         connect(self._request_scheduled, signals.request_scheduled)
         connect(self._spider_idle, signals.spider_idle)
 
-    @staticmethod
-    def was_held(request: Request) -> bool:
-        return meta.DONT_FILTER in request.meta
-
     def came_straight_back(self, request: Request) -> bool:
         """Whether *request* was handed back, and nothing has scheduled it.
 

@@ -78,7 +78,7 @@ class Politeness:
 
     def refusal(self, origin: Origin, pace: Pace) -> Reason | None:
         """Why *origin* is not to be asked for anything now, if so."""
-        now = datetime.now(timezone.utc)
+        now = _now()
         delay, closed = self._delay(pace, now), self._closed(pace, now)
         if delay > self._settings.crawl_delay_max:
             if _is_new(origin, self._refused):
@@ -123,7 +123,7 @@ class Politeness:
         """
         if not await self._open(request, origin, pace, in_place=in_place):
             return False
-        delay = self._delay(pace, datetime.now(timezone.utc))
+        delay = self._delay(pace, _now())
         lane = self._turns.lane(request, origin, delay)
         if lane is None:
             return True
@@ -154,7 +154,7 @@ class Politeness:
         self, request: Request, origin: Origin, pace: Pace, *, in_place: bool
     ) -> bool:
         """Whether *origin* is open to visits; if not, *request* has been handed back."""
-        while closed := self._closed(pace, datetime.now(timezone.utc)):
+        while closed := self._closed(pace, _now()):
             waits = partial(self._gates.__contains__, origin)
             if not in_place and self._hold.hand_back(request, _gate(origin), waits):
                 self._crawler.stats.inc_value(stats.HELD)
@@ -225,6 +225,10 @@ class Politeness:
                 {**one._asdict(), "time": timedelta(seconds=round(one.seconds))},
                 extra={"spider": self._crawler.spider},
             )
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), timezone.utc)
 
 
 def _gate(origin: Origin) -> tuple[Origin, str]:

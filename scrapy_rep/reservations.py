@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 # free for others.
 _HOLDS = 5.0
 
+# Seconds. The clocks of stores tick in milliseconds.
+_TICK = 0.005
+
 # In seconds: how soon one asks again for a place that another worker has. A part of the
 # delay, so that little of it is lost.
 _PART_OF_DELAY = 1 / 8
@@ -47,7 +50,8 @@ class Reservations:
         place = self._places.pop(host, None)
         if place is not None:
             # Nothing waits for it, and a store that fails is said elsewhere.
-            deferred_from_coro(self._keeper.vacate(host, place, delay))
+            after = delay + _TICK if delay else 0.0
+            deferred_from_coro(self._keeper.vacate(host, place, after))
 
     def pause(self, delay: float) -> float:
         """In how many seconds to ask again."""

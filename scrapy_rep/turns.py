@@ -46,6 +46,7 @@ _LOST_AFTER = 2.0
 # Seconds, and requests: from then on the log says how long a host will take.
 _LONG_DELAY = 10
 _MANY = 20
+_TELL_AFTER = 3.0
 
 
 class Turns:
@@ -81,8 +82,11 @@ class Turns:
                 break
             if not in_place and self._hold.hand_back(request, found, lambda: True):
                 self._crawler.stats.inc_value(stats.HELD)
-                found.waits(time.monotonic())
-                self._look_at(found, found.free_at)
+                now = time.monotonic()
+                found.waits(now)
+                # A little later it can be said how many there are.
+                moment = found.free_at if found.told else now + _TELL_AFTER
+                self._look_at(found, min(found.free_at, moment))
                 return False
             found = await self._wait_in_place(found, request)
         return True
@@ -181,10 +185,12 @@ class Turns:
         del self._timers[lane]
         if is_closing(self._crawler) or not self._hold.count(lane):
             return
+        self._tell(lane)
         self._clear(lane)
         now = time.monotonic()
         if lane.is_free(now):
-            self._tell(lane)
+            # At once: the coroutine may start later, and others ask meanwhile.
+            lane.busy, lane.since = self, now
             deferred_from_coro(self._call_next(lane))
         elif lane.busy is not None:
             self._look_at(lane, now + _LOST_AFTER)
@@ -193,7 +199,6 @@ class Turns:
 
     async def _call_next(self, lane: Lane) -> None:
         """Let the next one go of those that are held."""
-        lane.busy, lane.since = self, time.monotonic()
         reserved = await self._reservations.reserve(lane.name, lane.delay)
         lane.busy = None
         if is_closing(self._crawler) or not self._hold.count(lane):
@@ -207,13 +212,14 @@ class Turns:
     def _clear(self, lane: Lane) -> None:
         """Forget the one that was let go, if it is nowhere to be seen."""
         is_old = time.monotonic() > lane.since + _LOST_AFTER
-        if is_old and not is_in_downloader(self._crawler, lane.busy):
+        if is_old and lane.busy is not self and not is_in_downloader(self._crawler, lane.busy):
             lane.busy = None
 
     def _tell(self, lane: Lane) -> None:
         count = self._hold.count(lane)
         if lane.told or lane.delay <= _LONG_DELAY or count < _MANY:
             return
+        # The first time is soon, and there may be many more to come.
         lane.told = True
         logger.info(
             "%(host)s asks for %(delay)g s between requests: the %(count)d that wait will "

@@ -189,7 +189,8 @@ class Site:
         context = None
         if host.scheme == "https":
             context = self._tls = self._tls or self._tls_context()
-        where = {"sock": host.taken} if host.taken else {"host": "127.0.0.1", "port": 0}
+        address = host.name if host.name.startswith("127.") else "127.0.0.1"
+        where = {"sock": host.taken} if host.taken else {"host": address, "port": 0}
         server = await asyncio.start_server(
             partial(_serve, host), **where, ssl=context, backlog=256
         )

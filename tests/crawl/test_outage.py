@@ -77,7 +77,7 @@ def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
 
 def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
     """The pages of another host do not wait for the one that is down."""
-    down, up = down_for(site, 4, DOWN), site.add(RULES)
+    down, up = site.add([*[DOWN] * 4, robots(RULES)]), site.add(RULES)
     result = run_crawl(all_urls([down, up]), mode=mode, spider=SPIDER, settings=WAITING)
     check_nothing_lost([down, up], result)
     first_of_down = min(hit.time for hit in down.hits if hit.path in ALLOWED)
@@ -126,7 +126,9 @@ def test_not_waiting(site: Site, mode: str) -> None:
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
     settings = {**WAITING, "REP_UNREACHABLE_WAIT": 0}
-    result = run_crawl(urls, mode=mode, spider=SPIDER, settings=settings)
+    result = run_crawl(
+        urls, mode=mode, spider=SPIDER, settings=settings, retries=(60.0, 60.0)
+    )
     assert len(result.errors) == len(urls)
     assert len(host.robots_hits) == 1
     assert result.stats["elapsed_time_seconds"] < 2

@@ -1,0 +1,254 @@
+"""Crawl-delay and Request-rate are kept to; the server's access log is the judge."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+DELAY = "User-agent: *\nCrawl-delay: {}\nDisallow: /private/\n"
+SPIDERS = "tests.crawl.paced_spiders."
+IMPATIENT = {
+    "CONCURRENT_REQUESTS": 16,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+    "REP_UNREACHABLE_WAIT": 0,
+}
+
+
+def gaps(*hosts: Host) -> list[float]:
+    """The seconds between one request to any of *hosts* and the next, robots.txt included."""
+    times = sorted(hit.time for host in hosts for hit in host.hits)
+    return [after - before for before, after in pairwise(times)]
+
+
+def pages(host: Host, count: int) -> list[str]:
+    return [host.url(f"/page/{number}") for number in range(count)]
+
+
+def in_slots(urls: Iterable[str], *slots: str) -> list[dict[str, object]]:
+    return [
+        {"url": url, "meta": {"download_slot": slots[number % len(slots)]}}
+        for number, url in enumerate(urls)
+    ]
+
+
+def check_all_fetched(result: CrawlResult, count: int) -> None:
+    assert result.exit_code == 0, result.log
+    assert len(result.responses) == count
+    assert result.errors == []
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_pace(site: Site, mode: str) -> None:
+    """However a host is asked, half a second passes from one request to the next: after the
+    robots.txt, after redirects, under http and https, through custom slots, after the slot
+    was collected. A host without a delay is as fast as it is.
+    """
+    plain = site.add(DELAY.format(0.5))
+    redirecting = site.add(DELAY.format(0.5), name="127.0.0.2")
+    for number in range(10):
+        redirecting.answers[f"/page/{number}"] = redirect(f"/target/{number}")
+    slotted = site.add(DELAY.format(0.5), name="127.0.0.3")
+    insecure = site.add(DELAY.format(0.5), name="127.0.0.4")
+    secure = site.add("User-agent: *\nRequest-rate: 2/1\n", name="127.0.0.4", tls=True)
+    longer = site.add(DELAY.format(0.5), name="127.0.0.5")
+    shorter = site.add(DELAY.format(0.1), name="127.0.0.6")
+    fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.7")
+    requests = [
+        *pages(plain, 30),
+        *pages(redirecting, 10),
+        *in_slots(pages(slotted, 20), "one", "other"),
+        *pages(insecure, 10),
+        *pages(secure, 10),
+        *in_slots(pages(longer, 10) + pages(shorter, 10), "shared"),
+        *pages(fast, 30),
+    ]
+    result = run_crawl(
+        requests, mode=mode, spider=SPIDERS + "CollectingSpider", settings=IMPATIENT
+    )
+    check_all_fetched(result, 130)
+    for hosts, count in {
+        (plain,): 31,
+        (redirecting,): 21,
+        (slotted,): 21,
+        (insecure, secure): 22,
+        (longer, shorter): 22,
+    }.items():
+        found = gaps(*hosts)
+        if len(hosts) == 2:
+            # Of those two, both are asked for their robots.txt before a delay is known.
+            found = sorted(found)[1:]
+        assert len(found) >= count - 2
+        assert min(found) >= 0.5, hosts
+    assert result.stats["collected"] > 0
+    assert fast.hits[-1].time < plain.hits[15].time
+    assert result.stats["rep/crawl_delay/hosts"] == 7
+    assert result.stats["rep/crawl_delay/waited"] > 15
+    lines = result.lines("INFO", "held up the crawl")
+    assert len(lines) == 5
+    assert "30 requests, 0.5 s between two" in " ".join(lines)
+
+
+def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
+    """With AutoThrottle, which halves a delay with each quick response, with jitter, with a
+    delay that is shorter, and with a slot that is set otherwise, the delay holds.
+    """
+    host, other = (
+        site.add(DELAY.format(0.5)),
+        site.add(DELAY.format(0.2), name="127.0.0.2"),
+    )
+    settings = {
+        **IMPATIENT,
+        "AUTOTHROTTLE_ENABLED": True,
+        "AUTOTHROTTLE_START_DELAY": 0.5,
+        "DOWNLOAD_DELAY": 0.02,
+        "DOWNLOAD_SLOTS": {"127.0.0.2": {"concurrency": 8, "delay": 0.01}},
+    }
+    requests = [*pages(host, 12), *pages(other, 12)]
+    result = run_crawl(requests, mode=mode, settings=settings)
+    check_all_fetched(result, 24)
+    assert min(gaps(host)) >= 0.5
+    assert min(gaps(other)) >= 0.2
+
+
+def test_the_longer_delay_holds(site: Site) -> None:
+    """Where the project wants to be slower than the host asks for, it is."""
+    host = site.add(DELAY.format(0.1))
+    slot = {"delay": 0.4, "randomize_delay": False}
+    settings = {**IMPATIENT, "DOWNLOAD_SLOTS": {"127.0.0.1": slot}}
+    check_all_fetched(run_crawl(pages(host, 6), settings=settings), 6)
+    # Scrapy measures from when it sends.
+    assert min(gaps(host)) >= 0.3
+
+
+def test_slow_answers(site: Site) -> None:
+    """While a delay holds, one request is on its way at a time."""
+    host = site.add(DELAY.format(0.1))
+    for number in range(6):
+        host.answers[f"/page/{number}"] = Answer(b"late", delay=0.3)
+    result = run_crawl(pages(host, 6), settings=IMPATIENT)
+    check_all_fetched(result, 6)
+    assert min(gaps(host)[1:]) >= 0.4
+
+
+def test_too_long(site: Site) -> None:
+    """A host that asks for an hour is skipped: 0 requests after that for its robots.txt, one
+    line that says what to change, and each errback is told why.
+    """
+    host, other = site.add(DELAY.format(3600)), site.add(DELAY.format("0.01"))
+    result = run_crawl(pages(host, 20) + pages(other, 3), settings=IMPATIENT)
+    assert [hit.path for hit in host.hits] == ["/robots.txt"]
+    assert len(other.pages) == 3
+    assert {error["reason"] for error in result.errors} == {"crawl-delay"}
+    assert len(result.errors) == len(result.denied) == 20
+    assert {error["agent"] for error in result.errors} == {"*"}
+    (line,) = result.lines("WARNING", "skipped")
+    assert host.origin in line
+    assert "3600 s" in line
+    assert "REP_CRAWL_DELAY_MAX is 180" in line
+    assert result.stats["rep/crawl_delay/skipped"] == 1
+    assert result.stats["rep/denied/crawl-delay"] == 20
+    assert result.stats["robotstxt/forbidden"] == 20
+
+
+def test_switched_off(site: Site) -> None:
+    """Without REP_CRAWL_DELAY, or in Google's dialect, no delay holds."""
+    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_GOOGLE_COMPATIBLE": True}):
+        host = site.add(DELAY.format(3600))
+        result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
+        check_all_fetched(result, 20)
+        assert "rep/crawl_delay/hosts" not in result.stats
+
+
+def test_how_long_it_takes(site: Site) -> None:
+    """Of a host that asks for more than 10 s and has many requests waiting, the log says once
+    how long it will take. The crawl can be ended meanwhile.
+    """
+    host = site.add(DELAY.format(60))
+    settings = {**IMPATIENT, "CLOSESPIDER_TIMEOUT": 5}
+    result = run_crawl(pages(host, 61), settings=settings)
+    (line,) = result.lines("INFO", "asks for")
+    assert "127.0.0.1 asks for 60 s between requests: the 61 that wait" in line
+    assert "1:01:00" in line
+    assert result.stats["finish_reason"] == "closespider_timeout"
+    assert result.stats["elapsed_time_seconds"] < 10
+    assert host.pages == []
+
+
+def test_a_new_robotstxt(site: Site) -> None:
+    """A delay that a refreshed robots.txt brings holds from then on, the refresh included; one
+    that it takes back does not.
+    """
+
+    def answer(text: str) -> Answer:
+        return robots(text, headers={"Cache-Control": "max-age=1"})
+
+    free = "User-agent: *\nDisallow: /private/\n"
+    host = site.add([answer(DELAY.format(0.4)), answer(free)])
+    late = site.add([answer(free), answer(DELAY.format(0.4))], name="127.0.0.2")
+    settings = {**IMPATIENT, "REP_MIN_AGE": 1, "DOWNLOAD_DELAY": 0.05}
+    result = run_crawl(pages(host, 40) + pages(late, 40), settings=settings)
+    check_all_fetched(result, 80)
+    for one, is_slow_at_first in ((host, True), (late, False)):
+        refreshed = [hit.time for hit in one.robots_hits]
+        times = [hit.time for hit in one.hits]
+        before = [b - a for a, b in pairwise(times) if b <= refreshed[1]]
+        after = [b - a for a, b in pairwise(times) if a >= refreshed[1]]
+        slow, quick = (before, after) if is_slow_at_first else (after, before)
+        assert min(slow) >= 0.4
+        assert min(quick) < 0.2
+
+
+def test_what_never_arrives(site: Site) -> None:
+    """A request that another component drops on its way, and sends round again,
+    does not keep the others waiting, and none is lost.
+    """
+    host = site.add(DELAY.format(0.1))
+    settings = {
+        **IMPATIENT,
+        "DOWNLOADER_MIDDLEWARES": {"tests.crawl.paced_spiders.DropOnce": 700},
+    }
+    result = run_crawl(pages(host, 20), settings=settings)
+    check_all_fetched(result, 20)
+    assert min(gaps(host)) >= 0.1
+
+
+def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> None:
+    """What comes from Scrapy's HTTP cache needs no host, and so no delay."""
+    host = site.add(DELAY.format(0.3))
+    cache = {
+        **IMPATIENT,
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_DIR": str(tmp_path_factory.mktemp("cache")),
+    }
+    check_all_fetched(run_crawl(pages(host, 8), settings=cache), 8)
+    assert min(gaps(host)) >= 0.3
+    again = run_crawl(pages(host, 8), settings=cache)
+    check_all_fetched(again, 8)
+    assert len(host.pages) == 8
+    assert again.stats["httpcache/hit"] == 8
+    assert again.stats["elapsed_time_seconds"] < 2
+
+
+def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
+    """``download_async``, which is not held, waits for its turn as well, in its place."""
+    host, other = site.add(DELAY.format(0.2)), site.add()
+    result = run_crawl(
+        [other.url("/page"), *pages(host, 5)],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings=IMPATIENT,
+        more=[host.url(f"/more/{number}") for number in range(5)],
+    )
+    downloaded = {item["url"]: item.get("status") for item in result.items}
+    assert set(downloaded.values()) == {200}
+    assert len(set(host.pages)) == 10
+    assert min(gaps(host)) >= 0.2

@@ -1,0 +1,83 @@
+"""Hosts with visiting hours are visited in these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.crawl.crawl import run_crawl
+from tests.crawl.test_politeness import IMPATIENT, check_all_fetched, gaps, pages
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+HOURS = "User-agent: *\nVisit-time: {}\nDisallow: /private/\n"
+SPIDER = "tests.crawl.paced_spiders.VisitingSpider"
+
+
+def test_before_it_opens(site: Site, mode: str) -> None:
+    """Requests wait for the window to open, in no other's way, and are sent then, at the pace
+    that the host asks for.
+    """
+    host = site.add(HOURS.format("1200-1300\nCrawl-delay: 0.2"))
+    other = site.add(HOURS.format("1000-1500"), name="127.0.0.2")
+    result = run_crawl(
+        [*pages(host, 10), *pages(other, 30)],
+        mode=mode,
+        spider=SPIDER,
+        settings={**IMPATIENT, "CONCURRENT_REQUESTS": 4},
+        seconds=6,
+    )
+    check_all_fetched(result, 40)
+    # The clock of the crawl starts with its process.
+    assert gaps(host)[0] > 1
+    assert min(gaps(host)[1:]) >= 0.2
+    assert max(hit.time for hit in other.hits) < host.hits[1].time
+    (line,) = result.lines("INFO", "wants no visits for another 0:00:0")
+    assert host.origin in line
+
+
+def test_too_long_to_wait(site: Site) -> None:
+    """What can't be fetched within REP_VISIT_TIME_WAIT is refused, and the log says why, once."""
+    host = site.add(HOURS.format("1200-1300"))
+    settings = {**IMPATIENT, "REP_VISIT_TIME_WAIT": 60}
+    result = run_crawl(pages(host, 10), spider=SPIDER, settings=settings, seconds=3600)
+    assert host.pages == []
+    assert [error["reason"] for error in result.errors] == ["visit-time"] * 10
+    (line,) = result.lines("WARNING", "REP_VISIT_TIME_WAIT is 60 s")
+    assert "before 12:00 UTC" in line
+    assert result.stats["rep/denied/visit-time"] == 10
+
+
+def test_switched_off(site: Site) -> None:
+    """Without REP_VISIT_TIME, or in Google's dialect, any time will do."""
+    for settings in ({"REP_VISIT_TIME": False}, {"REP_GOOGLE_COMPATIBLE": True}):
+        host = site.add(HOURS.format("1200-1300"))
+        settings = {**IMPATIENT, **settings}
+        result = run_crawl(
+            pages(host, 5), spider=SPIDER, settings=settings, seconds=3600
+        )
+        check_all_fetched(result, 5)
+
+
+def test_closing_while_it_is_closed(site: Site) -> None:
+    """A crawl that is ended does not wait for a window to open."""
+    host = site.add(HOURS.format("1200-1300"))
+    settings = {**IMPATIENT, "CLOSESPIDER_TIMEOUT": 1}
+    result = run_crawl(pages(host, 5), spider=SPIDER, settings=settings, seconds=600)
+    assert result.stats["finish_reason"] == "closespider_timeout"
+    assert result.stats["elapsed_time_seconds"] < 8
+    assert host.pages == []
+
+
+def test_what_a_callback_downloads_itself(site: Site) -> None:
+    """``download_async`` waits for the window in its place."""
+    host, other = site.add(HOURS.format("1200-1300")), site.add()
+    result = run_crawl(
+        [other.url("/page")],
+        spider="tests.crawl.paced_spiders.VisitingDownloader",
+        settings=IMPATIENT,
+        seconds=3,
+        more=pages(host, 3),
+    )
+    assert [item.get("status") for item in result.items] == [200] * 3
+    assert len(host.pages) == 3

@@ -47,6 +47,8 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     is_page = _check_page(written, found)
     fields = FieldCheck(dialect, found)
     for number, (raw, line) in enumerate(zip(written, read, strict=True), 1):
+        if not raw:
+            continue
         if is_page and (line is None or line.field not in fields.known):
             continue
         _check_octets(number, raw, found)

@@ -120,7 +120,7 @@ class Findings:
         else:
             self._last.setdefault(code, line)
 
-    def sorted(self, lines: list[bytes]) -> Iterator[Finding]:
+    def by_line(self, lines: list[bytes]) -> Iterator[Finding]:
         """All of them, by line; *lines* are those of the file."""
         for code, line in self._last.items():
             more = self._counts[code] - MAX_OF_A_CODE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agent_of_line
 from scrapy_rep.protocol.lines import Line, lines
@@ -42,14 +42,15 @@ class Group(NamedTuple):
     """The numbers of its user-agent lines, one for each of the agents."""
 
 
-def parse_groups(body: bytes, dialect: Dialect) -> tuple[tuple[Group, ...], list[Line]]:
+Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
+
+
+def parse_groups(body: bytes, dialect: Dialect) -> Groups:
     """The groups of a robots.txt, and its sitemap lines, which belong to no group."""
     return groups_of(lines(body, dialect), dialect)
 
 
-def groups_of(
-    lines: Iterable[Line], dialect: Dialect
-) -> tuple[tuple[Group, ...], list[Line]]:
+def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
     """The same, of lines that have been read."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
@@ -79,9 +80,9 @@ def groups_of(
             # before any user-agent line are in no group (RFC 2.2.2).
             has_rule = bool(agents)
             if agents:
-                kind: Literal["allow", "disallow"]
-                kind = "allow" if field == "allow" else "disallow"
-                rules.append(Rule(kind, value.decode("utf-8", "replace"), number))
+                pattern = value.decode("utf-8", "replace")
+                allows = field == "allow"
+                rules.append(Rule("allow" if allows else "disallow", pattern, number))
         elif field == "sitemap":
             sitemaps.append(line)
         elif not field:

@@ -64,7 +64,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     check_delays(says, groups, dialect, found)
     check_rules({line.number: line for line in says}, groups, dialect, found)
     compare_dialects(body, dialect, found)
-    return tuple(found.sorted(written))
+    return tuple(found.by_line(written))
 
 
 def _check_bytes(

@@ -57,28 +57,24 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
     agents: list[tuple[str, int]] = []
     rules: list[Rule] = []
     records: list[Record] = []
-    has_rule = False
 
     def close() -> None:
-        nonlocal has_rule
         if agents:
             names, numbers = zip(*agents, strict=True)
             groups.append(Group(names, tuple(rules), tuple(records), numbers))
         agents.clear()
         rules.clear()
         records.clear()
-        has_rule = False
 
     for line in lines:
         number, field, value = line
         if field == "user-agent":
-            if has_rule:
+            if rules:
                 close()
             agents.append((agent_of_line(value, dialect), number))
         elif field in {"allow", "disallow"}:
             # An empty one closes the run of user-agent lines as well. Rules that stand
             # before any user-agent line are in no group (RFC 2.2.2).
-            has_rule = bool(agents)
             if agents:
                 pattern = value.decode("utf-8", "replace")
                 allows = field == "allow"

@@ -13,6 +13,7 @@ from scrapy_rep.protocol.rules import Rule
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.protocol.findings import Finding
     from scrapy_rep.robotparser import RobotParser
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Addon",
     "Decision",
     "Dialect",
+    "Finding",
     "Reason",
     "RobotParser",
     "RobotsDenied",
@@ -30,15 +32,17 @@ __all__ = [
     "product_tokens",
 ]
 
-# These need Scrapy, which a user of the protocol alone need not load.
-_NEED_SCRAPY = {
+# These are loaded when they are asked for. All but Finding, which few need, need Scrapy,
+# which a user of the protocol alone need not load.
+_WHEN_ASKED_FOR = {
     "Addon": "scrapy_rep.addon",
+    "Finding": "scrapy_rep.protocol.findings",
     "RobotParser": "scrapy_rep.robotparser",
     "RobotsDenied": "scrapy_rep.exceptions",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _NEED_SCRAPY:
-        return getattr(import_module(_NEED_SCRAPY[name]), name)
+    if name in _WHEN_ASKED_FOR:
+        return getattr(import_module(_WHEN_ASKED_FOR[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

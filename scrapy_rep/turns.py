@@ -212,7 +212,11 @@ class Turns:
     def _clear(self, lane: Lane) -> None:
         """Forget the one that was let go, if it is nowhere to be seen."""
         is_old = time.monotonic() > lane.since + _LOST_AFTER
-        if is_old and lane.busy is not self and not is_in_downloader(self._crawler, lane.busy):
+        if (
+            is_old
+            and lane.busy is not self
+            and not is_in_downloader(self._crawler, lane.busy)
+        ):
             lane.busy = None
 
     def _tell(self, lane: Lane) -> None:

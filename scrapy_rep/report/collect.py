@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from scrapy_rep.report.model import Crawl
     from scrapy_rep.report.scratch import Scratch
 
+ANSWERS = 20
+"""How many kinds of answers are shown."""
+
 _TALLIES = """
 SELECT layer, verdict, reason, sum(count) FROM tally GROUP BY layer, verdict, reason
 ORDER BY layer, 4 DESC, verdict, reason
@@ -36,7 +39,7 @@ WHERE verdict = 'allowed' AND layer = ? AND NOT of_page GROUP BY crawl
 _ANSWERS = """
 SELECT access, status, CASE WHEN status IS NULL THEN substr(error, 1, 200) END AS why,
        count(*), count(DISTINCT origin)
-FROM snapshot GROUP BY access, status, why ORDER BY 4 DESC, access, status LIMIT 20
+FROM snapshot GROUP BY access, status, why ORDER BY 4 DESC, access, status, why
 """
 
 _OUTAGES = """
@@ -85,6 +88,7 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
     documents = Documents(scratch, limits.documents)
     hosts = Hosts(scratch, documents.numbers, limits.hosts)
     outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
+    answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
     overridden = [Overridden(*row) for row in scratch.database.execute(_OVERRIDDEN)]
     return Report(
         crawls=crawls,
@@ -93,7 +97,8 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         let_through_by_override=_let_through(scratch, "override"),
         check=check([ledger for _, ledger in scratch.ledgers]),
         responses=sum(map(_responses, crawls)),
-        answers=tuple(Answers(*row) for row in scratch.database.execute(_ANSWERS)),
+        answers=tuple(answers[:ANSWERS]),
+        answers_left_out=sum(one.count for one in answers[ANSWERS:]),
         hosts_met=hosts.met,
         hosts=hosts,
         hosts_shown=hosts.shown,

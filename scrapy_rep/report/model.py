@@ -222,6 +222,7 @@ class Report:
     """By the stats of the crawls, without those to robots.txt."""
 
     answers: tuple[Answers, ...]
+    answers_left_out: int
     hosts_met: int
     hosts: Iterable[Host]
     hosts_shown: int

@@ -10,6 +10,8 @@ from datetime import datetime, timezone
 # What moves, hides or turns round other characters, or has no look of its own.
 _UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
@@ -50,17 +52,12 @@ def duration(seconds: float | None) -> str:
         return "–"
     if seconds < 60:
         return f"{round(max(0, seconds), 2):g} s"
-    for size, unit, smaller, smaller_unit in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // smaller) if seconds < 10 * size else 0
-            return f"{int(seconds // size)} {unit}" + (
-                f" {rest} {smaller_unit}" if rest else ""
-            )
-    raise AssertionError
+    size, unit, smaller, smaller_unit = next(
+        units for units in _UNITS if seconds >= units[0]
+    )
+    rest = int(seconds % size // smaller) if seconds < 10 * size else 0
+    written = f"{int(seconds // size)} {unit}"
+    return f"{written} {rest} {smaller_unit}" if rest else written
 
 
 def moment(seconds: float) -> str:

@@ -74,11 +74,10 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A report of each of the ledgers, by its name."""
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The report of each of the ledgers, by its name; made when it is first asked for."""
     folder = tmp_path_factory.mktemp("reports")
-    makers = (ledgers.realistic, ledgers.hostile, ledgers.large, ledgers.empty)
-    return {maker.__name__: make_report(folder, maker) for maker in makers}
+    return functools.cache(lambda name: make_report(folder, getattr(ledgers, name)))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +94,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(browser: Any, reports: dict[str, Path]) -> Iterator[Callable[..., Opened]]:
+def opened(
+    browser: Any, reports: Callable[[str], Path]
+) -> Iterator[Callable[..., Opened]]:
     """Opens a report, on a screen 1,280 pixels wide where nothing else is said.
 
     Whatever a test does, no page asks for anything but itself, or says anything.
@@ -106,7 +107,7 @@ def opened(browser: Any, reports: dict[str, Path]) -> Iterator[Callable[..., Ope
     def open_report(name: str, *, width: int = 1280, **context: Any) -> Opened:
         viewport = {"width": width, "height": 800}
         contexts.append(browser.new_context(viewport=viewport, **context))
-        pages.append(Opened(contexts[-1].new_page(), reports[name]))
+        pages.append(Opened(contexts[-1].new_page(), reports(name)))
         return pages[-1]
 
     def close() -> None:
@@ -280,10 +281,10 @@ def test_hostile(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_many_decisions(
-    opened: Callable[..., Opened], reports: dict[str, Path]
+    opened: Callable[..., Opened], reports: Callable[[str], Path]
 ) -> None:
     """Of 100,000 decisions on 2,000 hosts, the report stays small and quick."""
-    assert reports["large"].stat().st_size < 10_000_000
+    assert reports("large").stat().st_size < 10_000_000
     report = opened("large")
     start = monotonic()
     report.page.get_by_label("Filter by host or rule").fill("host-17")

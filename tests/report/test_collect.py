@@ -164,6 +164,23 @@ def test_outages(tmp_path: Path) -> None:
     assert found["https://old.example"].copy
 
 
+def test_rare_answers(ledger: Ledger) -> None:
+    """Each kind is counted; of very many kinds the rarest are left out, and counted."""
+    crawl = ledger.crawl()
+    for number in range(25):
+        nothing = {"access": "unreachable", "status": None, "error": f"no {number:02}"}
+        ledger.snapshot(crawl, f"https://{number}.example", **nothing)
+    ledger.snapshot(crawl, ORIGIN)
+    ledger.snapshot(crawl, ORIGIN, fetched=START + 99)
+    report, _ = read(ledger.close())
+    first, *others = report.answers
+    assert (first.access, first.status, first.count, first.hosts) == (
+        "unavailable", 404, 2, 1,
+    )  # fmt: skip
+    assert [one.error for one in others] == [f"no {number:02}" for number in range(19)]
+    assert report.answers_left_out == 6
+
+
 def test_overridden(tmp_path: Path) -> None:
     """Decisions by overrides, and each setting that is not as by default."""
     report, _ = read(realistic(tmp_path / "ledger"))
@@ -210,6 +227,16 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
     assert not said.kept
     assert said.sentence.startswith("2 of 3 requests that were let through were")
     assert set(report.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
+
+
+def test_examples_are_few(ledger: Ledger) -> None:
+    """All that should not have been let through is counted, ten URLs are shown."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    for number in range(12):
+        ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/{number}")
+    report, _ = read(ledger.close())
+    assert (report.check.forbidden, len(report.check.examples)) == (12, 10)
 
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import sqlite3
@@ -12,10 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.commands import report
+from scrapy_rep.report import render
 from tests.report import ledgers
 from tests.report.making import make_report, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -104,6 +108,36 @@ def test_damage_that_shows_late(
     assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
 
 
+def test_a_disk_that_is_full(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half a report is not left behind, and an older one stays."""
+
+    def half(*given: object) -> Iterator[str]:
+        yield "half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    html = make_report(tmp_path, ledgers.realistic)
+    before = html.read_bytes()
+    monkeypatch.setattr(render, "render", half)
+    assert run(tmp_path / "realistic.rep", "-o", html) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert html.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_of_refusals_alone(tmp_path: Path) -> None:
+    """What the stats of the crawl count as fetched has its part of the bar."""
+    ledger = ledgers.Ledger(tmp_path / "ledger")
+    counts = json.dumps({"downloader/response_count": 1234})
+    ledger.crawl("denied", counts=counts)
+    html = tmp_path / "report.html"
+    assert run(ledger.close(), "-o", html) == 0
+    assert "<dt>fetched</dt><dd>1,234</dd>" in html.read_text()
+
+
 def test_the_same_ledger_twice(tmp_path: Path) -> None:
     """It counts once, by whatever path it is named."""
     path = ledgers.realistic(tmp_path / "ledger")
@@ -164,7 +198,7 @@ def test_light_at_import() -> None:
     """Scrapy loads each command at each start: this one loads no template engine."""
     code = (
         "import sys; import scrapy_rep.commands.report;"
-        "print([name for name in ('jinja2', 'sqlite3') if name in sys.modules])"
+        "print([name for name in ('jinja2', 'scrapy_rep.report') if name in sys.modules])"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -115,7 +115,8 @@ def _save(output: str, parts: Iterator[str]) -> None:
             sys.stdout.buffer.write(part.encode())
         sys.stdout.buffer.flush()
         return
-    path = Path(output)
+    # Where the output is a link, what it leads to is written.
+    path = Path(output).resolve()
     with NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as file:

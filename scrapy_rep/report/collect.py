@@ -115,7 +115,8 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
 
 def _let_through(scratch: Scratch, layer: str) -> int:
     rows = scratch.database.execute(_LET_THROUGH, (layer,))
-    return sum(count for crawl, count in rows if scratch.crawls[crawl].complete)
+    complete = {each for each, crawl in scratch.crawls.items() if crawl.complete}
+    return sum(count for crawl, count in rows if crawl in complete)
 
 
 def _outage(row: sqlite3.Row) -> Outage:

@@ -203,6 +203,29 @@ def test_settings_of_scrapy(ledger: Ledger) -> None:
     ]
 
 
+def test_while_a_crawl_writes(ledger: Ledger) -> None:
+    """What was committed is read, of one moment, and the crawl can go on writing."""
+    ledger.connection.execute("PRAGMA journal_mode = WAL")
+    crawl = ledger.crawl(ended=None)
+    ledger.allowed(crawl, None, f"{ORIGIN}/1", reason="unavailable")
+    ledger.connection.commit()
+    ledger.allowed(crawl, None, f"{ORIGIN}/2", reason="unavailable")
+    with closing(Scratch([ledger.path])) as scratch:
+        ledger.connection.commit()
+        report = collect(scratch, DEFAULT)
+    assert report.let_through == 1
+    assert report.crawls[0].ended is None
+
+
+def test_a_decision_of_no_crawl(ledger: Ledger) -> None:
+    """A ledger that has lost a crawl can be read."""
+    ledger.allowed(7, None, f"{ORIGIN}/1")
+    ledger.snapshot(7, ORIGIN, PRESS)
+    report, hosts = read(ledger.close())
+    assert report.let_through == 0
+    assert hosts[0].delay is None
+
+
 def test_headline_of_every_decision(tmp_path: Path) -> None:
     """What was let through is asked about again."""
     said = headline(read(realistic(tmp_path / "ledger"))[0])

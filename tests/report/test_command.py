@@ -50,6 +50,16 @@ def test_an_older_report_is_replaced(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """Where the output is a link to a report, that is replaced."""
+    html = make_report(tmp_path, ledgers.empty)
+    link = tmp_path / "link"
+    link.symlink_to(html)
+    assert run(ledgers.realistic(tmp_path / "ledger"), "-o", link) == 0
+    assert link.is_symlink()
+    assert "1,560" in html.read_text()
+
+
 def test_another_file_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,7 +202,7 @@ def test_from_a_host_to_its_file(opened: Callable[..., Opened]) -> None:
     report.page.get_by_role("link", name="https://library.example").click()
     line = report.page.locator("details[open] li.refused").first
     sync_api.expect(line).to_be_in_viewport()
-    assert line.inner_text().startswith("Disallow: /private/refused 67")
+    assert line.inner_text().startswith("Disallow: /private/ refused 67")
     assert line.get_attribute("value") == "3"
 
 

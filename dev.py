@@ -6,7 +6,7 @@
     python3 dev.py test -k race      the tests alone, with arguments for pytest
 
 Needs Python 3.10 or newer, and nothing else: on Debian, as root, it installs the packages
-with the venv module and, for the tests, the Redis server if they are not there.
+with the venv module and, for the tests, the Redis server and Chromium if they are not there.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def test(arguments: list[str]) -> int:
 
     Each on the newest and the oldest Python of this machine.
     """
-    if not shutil.which("redis-server") and not install("redis-server"):
-        print(
-            "There is no redis-server: the tests that need one are skipped", flush=True
-        )
+    for program in ("redis-server", "chromium"):
+        if not shutil.which(program) and not install(program):
+            print(f"No {program}: the tests that need it are skipped", flush=True)
     pythons = available_pythons()
     newest = environment(".venv-newest", pythons[-1], [f"{HERE}[test]"])
     oldest = environment(
@@ -57,6 +56,8 @@ def test(arguments: list[str]) -> int:
     # slow ones stand together: whoever is done takes from those who are not.
     in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
     on_oldest = [oldest, "-m", "pytest", *in_parallel]
+    # The protocol and the reports know no crawl, so they are the same on the oldest.
+    ignored = ["--ignore=tests/protocol", "--ignore=tests/report"]
     if arguments:
         steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]
         steps = [[*step, *arguments] for step in steps]
@@ -67,9 +68,8 @@ def test(arguments: list[str]) -> int:
             [newest, "-m", "mypy"],
             [str(Path(newest).with_name("lint-imports"))],
             [newest, "-m", "pytest", *in_parallel, "--cov", "--cov-report=term"],
-            # The protocol knows no Scrapy, so it is the same on the oldest; and what is
-            # tried in each mode on the newest is tried in one mode there.
-            ["env", "MODES=select", *on_oldest, "--ignore", "tests/protocol"],
+            # What is tried in each mode on the newest is tried in one mode there.
+            ["env", "MODES=select", *on_oldest, *ignored],
         ]
     for step in steps:
         status = run(*step)

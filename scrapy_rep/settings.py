@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
+LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 
 DEFAULTS: dict[str, object] = {
     "REP_CRAWL_DELAY": True,
@@ -145,7 +146,7 @@ class RepSettings:
             visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
             visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),
             ledger=_ledger(values),
-            ledger_level=values.one_of("REP_LEDGER_LEVEL", "denied", "all"),
+            ledger_level=values.one_of(LEDGER_LEVEL, "denied", "all"),
             header_enabled=values.flag("REP_HEADER_ENABLED"),
             meta_enabled=values.flag("REP_META_ENABLED"),
             noindex=noindex,

@@ -1,0 +1,65 @@
+"""Asks again whether what was let through was allowed.
+
+The ledger has the robots.txt that was in force, whose group was followed, and the URL; so
+what the crawl decided need not be believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.report.model import Check
+
+if TYPE_CHECKING:
+    import sqlite3
+
+EXAMPLES = 10
+
+_CUT = "…"
+"""By which a ledger says that a URL was longer."""
+
+# In this order, each robots.txt is parsed once.
+_LET_THROUGH = """
+SELECT c.dialect, s.sha256, d.agent, d.url
+FROM decision AS d
+JOIN snapshot AS s ON s.id = d.snapshot
+JOIN crawl AS c ON c.id = d.crawl
+WHERE d.verdict = 'allowed' AND d.layer = 'robots.txt'
+AND s.sha256 IS NOT NULL
+ORDER BY s.sha256, c.dialect
+"""
+
+
+def check(ledgers: list[sqlite3.Connection]) -> Check:
+    """Ask of each request in *ledgers* that a robots.txt let through."""
+    found = Check()
+    for ledger in ledgers:
+        _check(ledger, found)
+    return found
+
+
+def _check(ledger: sqlite3.Connection, found: Check) -> None:
+    known: tuple[str, str] | None = None
+    robots: RobotsTxt | None = None
+    for name, sha256, agent, url in ledger.execute(_LET_THROUGH):
+        if (name, sha256) != known:
+            known = (name, sha256)
+            robots = _robots(ledger, name, sha256)
+        if robots is None or url.endswith(_CUT):
+            found.unchecked += 1
+            continue
+        found.checked += 1
+        if not robots.is_allowed(url, agent or "*"):
+            found.forbidden += 1
+            if len(found.examples) < EXAMPLES:
+                found.examples += (url,)
+
+
+def _robots(ledger: sqlite3.Connection, dialect: str, sha256: str) -> RobotsTxt | None:
+    query = "SELECT body FROM body WHERE sha256 = ?"
+    row = ledger.execute(query, (sha256,)).fetchone()
+    if row is None or dialect not in DIALECTS:
+        return None
+    return RobotsTxt.parse(bytes(row[0]), DIALECTS[dialect])

@@ -1,0 +1,139 @@
+"""From ledgers to what a report says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scrapy.settings import default_settings
+
+from scrapy_rep.report.check import check
+from scrapy_rep.report.documents import Documents
+from scrapy_rep.report.hosts import Hosts
+from scrapy_rep.report.model import Answers, Changed, Outage, Overridden, Report, Tally
+from scrapy_rep.settings import DEFAULTS, OBEY
+from scrapy_rep.stats import RESPONSE_COUNT
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from scrapy_rep.report.model import Crawl
+    from scrapy_rep.report.scratch import Scratch
+
+ANSWERS = 20
+"""How many kinds of answers are shown."""
+
+_TALLIES = """
+SELECT layer, verdict, reason, sum(count) FROM tally GROUP BY layer, verdict, reason
+ORDER BY layer, 4 DESC, verdict, reason
+"""
+
+# Of requests, not of what a page says of its items and links. A ledger that has refusals
+# alone has one such row for each host that was decided on by an override.
+_LET_THROUGH = """
+SELECT crawl, sum(count) FROM tally
+WHERE verdict = 'allowed' AND layer = ? AND NOT of_page GROUP BY crawl
+"""
+
+_ANSWERS = """
+SELECT access, status, CASE WHEN status IS NULL THEN substr(error, 1, 200) END AS why,
+       count(*), count(DISTINCT origin)
+FROM snapshot GROUP BY access, status, why ORDER BY 4 DESC, access, status, why
+"""
+
+_OUTAGES = """
+SELECT origin, count(*) AS times, min(fetched) AS first, max(fetched) AS last,
+       (SELECT status FROM snapshot AS other WHERE other.origin = one.origin
+        AND access = 'unreachable' ORDER BY fetched DESC LIMIT 1) AS status,
+       (SELECT substr(error, 1, 500) FROM snapshot AS other
+        WHERE other.origin = one.origin AND access = 'unreachable'
+        ORDER BY fetched DESC LIMIT 1) AS error,
+       max(copy_of) IS NOT NULL AS copy,
+       (SELECT coalesce(sum(count), 0) FROM tally WHERE tally.origin = one.origin
+        AND verdict = 'refused' AND reason = 'unreachable') AS given_up,
+       coalesce((SELECT max(fetched) FROM snapshot AS other
+                 WHERE other.origin = one.origin AND access != 'unreachable'), 0)
+       > max(fetched) AS recovered
+FROM snapshot AS one WHERE access = 'unreachable' GROUP BY origin
+ORDER BY given_up DESC, times DESC, origin
+"""
+
+_OVERRIDDEN = """
+SELECT reason, statement, verdict, sum(count), count(DISTINCT origin)
+FROM overridden GROUP BY reason, statement, verdict ORDER BY 4 DESC, reason, statement
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a report shows at most; it says what it leaves out."""
+
+    hosts: int = 10_000
+    """In the table of hosts."""
+
+    documents: int = 200
+    """Hosts whose robots.txt is shown."""
+
+    rows: int = 500
+    """In each of the other tables."""
+
+
+def collect(scratch: Scratch, limits: Limits) -> Report:
+    """What a report says of the ledgers in *scratch*.
+
+    Hosts and documents are read while they are iterated over, once.
+    """
+    crawls = tuple(sorted(scratch.crawls.values(), key=lambda crawl: crawl.started))
+    documents = Documents(scratch, limits.documents)
+    hosts = Hosts(scratch, documents.numbers, limits.hosts)
+    outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
+    answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
+    overridden = [Overridden(*row) for row in scratch.database.execute(_OVERRIDDEN)]
+    return Report(
+        crawls=crawls,
+        tallies=tuple(Tally(*row) for row in scratch.database.execute(_TALLIES)),
+        let_through=_let_through(scratch, "robots.txt"),
+        let_through_by_override=_let_through(scratch, "override"),
+        check=check([ledger for _, ledger in scratch.ledgers]),
+        responses=sum(map(_responses, crawls)),
+        answers=tuple(answers[:ANSWERS]),
+        answers_left_out=sum(one.count for one in answers[ANSWERS:]),
+        hosts_met=hosts.met,
+        hosts=hosts,
+        hosts_shown=hosts.shown,
+        documents=documents,
+        documents_shown=len(documents.numbers),
+        documents_left_out=documents.left_out,
+        outages=tuple(outages[: limits.rows]),
+        outages_left_out=max(0, len(outages) - limits.rows),
+        overridden=tuple(overridden[: limits.rows]),
+        overridden_left_out=max(0, len(overridden) - limits.rows),
+        changed=tuple(one for crawl in crawls for one in _changed(crawl)),
+    )
+
+
+def _let_through(scratch: Scratch, layer: str) -> int:
+    rows = scratch.database.execute(_LET_THROUGH, (layer,))
+    complete = {each for each, crawl in scratch.crawls.items() if crawl.complete}
+    return sum(count for crawl, count in rows if crawl in complete)
+
+
+def _outage(row: sqlite3.Row) -> Outage:
+    columns: dict[str, Any] = dict(row)
+    copy, recovered = bool(columns.pop("copy")), bool(columns.pop("recovered"))
+    return Outage(**columns, copy=copy, recovered=recovered)
+
+
+def _responses(crawl: Crawl) -> int:
+    received = crawl.counts.get("downloader/response_count", 0)
+    return max(0, int(received - crawl.counts.get(RESPONSE_COUNT, 0)))
+
+
+def _changed(crawl: Crawl) -> Iterator[Changed]:
+    for name, value in crawl.settings.items():
+        default = DEFAULTS.get(name, getattr(default_settings, name, None))
+        # Which is what the add-on makes of it.
+        default = True if name == OBEY else default
+        if value != default:
+            yield Changed(name, value, crawl.spider)

@@ -1,0 +1,102 @@
+"""The robots.txt of hosts, as they were, with the lines that decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
+from scrapy_rep.protocol.lines import text as text_that_is_read
+from scrapy_rep.report.excerpt import excerpt
+from scrapy_rep.report.model import Document, Mark, Version
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from scrapy_rep.report.scratch import Scratch
+
+VERSIONS = 3
+"""How many versions of one robots.txt are shown."""
+
+# Those that decided most come first.
+_ORIGINS = """
+SELECT origin, (SELECT coalesce(sum(count), 0) FROM line
+                WHERE line.origin = snapshot.origin) AS decided
+FROM snapshot WHERE sha256 IS NOT NULL
+GROUP BY origin ORDER BY decided DESC, origin LIMIT ?
+"""
+
+_ALL = "SELECT count(DISTINCT origin) FROM snapshot WHERE sha256 IS NOT NULL"
+
+_VERSIONS = """
+SELECT sha256, ledger, crawl, url, min(fetched) AS first,
+       max(fetched) AS last, max(copy_of) AS copy_of
+FROM snapshot WHERE origin = ? AND sha256 IS NOT NULL
+GROUP BY sha256 ORDER BY last DESC
+"""
+
+_MARKS = """
+SELECT line, verdict, sum(count) AS count, url FROM line
+WHERE origin = ? AND sha256 = ? GROUP BY line, verdict
+"""
+
+_DECIDED = """
+SELECT coalesce(sum(CASE WHEN verdict = 'refused' THEN count END), 0),
+       coalesce(sum(CASE WHEN verdict = 'allowed' THEN count END), 0)
+FROM line WHERE origin = ?
+"""
+
+
+class Documents:
+    def __init__(self, scratch: Scratch, limit: int) -> None:
+        self._scratch = scratch
+        database = scratch.database
+        origins = [row[0] for row in database.execute(_ORIGINS, (limit,))]
+        self.numbers = {origin: number for number, origin in enumerate(origins, 1)}
+        """Their numbers in the report, by origin."""
+        self.left_out: int = database.execute(_ALL).fetchone()[0] - len(origins)
+
+    def __iter__(self) -> Iterator[Document]:
+        database = self._scratch.database
+        for origin, number in self.numbers.items():
+            versions = database.execute(_VERSIONS, (origin,)).fetchall()
+            refused, allowed = database.execute(_DECIDED, (origin,)).fetchone()
+            yield Document(
+                number=number,
+                origin=origin,
+                versions=tuple(
+                    self._version(origin, row) for row in versions[:VERSIONS]
+                ),
+                more_versions=max(0, len(versions) - VERSIONS),
+                refused=refused,
+                allowed=allowed,
+            )
+
+    def _version(self, origin: str, row: sqlite3.Row) -> Version:
+        marks = self._marks(origin, row["sha256"])
+        body = self._scratch.body(row["ledger"], row["sha256"])
+        crawl = self._scratch.crawls.get(row["crawl"])
+        # Lines are counted as the crawl has counted them.
+        dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309
+        read = text_that_is_read(body, dialect).decode("utf-8", "backslashreplace")
+        return Version(
+            url=row["url"],
+            first=row["first"],
+            last=row["last"],
+            copy_of=row["copy_of"],
+            size=len(body),
+            cut=len(body) > dialect.size_limit,
+            shown=excerpt(read, marks),
+            marked=len(marks),
+        )
+
+    def _marks(self, origin: str, sha256: str) -> dict[int, Mark]:
+        marks: dict[int, Mark] = {}
+        rows = self._scratch.database.execute(_MARKS, (origin, sha256))
+        for line, verdict, count, url in rows:
+            mark = marks.setdefault(line, Mark())
+            if verdict == "refused":
+                mark.refused, mark.example = count, url
+            else:
+                mark.allowed, mark.example = count, mark.example or url
+        return marks

@@ -1,0 +1,59 @@
+"""The lines of a robots.txt that a page can show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.report.model import Gap, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scrapy_rep.report.model import Mark
+
+WHOLE = 16_000
+"""Characters up to which a robots.txt is shown whole; with as many lines at most as a
+sixteenth of that.
+"""
+
+_BEGINNING = 40
+_AROUND = 2
+_MARKED = 100
+
+
+def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[Line | Gap, ...]:
+    """The lines of *text*: all of a short one; of a long one the beginning, and those
+    that decided most with what is around them.
+    """
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    wanted = range(1, len(lines) + 1)
+    if len(text) > WHOLE or len(lines) > WHOLE // 16:
+        chosen = set(wanted[:_BEGINNING])
+        for number in _most(marks):
+            chosen.update(range(number - _AROUND, number + _AROUND + 1))
+        wanted_lines = sorted(chosen.intersection(wanted))
+    else:
+        wanted_lines = list(wanted)
+    return tuple(_with_gaps(lines, wanted_lines, marks))
+
+
+def _most(marks: Mapping[int, Mark]) -> list[int]:
+    def decided(number: int) -> int:
+        return marks[number].refused + marks[number].allowed
+
+    return sorted(marks, key=decided, reverse=True)[:_MARKED]
+
+
+def _with_gaps(
+    lines: list[str], numbers: list[int], marks: Mapping[int, Mark]
+) -> Iterator[Line | Gap]:
+    last = 0
+    for number in numbers:
+        if number > last + 1:
+            yield Gap(number - last - 1)
+        yield Line(number, lines[number - 1], marks.get(number))
+        last = number
+    if len(lines) > last:
+        yield Gap(len(lines) - last)

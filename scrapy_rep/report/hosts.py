@@ -1,0 +1,90 @@
+"""The hosts of a report, those with most refusals first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.agents import product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.report.model import Host, TopRule
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping
+
+    from scrapy_rep.report.scratch import Scratch
+
+RULES = 3
+"""How many rules of a host are shown."""
+
+_ORIGINS = "SELECT origin FROM tally UNION SELECT origin FROM snapshot"
+
+_HOSTS = f"""
+SELECT all_of.origin AS origin,
+       coalesce(sum(CASE WHEN verdict = 'refused' THEN count END), 0) AS refused,
+       coalesce(sum(CASE WHEN verdict = 'dropped' THEN count END), 0) AS dropped,
+       coalesce(sum(count), 0) AS decided,
+       max(age) AS age
+FROM ({_ORIGINS}) AS all_of LEFT JOIN tally ON tally.origin = all_of.origin
+GROUP BY all_of.origin ORDER BY refused DESC, dropped DESC, decided DESC, 1 LIMIT ?
+"""  # noqa: S608
+
+_RULES = """
+SELECT statement, min(line), sum(count) FROM line
+WHERE origin = ? AND verdict = 'refused'
+GROUP BY statement ORDER BY 3 DESC, 2
+"""
+
+_LATEST = "SELECT * FROM snapshot WHERE origin = ? ORDER BY fetched DESC LIMIT 1"
+
+
+class Hosts:
+    def __init__(
+        self, scratch: Scratch, documents: Mapping[str, int], limit: int
+    ) -> None:
+        """*documents* are the numbers of those that are in the report, by origin."""
+        self._scratch = scratch
+        self._documents = documents
+        self._limit = limit
+        count = f"SELECT count(*) FROM ({_ORIGINS})"  # noqa: S608
+        self.met: int = scratch.database.execute(count).fetchone()[0]
+        self.shown = min(self.met, limit)
+
+    def __iter__(self) -> Iterator[Host]:
+        for row in self._scratch.database.execute(_HOSTS, (self._limit,)):
+            yield self._host(row)
+
+    def _host(self, row: sqlite3.Row) -> Host:
+        origin = row["origin"]
+        database = self._scratch.database
+        latest = database.execute(_LATEST, (origin,)).fetchone()
+        rules = database.execute(_RULES, (origin,)).fetchall()
+        return Host(
+            origin=origin,
+            access=latest and latest["access"],
+            status=latest and latest["status"],
+            error=latest and latest["error"],
+            copy=bool(latest and latest["copy_of"] is not None),
+            age=row["age"],
+            delay=self._delay(latest) if latest else None,
+            refused=row["refused"],
+            dropped=row["dropped"],
+            rules=tuple(TopRule(text or "", *rest) for text, *rest in rules[:RULES]),
+            more_rules=max(0, len(rules) - RULES),
+            document=self._documents.get(origin),
+        )
+
+    def _delay(self, snapshot: sqlite3.Row) -> float | None:
+        crawl = self._scratch.crawls.get(snapshot["crawl"])
+        if snapshot["sha256"] is None or crawl is None:
+            return None
+        body = self._scratch.body(snapshot["ledger"], snapshot["sha256"])
+        dialect = DIALECTS.get(crawl.dialect, RFC9309)
+        robots = RobotsTxt.parse(body, dialect)
+        agents = crawl.agents or product_tokens(crawl.user_agent)
+        delays = [robots.crawl_delay(agents)]
+        rate = robots.request_rate(agents) if dialect.crawl_delay else None
+        if rate:
+            delays.append(rate.seconds / rate.requests)
+        return max((delay for delay in delays if delay), default=None)

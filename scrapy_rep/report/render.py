@@ -1,0 +1,97 @@
+"""A report as one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from scrapy_rep.report import charts, shown, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy_rep.report.model import Report
+
+MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
+"""How each report begins."""
+
+
+def render(report: Report, now: float) -> Iterator[str]:
+    """The parts of the page, one after the other. *now* is the time it is made."""
+    style, script = _own("page.css"), _own("page.js")
+    given = {
+        "mark": Markup(MARK),  # noqa: S704
+        "style": style,
+        "script": script,
+        "policy": _policy(style, script),
+        "report": report,
+        "headline": words.headline(report),
+        "overview": charts.stacked(_overview(report)),
+        "now": now,
+    }
+    template = _environment().get_template("page.html")
+    stream = template.stream(given)
+    stream.enable_buffering(200)
+    return iter(stream)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("scrapy_rep", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": shown.count,
+        "duration": shown.duration,
+        "moment": shown.moment,
+        "setting": shown.setting,
+        "size": shown.size,
+        "visible": shown.visible,
+        "whole": shown.whole,
+    }
+    environment.globals |= {
+        "bar_length": charts.length,
+        "bar_width": charts.WIDTH,
+        "by_layer": words.by_layer,
+        "layers": words.LAYERS,
+        "reasons": words.REASONS,
+        "verdicts": words.VERDICTS,
+    }
+    return environment
+
+
+def _own(name: str) -> Markup:
+    """A file of this package, which goes into the page as it is."""
+    text = files("scrapy_rep").joinpath(f"report/{name}").read_text("utf-8")
+    return Markup(text)  # noqa: S704
+
+
+def _policy(style: str, script: str) -> str:
+    """What a browser may do with the page: run our script, use our style, and no more."""
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; "
+        f"script-src '{_digest(script)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _overview(report: Report) -> Iterator[tuple[str, str, int]]:
+    if report.let_through or report.let_through_by_override:
+        passed = report.let_through + report.let_through_by_override
+        yield "let through", "allowed", passed
+    elif report.responses:
+        yield "fetched", "allowed", report.responses
+    for verdict in ("refused", "dropped", "annotated"):
+        yield verdict, verdict, report.total(verdict)

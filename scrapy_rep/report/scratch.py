@@ -1,0 +1,169 @@
+"""Several ledgers, added up in a database of its own.
+
+That is a temporary file of SQLite: what is kept in memory does not grow with the crawls.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, TypeVar
+
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.report.model import Crawl
+from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_Kind = TypeVar("_Kind")
+
+TEXT_LIMIT = 20_000
+"""Bytes of a URL or a statement that are carried over; ledgers have fewer."""
+
+_TABLES = """
+CREATE TABLE tally (
+    crawl INTEGER, origin TEXT, layer TEXT, verdict TEXT, reason TEXT,
+    of_page INTEGER, count INTEGER, age REAL
+);
+CREATE TABLE line (
+    origin TEXT, sha256 TEXT, line INTEGER, verdict TEXT, count INTEGER,
+    statement TEXT, url TEXT
+);
+CREATE TABLE overridden (
+    reason TEXT, statement TEXT, verdict TEXT, origin TEXT, count INTEGER
+);
+CREATE TABLE snapshot (
+    crawl INTEGER, ledger INTEGER, origin TEXT, access TEXT, status INTEGER, error TEXT,
+    fetched REAL, copy_of REAL, sha256 TEXT, url TEXT
+);
+"""
+
+_INDEXES = """
+CREATE INDEX tally_origin ON tally (origin);
+CREATE INDEX line_origin ON line (origin, sha256);
+CREATE INDEX snapshot_origin ON snapshot (origin, fetched);
+"""
+
+# The ids of the crawls of a ledger start here from :base.
+_TALLIES = """
+SELECT :base + d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL,
+       count(*), max(d.time - coalesce(s.copy_of, s.fetched))
+FROM decision AS d LEFT JOIN snapshot AS s ON s.id = d.snapshot
+GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
+"""
+
+
+def _bounded(column: str) -> str:
+    """The beginning of a text; of a text as such, SQLite ends it at a NUL."""
+    return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
+
+
+# What min() is of, the other columns are of as well: the example is the first.
+_LINES = f"""
+SELECT d.origin, s.sha256, line, verdict, count(*), {_bounded("statement")},
+       {_bounded("d.url")}, min(d.id)
+FROM decision AS d LEFT JOIN snapshot AS s ON s.id = d.snapshot
+WHERE layer = 'robots.txt' AND line > 0
+GROUP BY d.origin, s.sha256, line, verdict
+"""  # noqa: S608
+
+_OVERRIDDEN = f"""
+SELECT reason, {_bounded("statement")} AS said, verdict, origin, count(*)
+FROM decision WHERE layer = 'override' GROUP BY reason, said, verdict, origin
+"""  # noqa: S608
+
+_SNAPSHOTS = """
+SELECT :base + crawl, :ledger, origin, access, status, error, fetched, copy_of, sha256,
+       url, redirects
+FROM snapshot
+"""
+
+
+class Scratch:
+    """Ledgers that are open, and what was added up of them; to be closed."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        """Raises LedgerError for what is no ledger, or is broken."""
+        self.crawls: dict[int, Crawl] = {}
+        self.ledgers: list[tuple[str, sqlite3.Connection]] = []
+        with ExitStack() as opened:
+            self.database = opened.enter_context(closing(sqlite3.connect("")))
+            self.database.row_factory = sqlite3.Row
+            self.database.executescript(_TABLES)
+            for path in paths:
+                ledger = opened.enter_context(closing(open_ledger(path)))
+                ledger.text_factory = _text
+                try:
+                    self._add(path, ledger)
+                except (sqlite3.Error, ValueError) as error:
+                    raise LedgerError(path, error) from None
+            self.database.executescript(_INDEXES)
+            self.close = opened.pop_all().close
+
+    def body(self, ledger: int, sha256: str) -> bytes:
+        """A robots.txt as it came; empty if the ledger has it no more."""
+        connection = self.ledgers[ledger][1]
+        query = "SELECT body FROM body WHERE sha256 = ?"
+        row = connection.execute(query, (sha256,)).fetchone()
+        return bytes(row[0]) if row and isinstance(row[0], bytes) else b""
+
+    def _add(self, path: str, ledger: sqlite3.Connection) -> None:
+        # A crawl may be writing it: all that is read is of one moment.
+        ledger.execute("BEGIN")
+        given = {
+            "base": max(self.crawls, default=0),
+            "ledger": len(self.ledgers),
+            "limit": TEXT_LIMIT,
+        }
+        self.ledgers.append((path, ledger))
+        for row in ledger.execute("SELECT * FROM crawl ORDER BY started"):
+            self.crawls[given["base"] + row["id"]] = _crawl(path, row)
+        self._copy("tally", 8, ledger.execute(_TALLIES, given))
+        self._copy("line", 7, (row[:7] for row in ledger.execute(_LINES, given)))
+        self._copy("overridden", 5, ledger.execute(_OVERRIDDEN, given))
+        self._copy("snapshot", 10, map(_snapshot, ledger.execute(_SNAPSHOTS, given)))
+
+    def _copy(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:
+        places = ", ".join("?" * columns)
+        insert = f"INSERT INTO {table} VALUES ({places})"  # noqa: S608
+        self.database.executemany(insert, rows)
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8", "replace")
+
+
+def _snapshot(row: sqlite3.Row) -> Sequence[object]:
+    *columns, url, redirects = row
+    return [*columns, (_json(redirects, list) or [url])[-1]]
+
+
+def _json(text: str, kind: type[_Kind]) -> _Kind:
+    value = json.loads(text)
+    if not isinstance(value, kind):
+        raise ValueError(  # noqa: TRY004  content, not misuse
+            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
+        )
+    return value
+
+
+def _crawl(path: str, row: sqlite3.Row) -> Crawl:
+    settings = _json(row["settings"], dict)
+    level = settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL])
+    return Crawl(
+        ledger=path,
+        spider=row["spider"],
+        user_agent=row["user_agent"],
+        agents=tuple(_json(row["agents"], list)),
+        dialect=row["dialect"],
+        settings=settings,
+        versions=_json(row["versions"], dict),
+        started=row["started"],
+        ended=row["ended"],
+        finish_reason=row["finish_reason"],
+        counts=_json(row["counts"] or "{}", dict),
+        complete=level == "all",
+    )

@@ -1,0 +1,78 @@
+"""How values are written on a page."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from datetime import datetime, timezone
+
+# What moves, hides or turns round other characters, or has no look of its own.
+_UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def visible(text: object, limit: int = 1000) -> str:
+    r"""The text of a stranger, each character of it to be seen.
+
+    Those without a look of their own become their codes: ``\u{1b}``. What is longer than
+    *limit* characters is cut, and says so.
+    """
+    written = str(text)
+    more = len(written) - limit
+    if more > 0:
+        written = written[:limit]
+    if not written.isprintable():
+        written = "".join(map(_seen, written))
+    return f"{written}… ({more:,} more characters)" if more > 0 else written
+
+
+def _seen(character: str) -> str:
+    if unicodedata.category(character) in _UNSEEN:
+        return f"\\u{{{ord(character):x}}}"
+    return character
+
+
+def setting(value: object) -> str:
+    """The value of a setting, without the passwords of URLs."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _CREDENTIALS.sub("…", text)
+
+
+def whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """In two units, or in one from ten of it on; a dash where there is none."""
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{round(max(0, seconds), 2):g} s"
+    size, unit, smaller, smaller_unit = next(
+        units for units in _UNITS if seconds >= units[0]
+    )
+    rest = int(seconds % size // smaller) if seconds < 10 * size else 0
+    written = f"{int(seconds // size)} {unit}"
+    return f"{written} {rest} {smaller_unit}" if rest else written
+
+
+def moment(seconds: float) -> str:
+    """``2026-11-21 09:30``, in UTC."""
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return "–"
+    return f"{time:%Y-%m-%d %H:%M}"
+
+
+def size(octets: int) -> str:
+    return f"{octets:,} bytes" if octets < 10_000 else f"{octets / 1024:,.0f} KiB"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 host``, ``2,000 hosts``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,114 @@
+"""What a report says in sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.report.shown import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.report.model import Report, Tally
+
+LAYERS = {
+    "override": "Overrides",
+    "robots.txt": "robots.txt",
+    "delay": "Crawl delay and visit time",
+    "header": "X-Robots-Tag header",
+    "meta": "Robots meta tag",
+    "rel": "rel of links",
+    "usage": "Usage preferences",
+}
+
+REASONS = {
+    "rule": "a rule forbids it",
+    "unreachable": "robots.txt could not be had",
+    "unavailable": "robots.txt is not for this crawler",
+    "override": "decided by the user",
+    "no-rule": "no rule matches",
+    "no-group": "no rules for this crawler",
+    "robots-txt": "robots.txt itself",
+    "stopped": "stopped at its headers",
+}
+
+VERDICTS = {
+    "allowed": "Let through",
+    "refused": "Refused",
+    "dropped": "Dropped",
+    "annotated": "Annotated",
+    "noted": "Noted",
+}
+
+
+def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
+    """*tallies* by their layer, in the order that a request meets them."""
+    layers: dict[str, list[Tally]] = {layer: [] for layer in LAYERS}
+    for one in sorted(tallies, key=lambda one: -one.count):
+        layers.setdefault(one.layer, []).append(one)
+    return [(layer, found) for layer, found in layers.items() if found]
+
+
+class Headline(NamedTuple):
+    sentence: str
+    kept: bool
+    """Whether nothing speaks against the crawl."""
+    notes: tuple[str, ...]
+
+
+def headline(report: Report) -> Headline:
+    """What was asked and kept to, as far as the ledgers can show it."""
+    if not any(crawl.complete for crawl in report.crawls):
+        return _of_refusals(report)
+    if not report.let_through:
+        return Headline("No request was let through.", True, tuple(_notes(report)))
+    forbidden = report.check.forbidden
+    sentence = (
+        f"{forbidden:,} of {count(report.let_through, 'request')} that were let through "
+        f"{'was' if forbidden == 1 else 'were'} forbidden at that time."
+    )
+    return Headline(sentence, not forbidden, tuple(_notes(report)))
+
+
+def _of_refusals(report: Report) -> Headline:
+    refused, dropped = report.total("refused"), report.total("dropped")
+    if not report.crawls:
+        return Headline("No crawl has written into this ledger.", True, ())
+    sentence = (
+        f"{count(refused, 'request')} {'was' if refused == 1 else 'were'} refused, "
+        f"{count(dropped, 'item or link', 'items and links')} dropped."
+    )
+    note = (
+        "The ledger has refusals alone: what was let through, and whether all of it was "
+        'allowed, is only known of crawls with REP_LEDGER_LEVEL = "all".'
+    )
+    return Headline(sentence, True, (note,))
+
+
+def _notes(report: Report) -> list[str]:
+    check = report.check
+    notes = []
+    if check.checked:
+        notes.append(
+            f"For this report, the robots.txt that was in force was asked again about "
+            f"{count(check.checked, 'request')}."
+        )
+    without = report.let_through - check.checked - check.unchecked
+    if without > 0:
+        notes.append(f"{count(without, 'request')} had no robots.txt to keep to.")
+    if check.unchecked:
+        notes.append(
+            f"{count(check.unchecked, 'request')} could not be asked about again: their "
+            "dialect, or the whole URL, is not at hand."
+        )
+    if report.let_through_by_override:
+        notes.append(
+            f"{count(report.let_through_by_override, 'more request')} passed by an override."
+        )
+    refusals_alone = sum(not crawl.complete for crawl in report.crawls)
+    if refusals_alone:
+        notes.append(
+            f"Not counted: what {count(refusals_alone, 'crawl')} let through, whose "
+            "ledger has refusals alone."
+        )
+    return notes

@@ -1,0 +1,285 @@
+"""Ledgers to make reports of, written without a crawl."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = 1_790_000_000.0
+"""When each crawl of these starts: in September 2026."""
+
+
+class Ledger:
+    """An open ledger; rows are given by the names of their columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.connection = sqlite3.connect(path)
+        self.connection.executescript(TABLES)
+        self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self.connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def crawl(self, level: str = "all", **columns: Any) -> int:
+        settings = columns.pop("settings", {})
+        return self._insert(
+            "crawl",
+            {
+                "spider": "press",
+                "user_agent": "mybot/1.0 (+https://bot.example/)",
+                "agents": json.dumps(["mybot"]),
+                "dialect": "rfc9309",
+                "settings": json.dumps({"REP_LEDGER_LEVEL": level, **settings}),
+                "versions": json.dumps({"scrapy-rep": "0.1.0", "Scrapy": "2.19.0"}),
+                "started": START,
+                "ended": START + 7200,
+                "finish_reason": "finished",
+                "counts": json.dumps({"downloader/response_count": 0}),
+                **columns,
+            },
+        )
+
+    def snapshot(
+        self, crawl: int, origin: str, body: bytes | None = None, **columns: Any
+    ) -> int:
+        digest = None
+        if body is not None:
+            digest = sha256(body).hexdigest()
+            insert = "INSERT OR IGNORE INTO body VALUES (?, ?)"
+            self.connection.execute(insert, (digest, body))
+        return self._insert(
+            "snapshot",
+            {
+                "crawl": crawl,
+                "origin": origin,
+                "url": f"{origin}/robots.txt",
+                "redirects": "[]",
+                "access": "unavailable" if body is None else "successful",
+                "status": 404 if body is None else 200,
+                "headers": "[]",
+                "fetched": START + 10,
+                "expires": START + 86410,
+                "sha256": digest,
+                **columns,
+            },
+        )
+
+    def decision(
+        self, crawl: int, snapshot: int | None, url: str, **columns: Any
+    ) -> int:
+        return self._insert(
+            "decision",
+            {
+                "crawl": crawl,
+                "time": START + 600,
+                "origin": "/".join(url.split("/")[:3]),
+                "url": url,
+                "layer": "robots.txt",
+                "verdict": "refused",
+                "reason": "rule",
+                "snapshot": snapshot,
+                **columns,
+            },
+        )
+
+    def refused(
+        self, crawl: int, snapshot: int, url: str, line: int, rule: str, **columns: Any
+    ) -> int:
+        given = {"agent": "*", "line": line, "statement": rule, **columns}
+        return self.decision(crawl, snapshot, url, **given)
+
+    def allowed(
+        self, crawl: int, snapshot: int | None, url: str, **columns: Any
+    ) -> int:
+        given = {"verdict": "allowed", "reason": "no-rule", "agent": "*", **columns}
+        return self.decision(crawl, snapshot, url, **given)
+
+    def close(self) -> str:
+        """The path of the ledger."""
+        self.connection.commit()
+        self.connection.close()
+        return self.path
+
+    def _insert(self, table: str, row: dict[str, Any]) -> int:
+        columns, places = ", ".join(row), ", ".join("?" * len(row))
+        insert = f"INSERT INTO {table} ({columns}) VALUES ({places})"
+        cursor = self.connection.execute(insert, tuple(row.values()))
+        return cursor.lastrowid or 0
+
+
+PRESS = b"""\
+# The Morning Press
+User-agent: *
+Disallow: /private/
+Disallow: /*?print=
+Allow: /private/press-kit/
+Crawl-delay: 2
+
+User-agent: aggregator
+Disallow: /
+
+Sitemap: https://press.example/sitemap.xml
+"""
+
+
+def realistic(path: Path) -> str:
+    """Two crawls of a dozen hosts, in which about everything happens once."""
+    ledger = Ledger(path)
+    first = ledger.crawl(
+        settings={
+            "REP_OVERRIDES": {
+                "staging.example": "ignore",
+                "*.partner.example": "User-agent: *\nDisallow: /drafts/\n",
+            },
+            "REP_NOFOLLOW": "ignore",
+            "REP_STORE": "redis://crawler:secret@store.example/0",
+        }
+    )
+    second = ledger.crawl(spider="archive", started=START + 90000, ended=None)
+    for number, name in enumerate(("press", "shop", "library", "museum", "weather")):
+        _ordinary(ledger, first, f"https://{name}.example", number + 1)
+    _outages(ledger, first)
+    _pages(ledger, first)
+    changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
+    later = ledger.snapshot(
+        second, "https://press.example", changed, fetched=START + 90010
+    )
+    for number in range(40):
+        url = f"https://press.example/archive/{number}"
+        time = START + 91000 + number
+        ledger.refused(second, later, url, 4, "Disallow: /archive/", time=time)
+    return ledger.close()
+
+
+def _ordinary(ledger: Ledger, crawl: int, origin: str, share: int) -> None:
+    snapshot = ledger.snapshot(crawl, origin, PRESS)
+    for number in range(600 // share):
+        time = START + 20 + number * 11
+        ledger.allowed(crawl, snapshot, f"{origin}/news/{number}", time=time)
+        if not number % 3:
+            url = f"{origin}/private/{number}"
+            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", time=time)
+        if not number % 9:
+            url = f"{origin}/news/{number}?print=1"
+            ledger.refused(crawl, snapshot, url, 4, "Disallow: /*?print=", time=time)
+        if not number % 20:
+            given = {"line": 5, "statement": "Allow: /private/press-kit/"}
+            url = f"{origin}/private/press-kit/{number}"
+            ledger.allowed(crawl, snapshot, url, reason="rule", **given)
+
+
+def _outages(ledger: Ledger, crawl: int) -> None:
+    nothing = {"access": "unreachable", "status": None, "error": "DNS lookup failed"}
+    busy = {"access": "unreachable", "status": 503}
+    gone = ledger.snapshot(crawl, "https://gone.example", **nothing)
+    for number in range(25):
+        url = f"https://gone.example/{number}"
+        ledger.decision(crawl, gone, url, reason="unreachable")
+    ledger.snapshot(crawl, "https://busy.example", **busy)
+    back = ledger.snapshot(
+        crawl,
+        "https://busy.example",
+        b"User-agent: *\nDisallow:\n",
+        fetched=START + 900,
+    )
+    ledger.allowed(crawl, back, "https://busy.example/", time=START + 950)
+    old = {**busy, "copy_of": START - 4000}
+    copy = ledger.snapshot(
+        crawl, "https://old.example", b"User-agent: *\nDisallow: /x\n", **old
+    )
+    ledger.refused(crawl, copy, "https://old.example/x", 2, "Disallow: /x")
+    bare = ledger.snapshot(crawl, "https://bare.example")
+    for number in range(120):
+        url = f"https://bare.example/{number}"
+        ledger.allowed(crawl, bare, url, reason="unavailable", agent=None)
+
+
+def _pages(ledger: Ledger, crawl: int) -> None:
+    origin = "https://shop.example"
+    for layer, verdict, reason, statement, times in (
+        ("header", "dropped", "noindex", "noindex", 48),
+        ("meta", "dropped", "nofollow", "noindex, nofollow", 31),
+        ("meta", "annotated", "noindex", "mybot: noindex", 6),
+        ("rel", "dropped", "nofollow", "nofollow ugc", 12),
+        ("override", "allowed", "override", "staging.example: ignore", 14),
+        ("delay", "refused", "delay", "Crawl-delay: 600", 9),
+    ):
+        for number in range(times):
+            host = "https://staging.example" if layer == "override" else origin
+            given = {"layer": layer, "verdict": verdict, "reason": reason}
+            ledger.decision(
+                crawl, None, f"{host}/{layer}/{number}", statement=statement, **given
+            )
+
+
+def large(path: Path, hosts: int = 2_000, decisions: int = 100_000) -> str:
+    """So many decisions on so many hosts, each with a robots.txt of its own."""
+    ledger = Ledger(path)
+    crawl = ledger.crawl()
+    snapshots = []
+    for number in range(hosts):
+        origin = f"https://host-{number}.example"
+        body = b"# %d\n" % number + PRESS + b"Disallow: /never/\n" * (number % 50)
+        snapshots.append((origin, ledger.snapshot(crawl, origin, body)))
+    for number in range(decisions):
+        origin, snapshot = snapshots[int(number**1.5) % hosts]
+        if number % 3:
+            ledger.allowed(crawl, snapshot, f"{origin}/news/{number}")
+        else:
+            url = f"{origin}/private/{number}"
+            ledger.refused(crawl, snapshot, url, 4, "Disallow: /private/")
+    return ledger.close()
+
+
+MARKUP = "<script>alert(1)</script></style></script><img src=x onerror=alert(2)>"
+TERMINAL = "\x1b[31m\x1b]0;owned\x07\x00\x7f\x9b"
+BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
+
+
+def hostile(path: Path) -> str:
+    """Whatever strangers may write, in each column that they may write into."""
+    nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
+    ledger = Ledger(path)
+    crawl = ledger.crawl(
+        user_agent=nasty,
+        spider=nasty,
+        agents=json.dumps([nasty]),
+        dialect=nasty,
+        finish_reason=nasty,
+        settings={"REP_OVERRIDES": {nasty: nasty}, nasty: "\ud800"},
+        versions=json.dumps({nasty: nasty}),
+    )
+    line = f"Disallow: /{nasty}"
+    long = b"Disallow: /" + b"x" * 500_000
+    lines = f"User-agent: *\n{line}\n".encode() + b"\xff\x1b[2J\n" + long
+    origins = ("https://__proto__", "https://constructor", "javascript://x", nasty)
+    for origin in origins:
+        snapshot = ledger.snapshot(
+            crawl,
+            origin,
+            lines,
+            url=f"javascript:{nasty}",
+            redirects='["javascript:1"]',
+        )
+        for url in (nasty, "javascript:alert(3)", f"{origin}/" + "y" * 100_000):
+            ledger.refused(crawl, snapshot, url, 2, line, origin=origin)
+    down = {"access": "unreachable", "status": None, "error": nasty}
+    ledger.snapshot(crawl, f"https://down{nasty}", **down)
+    ledger.decision(
+        crawl, None, nasty, layer=nasty, verdict=nasty, reason=nasty, origin=nasty
+    )
+    given = {"layer": "override", "reason": nasty, "statement": nasty}
+    ledger.decision(crawl, None, nasty, verdict=nasty, origin=nasty, **given)
+    return ledger.close()
+
+
+def empty(path: Path) -> str:
+    with closing(Ledger(path).connection):
+        return str(path)

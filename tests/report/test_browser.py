@@ -1,0 +1,295 @@
+"""A report in a browser: sorted, filtered, read, printed, and without harm."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.report import ledgers
+from tests.report.making import make_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+sync_api = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("axe_playwright_python")
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+# Each line is what the accessibility check says is wrong, and where.
+AXE = """async () => {
+    const found = await axe.run();
+    return found.violations.map((one) =>
+        one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
+}"""
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+
+# The tests run inside an event loop, in whose thread this client of the browser refuses
+# to work.
+THREAD = ThreadPoolExecutor(1)
+
+
+def in_browser(test: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        THREAD.submit(test, **fixtures).result()
+
+    return run
+
+
+class Opened:
+    """A report that is open in a page, and what the page did meanwhile."""
+
+    def __init__(self, page: Any, path: Path) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.said: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("dialog", lambda dialog: self.said.append(dialog.message))
+        page.goto(path.as_uri())
+
+    def hosts(self) -> list[str]:
+        return self.page.locator("#host-table tbody tr:visible th").all_inner_texts()
+
+    def column(self, number: int) -> list[str]:
+        cells = self.page.locator(f"#host-table tbody td:nth-child({number})")
+        return cells.all_inner_texts()
+
+    def wait_for_count(self, text: str) -> None:
+        sync_api.expect(self.page.locator("#filter-count")).to_have_text(text)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The report of each of the ledgers, by its name; made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("reports")
+    return functools.cache(lambda name: make_report(folder, getattr(ledgers, name)))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    def start() -> tuple[Any, Any]:
+        client = sync_api.sync_playwright().start()
+        chromium = client.chromium
+        return client, chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+    client, browser = THREAD.submit(start).result()
+    yield browser
+    THREAD.submit(browser.close).result()
+    THREAD.submit(client.stop).result()
+
+
+@pytest.fixture
+def opened(
+    browser: Any, reports: Callable[[str], Path]
+) -> Iterator[Callable[..., Opened]]:
+    """Opens a report, on a screen 1,280 pixels wide where nothing else is said.
+
+    Whatever a test does, no page asks for anything but itself, or says anything.
+    """
+    contexts: list[Any] = []
+    pages: list[Opened] = []
+
+    def open_report(name: str, *, width: int = 1280, **context: Any) -> Opened:
+        viewport = {"width": width, "height": 800}
+        contexts.append(browser.new_context(viewport=viewport, **context))
+        pages.append(Opened(contexts[-1].new_page(), reports(name)))
+        return pages[-1]
+
+    def close() -> None:
+        for context in contexts:
+            context.close()
+
+    yield open_report
+    THREAD.submit(close).result()
+    for page in pages:
+        assert page.said == []
+        assert [url[:5] for url in page.requests] == ["file:"]
+
+
+@in_browser
+def test_sorting(opened: Callable[..., Opened]) -> None:
+    """A click on a heading sorts by it, another one turns the order round."""
+    report = opened("realistic")
+    button = report.page.get_by_role("button", name="Host")
+    button.click()
+    ascending = report.hosts()
+    assert ascending == sorted(ascending)
+    button.click()
+    assert report.hosts() == ascending[::-1]
+    head = report.page.locator("#host-table thead th").first
+    assert head.get_attribute("aria-sort") == "descending"
+    assert report.page.locator("[aria-sort]").count() == 1
+
+
+@in_browser
+def test_numbers_are_sorted_as_such(opened: Callable[..., Opened]) -> None:
+    """The greatest first, not by their digits; ages by their length."""
+    report = opened("realistic")
+    report.page.get_by_role("button", name="Dropped").click()
+    dropped = [int(text) for text in report.column(6)]
+    assert dropped == sorted(dropped, reverse=True)
+    assert dropped[0] > 0
+    report.page.get_by_role("button", name="Age").click()
+    assert report.column(3)[0].endswith("min")
+    assert report.column(3)[-1] == "–"
+
+
+@in_browser
+def test_sorting_by_keyboard(opened: Callable[..., Opened]) -> None:
+    """The headings are reached by Tab, after the filter, and worked by Enter and Space."""
+    report = opened("realistic")
+    keys = report.page.keyboard
+    report.page.get_by_label("robots.txt", exact=True).focus()
+    keys.press("Tab")
+    keys.press("Enter")
+    assert report.hosts() == sorted(report.hosts())
+    keys.press("Space")
+    assert report.hosts() == sorted(report.hosts(), reverse=True)
+
+
+@in_browser
+def test_skip_link(opened: Callable[..., Opened]) -> None:
+    """The first Tab shows a link that leads past the navigation."""
+    report = opened("realistic")
+    report.page.keyboard.press("Tab")
+    link = report.page.locator(":focus")
+    assert link.inner_text() == "Skip to the report"
+    sync_api.expect(link).to_be_in_viewport()
+    report.page.keyboard.press("Enter")
+    assert report.page.locator(":focus").get_attribute("id") == "main"
+
+
+@in_browser
+def test_filtering(opened: Callable[..., Opened]) -> None:
+    """By host, by rule and by outcome; the count is said."""
+    report = opened("realistic")
+    text = report.page.get_by_label("Filter by host or rule")
+    text.fill("SHOP")
+    report.wait_for_count("1 of 10 hosts")
+    assert report.hosts() == ["https://shop.example"]
+    text.fill("example /*?print=")
+    report.wait_for_count("5 of 10 hosts")
+    text.fill("nothing like it")
+    report.wait_for_count("0 of 10 hosts")
+    text.fill("")
+    report.wait_for_count("10 of 10 hosts")
+    report.page.get_by_label("robots.txt", exact=True).select_option("unreachable")
+    report.wait_for_count("2 of 10 hosts")
+    assert report.page.locator("#filter-count").get_attribute("aria-live") == "polite"
+
+
+@in_browser
+def test_from_a_host_to_its_file(opened: Callable[..., Opened]) -> None:
+    """A host leads to its robots.txt, which is opened; the lines that decided are
+    marked and counted.
+    """
+    report = opened("realistic")
+    report.page.get_by_role("link", name="https://library.example").click()
+    line = report.page.locator("details[open] li.refused").first
+    sync_api.expect(line).to_be_in_viewport()
+    assert line.inner_text().startswith("Disallow: /private/ refused 67")
+    assert line.get_attribute("value") == "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [
+        ("realistic", 360, "light"),
+        ("realistic", 360, "dark"),
+        ("realistic", 1280, "light"),
+        ("realistic", 1280, "dark"),
+        ("hostile", 360, "light"),
+        ("empty", 360, "dark"),
+    ],
+)
+@in_browser
+def test_accessible(
+    opened: Callable[..., Opened], name: str, width: int, scheme: str
+) -> None:
+    """An accessibility check finds nothing, whatever is opened; nothing is wider than
+    the screen.
+    """
+    report = opened(name, width=width, color_scheme=scheme)
+    show_all = "document.querySelectorAll('details').forEach((one) => one.open = true)"
+    report.page.evaluate(show_all)
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    report.page.evaluate(axe + "\n;null")
+    assert report.page.evaluate(AXE) == []
+    assert report.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@in_browser
+def test_printed(opened: Callable[..., Opened]) -> None:
+    """On paper each robots.txt is there to be read, on white, and no control is."""
+    report = opened("realistic", color_scheme="dark")
+    report.page.emulate_media(media="print")
+    assert not report.page.locator("#filter").is_visible()
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert report.page.evaluate(background) == "rgb(253, 253, 252)"
+    height = "document.getElementById('r1').getBoundingClientRect().height"
+    assert report.page.evaluate(height) > 100
+    assert report.page.pdf().startswith(b"%PDF")
+
+
+@in_browser
+def test_without_scripts(opened: Callable[..., Opened]) -> None:
+    """All that is to be read is there; what would not work is not."""
+    report = opened("realistic", java_script_enabled=False)
+    assert len(report.hosts()) == 10
+    assert not report.page.locator("#filter").is_visible()
+    assert report.page.locator("#host-table button").count() == 0
+    report.page.locator("summary").first.click()
+    assert report.page.locator("li.refused").first.is_visible()
+
+
+@in_browser
+def test_hostile(opened: Callable[..., Opened]) -> None:
+    """What strangers wrote is text: it adds no element, runs nothing and leads nowhere."""
+    report = opened("hostile")
+    page = report.page
+    assert page.locator("script").count() == 1
+    assert page.locator("style").count() == 1
+    assert page.locator("img, iframe, object, form:not(#filter)").count() == 0
+    links = page.locator("a").evaluate_all("all => all.map((a) => a.protocol)")
+    assert set(links) == {"file:"}
+    page.get_by_role("button", name="Host").click()
+    page.get_by_label("Filter by host or rule").fill("__proto__")
+    report.wait_for_count("1 of 5 hosts")
+    text = page.locator("body").inner_text()
+    assert ledgers.MARKUP[:25] in text
+    assert "\\u{1b}" in text
+    assert "\\u{202e}" in text
+    assert [
+        each for each in text if not each.isprintable() and each not in "\n\t"
+    ] == []
+
+
+@in_browser
+def test_many_decisions(
+    opened: Callable[..., Opened], reports: Callable[[str], Path]
+) -> None:
+    """Of 100,000 decisions on 2,000 hosts, the report stays small and quick."""
+    assert reports("large").stat().st_size < 10_000_000
+    report = opened("large")
+    start = monotonic()
+    report.page.get_by_label("Filter by host or rule").fill("host-17")
+    report.wait_for_count("111 of 2,000 hosts")
+    report.page.get_by_role("button", name="Host").click()
+    assert report.hosts()[0] == "https://host-17.example"
+    # Far less where nothing else runs: the bound is for a machine that is busy.
+    assert monotonic() - start < 5

@@ -1,0 +1,217 @@
+"""``scrapy rep report``."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.commands import report
+from scrapy_rep.report import render
+from tests.report import ledgers
+from tests.report.making import make_report, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
+    """No address in an attribute but the page itself; only our script and style run."""
+    page = make_report(tmp_path, ledgers.hostile).read_text()
+    addresses = re.findall(
+        r"""\b(?:src|href|action|url)\s*[=(]["']?([^"'>\s]*)""", page
+    )
+    markup = [each for each in addresses if not each.startswith("x")]
+    assert all(each.startswith("#") or each == "data:," for each in markup)
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+    assert page.count("<script>") == page.count("</script>") == 1
+
+
+def test_an_older_report_is_replaced(tmp_path: Path) -> None:
+    """By the new one, with the rights that a new file has; no other file is left."""
+    html = make_report(tmp_path, ledgers.empty)
+    umask = os.umask(0o027)
+    try:
+        assert run(ledgers.realistic(tmp_path / "ledger"), "-o", html) == 0
+    finally:
+        os.umask(umask)
+    assert "1,560" in html.read_text()
+    assert html.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "empty.html", "empty.rep", "ledger",
+    ]  # fmt: skip
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    """Where the output is a link to a report, that is replaced."""
+    html = make_report(tmp_path, ledgers.empty)
+    link = tmp_path / "link"
+    link.symlink_to(html)
+    assert run(ledgers.realistic(tmp_path / "ledger"), "-o", link) == 0
+    assert link.is_symlink()
+    assert "1,560" in html.read_text()
+
+
+def test_another_file_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is a ledger, a folder; an empty file is, as of mktemp."""
+    ledger = ledgers.empty(tmp_path / "ledger")
+    for output in (ledger, tmp_path):
+        assert run(ledger, "-o", output) == 2
+        assert f"{output} is there, and is no report" in capsys.readouterr().err
+    (tmp_path / "made").touch()
+    assert run(ledger, "-o", tmp_path / "made") == 0
+
+
+def test_what_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names it; an older report stays as it is."""
+    html = make_report(tmp_path, ledgers.realistic)
+    before = html.read_bytes()
+    (tmp_path / "text").write_text("User-agent: *\n" * 100)
+    for name in ("text", "missing"):
+        assert run(tmp_path / "realistic.rep", tmp_path / name, "-o", html) == 2
+        assert str(tmp_path / name) in capsys.readouterr().err
+    assert html.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP TABLE decision",
+        "UPDATE crawl SET settings = 'x'",
+        "UPDATE crawl SET agents = '1'",
+        "UPDATE snapshot SET redirects = '{}'",
+    ],
+)
+def test_a_broken_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    """It is said to be one, without a traceback."""
+    path = ledgers.realistic(tmp_path / "ledger")
+    with sqlite3.connect(path) as connection:
+        connection.execute(damage)
+    connection.close()
+    assert run(path, "-o", tmp_path / "report.html") == 2
+    assert capsys.readouterr().err.startswith(f"{path}: ")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_damage_that_shows_late(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While the page is written: nothing of it is left."""
+    path = ledgers.realistic(tmp_path / "ledger")
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE body")
+    connection.close()
+    assert run(path, "-o", tmp_path / "report.html") == 2
+    assert str(tmp_path / "ledger") in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger"]
+
+
+def test_a_disk_that_is_full(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half a report is not left behind, and an older one stays."""
+
+    def half(*given: object) -> Iterator[str]:
+        yield "half"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    html = make_report(tmp_path, ledgers.realistic)
+    before = html.read_bytes()
+    monkeypatch.setattr(render, "render", half)
+    assert run(tmp_path / "realistic.rep", "-o", html) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert html.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_of_refusals_alone(tmp_path: Path) -> None:
+    """What the stats of the crawl count as fetched has its part of the bar."""
+    ledger = ledgers.Ledger(tmp_path / "ledger")
+    counts = json.dumps({"downloader/response_count": 1234})
+    ledger.crawl("denied", counts=counts)
+    html = tmp_path / "report.html"
+    assert run(ledger.close(), "-o", html) == 0
+    assert "<dt>fetched</dt><dd>1,234</dd>" in html.read_text()
+
+
+def test_the_same_ledger_twice(tmp_path: Path) -> None:
+    """It counts once, by whatever path it is named."""
+    path = ledgers.realistic(tmp_path / "ledger")
+    (tmp_path / "link").symlink_to(path)
+    assert run(path, path, tmp_path / "link", "-o", tmp_path / "report.html") == 0
+    assert "0 of 1,560 requests" in (tmp_path / "report.html").read_text()
+
+
+def test_standard_output(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """A dash writes it there."""
+    assert run(ledgers.realistic(tmp_path / "ledger"), "-o", "-") == 0
+    page = capsysbinary.readouterr().out
+    assert page.startswith(b"<!DOCTYPE html>")
+    assert page.rstrip().endswith(b"</html>")
+
+
+def test_wrong_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There are no fewer than no hosts."""
+    path = ledgers.empty(tmp_path / "ledger")
+    assert run(path, "-o", tmp_path / "x", "--hosts", "-1") == 2
+    assert "0 or greater" in capsys.readouterr().err
+
+
+def test_a_place_that_can_not_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message says which, and why."""
+    output = tmp_path / "missing" / "report.html"
+    assert run(ledgers.empty(tmp_path / "ledger"), "-o", output) == 2
+    assert str(output) in capsys.readouterr().err
+
+
+def test_limits(tmp_path: Path) -> None:
+    """The page says what it leaves out, and how to have it."""
+    path = ledgers.realistic(tmp_path / "ledger")
+    html = tmp_path / "report.html"
+    assert run(path, "-o", html, "--hosts", 2, "--robotstxt", 1) == 0
+    page = html.read_text()
+    assert "The 2 with most refusals, of 10" in page
+    assert "6 more hosts are left out" in page
+
+
+def test_without_jinja(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sentence says what to install."""
+    monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert run(ledgers.empty(tmp_path / "ledger")) == 2
+    assert "pip install scrapy-rep[report]" in capsys.readouterr().err
+
+
+def test_light_at_import() -> None:
+    """Scrapy loads each command at each start: this one loads no template engine."""
+    code = (
+        "import sys; import scrapy_rep.commands.report;"
+        "print([name for name in ('jinja2', 'scrapy_rep.report') if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.strip() == "[]"
+    assert "\n" not in report.HELP

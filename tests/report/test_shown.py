@@ -1,0 +1,72 @@
+"""How values are written, those of strangers above all."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+
+from scrapy_rep.report import shown
+
+
+def test_what_can_be_seen_stays() -> None:
+    """Letters of any language, spaces and marks are left as they are."""
+    for text in ("Disallow: /a b", "日本語", "עברית", "e\u0301", ""):
+        assert shown.visible(text) == text
+
+
+def test_nothing_unseen_is_left() -> None:
+    """Of all characters, each that moves, hides or has no look becomes its code; the
+    others stay.
+    """
+    every = set(map(chr, range(sys.maxunicode + 1)))
+    unseen = {
+        each
+        for each in every
+        if unicodedata.category(each) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+    }
+    assert set(shown.visible("".join(every), len(every))) == every - unseen
+    assert shown.visible("a\x1b[0m\u202eb") == "a\\u{1b}[0m\\u{202e}b"
+
+
+def test_a_long_text_says_so() -> None:
+    """What is cut is counted; what fits is whole."""
+    assert shown.visible("x" * 5000, 10) == "xxxxxxxxxx… (4,990 more characters)"
+    assert shown.visible("x" * 10, 10) == "x" * 10
+
+
+def test_settings_have_no_passwords() -> None:
+    """User and password of a URL are left out, wherever it stands."""
+    assert shown.setting("redis://me:secret@host/0") == "redis://…@host/0"
+    assert "secret" not in shown.setting({"a": ["http://:secret@host/x@y"]})
+    assert shown.setting("https://host/a@b") == "https://host/a@b"
+    assert shown.setting(True) == "true"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (None, "–"), (-3, "0 s"), (0.25, "0.25 s"), (2.0, "2 s"), (60, "1 min"),
+        (61, "1 min 1 s"), (3599, "59 min"), (3600, "1 h"), (86399, "23 h"),
+        (90000, "1 d 1 h"), (86400 * 30, "30 d"),
+    ],
+)  # fmt: skip
+def test_durations(seconds: float | None, written: str) -> None:
+    """In two units at most."""
+    assert shown.duration(seconds) == written
+
+
+def test_moments() -> None:
+    """In UTC; a time that is none is a dash."""
+    assert shown.moment(0) == "1970-01-01 00:00"
+    assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
+
+
+def test_counts_and_sizes() -> None:
+    """One of it, many of it; bytes, then KiB."""
+    assert shown.count(1, "host") == "1 host"
+    assert shown.count(2000, "host") == "2,000 hosts"
+    assert shown.count(0, "entry", "entries") == "0 entries"
+    assert shown.size(9999) == "9,999 bytes"
+    assert shown.size(512_000) == "500 KiB"

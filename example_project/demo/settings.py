@@ -69,7 +69,7 @@ REP_REL = ["nofollow", "ugc", "sponsored"]
 # Seconds; a host that asks for a longer delay is skipped.
 # REP_CRAWL_DELAY_MAX = 180
 
-# Whether the workers on one Redis store keep the delay of a host together.
+# Whether the workers on one store keep the delay of a host together.
 # REP_SHARED_DELAY = True
 
 # Whether hosts are visited only in the window of their Visit-time (UTC).

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 # How often, in seconds, one that waits where it is looks whether the spider is closing.
 _CLOSING_LOOK = 0.2
 
-# So many lanes are kept although nothing waits for them.
+# When there are more, those that nothing waits for are forgotten.
 _LANES_AT_MOST = 10_000
 
 _SLOWEST_NAMED = 5
@@ -67,6 +67,7 @@ class Politeness:
         self._settings = settings
         self._turns = Turns(crawler, hold, reservations)
         self._gates: dict[Origin, CallLaterResult] = {}
+        self._lanes_at_most = _LANES_AT_MOST
         self._slowest: list[HeldUp] = []
         self._delayed: set[int] = set()
         self._refused: set[int] = set()
@@ -189,10 +190,13 @@ class Politeness:
         lane.last = max(lane.last, time.monotonic() - ago)
         if _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
-            if len(self._turns.lanes) > _LANES_AT_MOST:
-                for one in self._turns.lanes.all():
-                    if one is not lane and self._turns.is_idle(one):
-                        self._forget(one)
+        lanes = self._turns.lanes
+        if len(lanes) > self._lanes_at_most:
+            for one in lanes.all():
+                if one is not lane and self._turns.is_idle(one):
+                    self._forget(one)
+            # Where all of them are in use, not to look again for each that comes.
+            self._lanes_at_most = max(_LANES_AT_MOST, 2 * len(lanes))
 
     def _forget(self, lane: Lane) -> None:
         self._note(lane)

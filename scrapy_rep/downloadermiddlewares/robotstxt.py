@@ -19,10 +19,11 @@ from scrapy_rep.identity import Identity
 from scrapy_rep.keeper import Keeper
 from scrapy_rep.protocol.access import Access
 from scrapy_rep.protocol.origins import origin, origin_of
+from scrapy_rep.protocol.robotstxt import Decision, Reason
 from scrapy_rep.registry import RobotsTxtRegistry
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import request_denied
+from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
 from scrapy_rep.stores import open_store
 from scrapy_rep.waiting import Waiting
 
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.overrides import Override
+    from scrapy_rep.protocol.access import Entry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt import RobotsTxt
     from scrapy_rep.registry import Known
 
 logger = logging.getLogger(__name__)
+
+_BY_USER = Decision(True, None, None, Reason.OVERRIDE)
+_ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 
 
 class RobotsTxtMiddleware:
@@ -55,6 +60,8 @@ class RobotsTxtMiddleware:
         if not settings.obey:
             raise NotConfigured
         self._crawler = crawler
+        self._has_ledger = settings.ledger is not None
+        self._tells_all = self._has_ledger and settings.ledger_level == "all"
         self._identity = Identity.of(crawler, settings)
         store = open_store(
             settings.store,
@@ -78,17 +85,22 @@ class RobotsTxtMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Request | Response | None:
-        if meta.FETCH in request.meta or _is_exempt(request):
+        if meta.FETCH in request.meta:
             return None
         url = urlparse_cached(request)
         where = origin(url.scheme, url.netloc)
         if where is None:
             return None
+        if _is_exempt(request):
+            self._tell_allowed(request, where, _BY_USER)
+            return None
         override = self._override(where)
         if override is not None and override.kind != "obey":
             self._note(override, where)
-            if override.robots is not None:
-                self._keep_to(override.robots, where, request)
+            if override.robots is None:
+                self._tell_allowed(request, where, _BY_USER, override=override)
+            else:
+                self._keep_to(override.robots, where, request, override=override)
             return None
         known = self._registry.at_hand(where)
         # Nearly always it is at hand, and there is nothing to wait for.
@@ -99,8 +111,11 @@ class RobotsTxtMiddleware:
         if override is not None:
             self._note(override, where)
         if url.path == "/robots.txt" and not url.query and request.method == "GET":
-            return self._copy(known, request)
-        self._keep_to(known.robots, where, request)
+            copy = self._copy(known, request)
+            if copy is None and self._tells_all:
+                self._tell_allowed(request, where, _ROBOTS_TXT, known.entry)
+            return copy
+        self._keep_to(known.robots, where, request, known.entry)
         return None
 
     def process_response(self, request: Request, response: Response) -> Response:
@@ -108,11 +123,22 @@ class RobotsTxtMiddleware:
             bound_decompression(request)
         return response
 
-    def _keep_to(self, robots: RobotsTxt, where: Origin, request: Request) -> None:
+    def _keep_to(
+        self,
+        robots: RobotsTxt,
+        where: Origin,
+        request: Request,
+        entry: Entry | None = None,
+        override: Override | None = None,
+    ) -> None:
         agents = self._identity.tokens(request)
-        if robots.is_allowed(request.url, agents):
+        is_told = self._tells_all or override is not None
+        if not is_told and robots.is_allowed(request.url, agents):
             return
         decision = robots.decide(request.url, agents)
+        if decision.allowed:
+            self._tell_allowed(request, where, decision, entry, override)
+            return
         denied = RobotsDenied(decision, where.robotstxt_url)
         logger.debug(
             "%(denied)s: %(request)s",
@@ -126,9 +152,31 @@ class RobotsTxtMiddleware:
             request=request,
             decision=decision,
             robotstxt_url=where.robotstxt_url,
+            origin=where,
+            entry=entry,
+            override=override,
             spider=self._crawler.spider,
         )
         raise denied
+
+    def _tell_allowed(
+        self,
+        request: Request,
+        where: Origin,
+        decision: Decision,
+        entry: Entry | None = None,
+        override: Override | None = None,
+    ) -> None:
+        if self._has_ledger:
+            self._crawler.signals.send_catch_log(
+                request_allowed,
+                request=request,
+                decision=decision,
+                origin=where,
+                entry=entry,
+                override=override,
+                spider=self._crawler.spider,
+            )
 
     def _override(self, where: Origin) -> Override | None:
         """What the user has decided about an origin, if anything."""
@@ -177,6 +225,14 @@ class RobotsTxtMiddleware:
         """Say what a fetch of robots.txt came to, or that none was needed."""
         result = known.entry.result
         access = result.access
+        self._crawler.signals.send_catch_log(
+            robotstxt_known,
+            origin=where,
+            entry=known.entry,
+            is_new=is_new,
+            request=request,
+            spider=self._crawler.spider,
+        )
         if is_new:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:

@@ -51,6 +51,9 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     try:
         if not _is_ledger(connection, path):
             _make(connection, path)
+        # The switch below fails at once where another process writes; this waits for it.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
         # What was committed outlives a process that is killed, and readers do not wait
         # for the writer, nor it for them.
         connection.execute("PRAGMA journal_mode = WAL")

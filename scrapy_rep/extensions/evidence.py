@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -220,16 +221,16 @@ class Evidence:
         *,
         page: str | None = None,
     ) -> None:
-        origin = origin_of(url)
+        origin, url = _place(url)
         agent = None
         if isinstance(statement, Statement):
             agent, statement = statement.agent, statement.text
         self._write(
             Decided(
                 time.time(),
-                "" if origin is None else str(origin),
-                url_text(url),
-                None if page is None else url_text(page),
+                origin,
+                url,
+                None if page is None else _place(page)[1],
                 None if agent is None else text(agent),
                 layer,
                 verdict,
@@ -239,6 +240,14 @@ class Evidence:
                 None if statement is None else text(statement),
             )
         )
+
+
+# A page has several statements, and several items.
+@lru_cache(maxsize=64)
+def _place(url: str) -> tuple[str, str]:
+    """The origin of a URL, and the URL, as a ledger has them."""
+    origin = origin_of(url)
+    return "" if origin is None else str(origin), url_text(url)
 
 
 def _why(rules: IndexingRules) -> str:

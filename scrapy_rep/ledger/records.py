@@ -21,7 +21,7 @@ URL_AT_MOST = 4096
 TEXT_AT_MOST = 1024
 """The same, for a rule, a statement, the value of a header and what went wrong."""
 
-_USERINFO = re.compile(r"//[^/?#\s@]*@")
+_USERINFO = re.compile(r"//[^/?#\s]*@")
 
 # What a record takes in memory besides what is written in it, in bytes, about.
 _RECORD = 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -48,8 +49,14 @@ _FIND_SNAPSHOT = (
 )
 _DECISION = (
     "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
-    " verdict, reason, line, statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " verdict, reason, line, statement) VALUES "
 )
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+# Rows of one statement. For each statement, this thread gives up Python's lock and gets it
+# back, at which the crawl stops and starts: more than the row itself costs. More rows have
+# more values than an older SQLite takes (999).
+_ROWS_AT_ONCE = 80
 
 # What may be over the next time; all else would come again with the same records.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)
@@ -138,13 +145,18 @@ class LedgerWriter:
             except Exception as error:  # noqa: BLE001  whatever it is, once is enough
                 self._failed(error)
                 self._given_up += len(self._batch)
-            else:
-                self.error = None
-                self.recorded += len(self._batch)
-            self._bytes_out += sum(record.weight for record in self._batch)
-            self._batch = []
+                self._done()
+                return False
+            self.error = None
+            self.recorded += len(self._batch)
+            self._done()
             if end is not None:
                 return True
+
+    def _done(self) -> None:
+        """Make room for others, whether or not the batch was written."""
+        self._bytes_out += sum(record.weight for record in self._batch)
+        self._batch = []
 
     def _failed(self, error: Exception) -> None:
         self.errors += 1
@@ -176,7 +188,10 @@ class LedgerWriter:
                 decisions.append((crawl, snapshot, *record[:8], *record[9:]))
             elif type(record) is Snapshot:
                 self._write_snapshot(crawl, record)
-        connection.executemany(_DECISION, decisions)
+        for at in range(0, len(decisions), _ROWS_AT_ONCE):
+            some = decisions[at : at + _ROWS_AT_ONCE]
+            statement = _DECISION + ", ".join([_VALUES] * len(some))
+            connection.execute(statement, list(chain.from_iterable(some)))
         if end is not None:
             connection.execute(_END, (*end.row, crawl))
         connection.execute("COMMIT")

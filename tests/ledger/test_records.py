@@ -23,6 +23,7 @@ from tests.ledger.records import ORIGIN, result, snapshot
     [
         ("http://user:secret@host/a@b", "http://***@host/a@b"),
         ("http://user@host", "http://***@host"),
+        ("http://user:p@ss@host/", "http://***@host/"),
         ("http://host/@x?a=//b@c", "http://host/@x?a=//***@c"),
         ("http://host/path", "http://host/path"),
     ],

@@ -167,7 +167,7 @@ def test_a_batch_that_fails_in_its_middle(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written of it is rolled back, and written again as a whole."""
-    monkeypatch.setattr(module, "_DECISION", "INSERT INTO missing VALUES (?)")
+    monkeypatch.setattr(module, "_DECISION", "INSERT INTO missing VALUES ")
     writer = LedgerWriter(path, CRAWL)
     writer.start()
     writer.write(snapshot())
@@ -249,3 +249,14 @@ def test_an_end_that_takes_too_long(
     blocker.execute("ROLLBACK")
     blocker.close()
     wait_for(lambda: writer.recorded)
+
+
+def test_a_crawl_that_can_never_be_written(path: Path) -> None:
+    """It does not keep the processor busy: it is tried now and then, and counted."""
+    writer = LedgerWriter(path, CRAWL._replace(spider=object()))
+    writer.start()
+    writer.write(decided(1))
+    wait_for(lambda: writer.errors > 1)
+    writer.close(END)
+    assert writer.recorded == 0
+    assert writer.dropped == 1

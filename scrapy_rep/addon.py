@@ -8,6 +8,7 @@ from scrapy.utils.misc import load_object
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.extensions.ledger import Ledger
 from scrapy_rep.settings import OBEY, RepSettings
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 
@@ -31,6 +32,7 @@ class Addon:
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
             ("SPIDER_MIDDLEWARES", IndexingGateMiddleware),
+            ("EXTENSIONS", Ledger),
         ):
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER

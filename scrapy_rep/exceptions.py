@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import DropItem, IgnoreRequest
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing import IndexingRules
@@ -45,6 +45,20 @@ class IndexingDenied(IgnoreRequest):
     def __init__(self, message: str, rules: IndexingRules) -> None:
         super().__init__(message)
         self.rules = rules
+
+
+class ItemDenied(DropItem):
+    """An item is dropped, because its page must not be in an index. The message has the
+    statement that says so, as written, and where it stands.
+    """
+
+    def __init__(self, rule: str, rules: IndexingRules) -> None:
+        statement = rules.because(rule)
+        why = f"{statement.text} ({statement.source})" if statement else rule
+        super().__init__(f"Not for an index: {why}")
+        self.rule = rule
+        self.rules = rules
+        self.statement = statement
 
 
 class StoreError(Exception):

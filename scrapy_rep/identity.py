@@ -48,6 +48,12 @@ class Identity:
         """The product tokens to follow for *request*, as it will be sent."""
         return self._agents or self._of_header(request.headers.get("User-Agent"))
 
+    def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
+        """The User-Agent header, as the settings have it, and the tokens to follow."""
+        header = self._default_header(spider) or ""
+        written = header if isinstance(header, str) else header.decode("latin-1")
+        return written, self._agents or self._of_header(header)
+
     def _spider_opened(self, spider: Spider) -> None:
         """Say at the start, not at the first request, if nobody can tell who crawls."""
         if not self._agents:

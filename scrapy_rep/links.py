@@ -14,24 +14,28 @@ if TYPE_CHECKING:
 _SEPARATORS = re.compile(r"[\s,]+")
 
 
-def only_marked(response: Response, rels: frozenset[str]) -> frozenset[str]:
+def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
     """The URLs that a page links to through ``<a rel>`` or ``<area rel>`` with one of
     *rels* alone: one link without any of them is enough to leave a URL out.
 
-    The URLs are canonical, as :func:`canonical` makes them.
+    The URLs are canonical, as :func:`canonical` makes them; with each comes the ``rel`` of
+    the first such link, as written.
     """
     if not isinstance(response, HtmlResponse) or not _mentions(response.body, rels):
-        return frozenset()
-    marked: set[str] = set()
+        return {}
+    marked: dict[str, str] = {}
     vouched_for: set[str] = set()
     for link in response.xpath("//a[@href] | //area[@href]"):
         try:
             url = canonical(response.urljoin(link.attrib["href"].strip()))
         except ValueError:  # "http://[": no URL, so no request either
             continue
-        said = _SEPARATORS.split(link.attrib.get("rel", "").lower())
-        (vouched_for if rels.isdisjoint(said) else marked).add(url)
-    return frozenset(marked - vouched_for)
+        rel = link.attrib.get("rel", "")
+        if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
+            vouched_for.add(url)
+        else:
+            marked.setdefault(url, rel)
+    return {url: rel for url, rel in marked.items() if url not in vouched_for}
 
 
 def canonical(url: str) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.hold import Hold
     from scrapy_rep.lanes import Lane
+    from scrapy_rep.protocol.groups import Record
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
     from scrapy_rep.reservations import Reservations
@@ -75,10 +76,14 @@ class Politeness:
 
     def concerns(self, pace: Pace) -> bool:
         """Whether *pace*, or that of another host, may make a request wait."""
-        return any(pace) or bool(self._turns.lanes)
+        return bool(pace.records) or bool(self._turns.lanes)
 
-    def refusal(self, origin: Origin, pace: Pace) -> Reason | None:
-        """Why *origin* is not to be asked for anything now, if so."""
+    def refusal(
+        self, origin: Origin, pace: Pace
+    ) -> tuple[Reason, Record | None] | None:
+        """Why *origin* is not to be asked for anything now, if so, and the line of its
+        robots.txt that says so.
+        """
         now = _now()
         delay, closed = self._delay(pace, now), self._closed(pace, now)
         if delay > self._settings.crawl_delay_max:
@@ -92,7 +97,7 @@ class Politeness:
                     delay=delay,
                     most=self._settings.crawl_delay_max,
                 )
-            return Reason.CRAWL_DELAY
+            return Reason.CRAWL_DELAY, pace.record_of_delay(now)
         if closed > self._settings.visit_time_wait:
             if _is_new(origin, self._refused):
                 self._warn(
@@ -103,7 +108,7 @@ class Politeness:
                     opens=f"{now + timedelta(seconds=closed):%H:%M}",
                     most=self._settings.visit_time_wait,
                 )
-            return Reason.VISIT_TIME
+            return Reason.VISIT_TIME, pace.record_of_visit_time()
         return None
 
     async def turn(

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.protocol.statements import Statement
+
+    # The URL of a page, and what it says.
+    Because = tuple[str, Statement | None]
 
 # A pipeline may put another item in the place of one, so that its end is not seen.
 _ITEMS_AT_MOST = 1000
@@ -32,6 +36,7 @@ class RefusedImages:
     def __init__(self) -> None:
         self._urls: Counter[str] = Counter()
         self._of_item: dict[int, list[str]] = {}
+        self._because: dict[str, Because] = {}
 
     @classmethod
     def of(cls, crawler: Crawler) -> RefusedImages:
@@ -41,13 +46,18 @@ class RefusedImages:
     def __contains__(self, url: str) -> bool:
         return url in self._urls
 
-    def add(self, item: Any) -> None:
+    def because(self, url: str) -> Because:
+        """Which page refuses *url*, the last one of several, and by what."""
+        return self._because[url]
+
+    def add(self, item: Any, because: Because) -> None:
         """Refuse what *item* names, until it is discarded."""
         self.discard(item)
         urls = [safe_url_string(text) for text in _texts(item)]
         if urls:
             self._of_item[id(item)] = urls
             self._urls.update(urls)
+            self._because.update(dict.fromkeys(urls, because))
         if len(self._of_item) > _ITEMS_AT_MOST:
             self._forget(next(iter(self._of_item)))
 
@@ -58,7 +68,7 @@ class RefusedImages:
         for url in self._of_item.pop(item_id, ()):
             self._urls[url] -= 1
             if not self._urls[url]:
-                del self._urls[url]
+                del self._urls[url], self._because[url]
 
 
 def _texts(item: Any) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+NOINDEX = "REP_NOINDEX"
+NOFOLLOW = "REP_NOFOLLOW"
 
 DEFAULTS: dict[str, object] = {
     "REP_CRAWL_DELAY": True,
@@ -250,5 +253,17 @@ def _store(settings: BaseSettings) -> str:
 
 
 def _without_password(uri: object) -> object:
-    before, at, after = uri.rpartition("@") if isinstance(uri, str) else ("", "", "")
-    return f"{before.partition('//')[0]}//***@{after}" if at else uri
+    if not isinstance(uri, str):
+        return uri
+    before, at, after = uri.rpartition("@")
+    uri = f"{before.partition('//')[0]}//***@{after}" if at else uri
+    # The client of Redis takes them from the query as well.
+    return re.sub("((?:username|password)=)[^&]*", r"\1***", uri)
+
+
+def recorded(settings: BaseSettings) -> dict[str, object]:
+    """Every setting that this package follows, without passwords."""
+    names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
+    found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
+    found["REP_STORE"] = _without_password(_store(settings))
+    return found

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-request_denied = object()
-"""A request is not sent, because robots.txt does not allow it.
+indexing_read = object()
+"""A response says something about indexing. Sent only where there is a ledger.
 
-Arguments: *request* (scrapy.Request), *decision* (Decision), *robotstxt_url* (str), and
-*spider*.
+Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *rules*
+(IndexingRules), and *spider*.
+"""
+
+item_annotated = object()
+"""The rules of a page that must not be in an index were written into an item of it, as far
+as the item has a field for them.
+
+Arguments: *item*, *response* (scrapy.http.Response, the page), *rules* (IndexingRules),
+and *spider*.
 """
 
 link_dropped = object()
@@ -14,5 +22,36 @@ link_dropped = object()
 this one, must not be followed.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response, the page),
-*reason* (str: ``"page"`` or ``"rel"``), and *spider*.
+*reason* (str: ``"page"`` or ``"rel"``), *statement* (Statement of the page, or the value
+of ``rel`` as written), and *spider*.
+"""
+
+media_refused = object()
+"""A downloaded file is not handed to the media pipeline that asked for it.
+
+Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
+``"noindex"`` or ``"noimageindex"``), *page_url* (str: who says so, the file itself or the
+page whose item names it), *statement* (Statement or None), and *spider*.
+"""
+
+request_allowed = object()
+"""A request may be sent. Sent only where there is a ledger: of ``REP_LEDGER_LEVEL``
+``"all"`` for each request, else where the user of the crawler has decided it.
+
+Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin), *entry*
+(Entry: what is known of its robots.txt; None where that does not count), *override*
+(Override or None), and *spider*.
+"""
+
+request_denied = object()
+"""A request is not sent, because robots.txt does not allow it.
+
+Arguments: *robotstxt_url* (str), and those of ``request_allowed``.
+"""
+
+robotstxt_known = object()
+"""It has come to be known what the robots.txt of an origin says, or that it can't be had.
+
+Arguments: *origin* (Origin), *entry* (Entry), *is_new* (bool: it was fetched, and is not
+from the store), *request* (scrapy.Request, the first that waited for it), and *spider*.
 """

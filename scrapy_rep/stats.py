@@ -50,6 +50,12 @@ FROM_STORE = "rep/robotstxt/from_store"
 """robots.txt files that were not asked for, since the store had them."""
 STORE_ERRORS = "rep/store/errors"
 """Calls of the store that failed."""
+LEDGER_DROPPED = "rep/ledger/dropped"
+"""Records that are missing in the ledger, since it could not be written in time."""
+LEDGER_ERRORS = "rep/ledger/errors"
+"""Times that the ledger could not be written, tries again included."""
+LEDGER_RECORDED = "rep/ledger/recorded"
+"""Decisions and robots.txt files written into the ledger."""
 STOPPED = "rep/stopped/count"
 """Downloads stopped at their headers."""
 STOPPED_BYTES = "rep/stopped/bytes"
@@ -64,6 +70,9 @@ ALL = (
     NOFOLLOW,
     FROM_STORE,
     STORE_ERRORS,
+    LEDGER_DROPPED,
+    LEDGER_ERRORS,
+    LEDGER_RECORDED,
     STOPPED,
     STOPPED_BYTES,
     REQUEST_COUNT,

@@ -146,7 +146,7 @@ def test_media_of_a_page_with_noimageindex() -> None:
     item = {"images": [URL, 3, "no URL"], "one": URL, "other": None}
     images = RefusedImages.of(crawler)
     request = Request(URL, callback=NO_CALLBACK)
-    images.add(item)
+    images.add(item, (URL, None))
     pdf = page(b"", content_type="application/pdf")
     assert mw.process_response(request, pdf) is pdf
     image = page(b"", content_type="image/png")
@@ -162,8 +162,8 @@ def test_refused_images_are_bounded() -> None:
     images = RefusedImages()
     items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
     for item in items:
-        images.add(item)
-        images.add(item)
+        images.add(item, (URL, None))
+        images.add(item, (URL, None))
     assert "http://example.com/1499" in images
     assert "http://example.com/0" not in images
     for item in items:

@@ -60,6 +60,13 @@ def test_only_through_marked_links(body: str, expected: set[str]) -> None:
     assert marked(body) == expected
 
 
+def test_the_rel_as_evidence() -> None:
+    """With each URL comes the rel of the first such link, as it is written."""
+    body = b'<a rel="UGC x" href="/u"><a rel="nofollow" href="/u">'
+    found = only_marked(HtmlResponse(PAGE, body=body), RELS)
+    assert found == {"http://example.com/u": "UGC x"}
+
+
 def test_only_the_values_that_are_asked_for() -> None:
     """What the setting does not list is followed."""
     body = '<a rel=ugc href="/u"><a rel=sponsored href="/s">'
@@ -70,7 +77,7 @@ def test_only_the_values_that_are_asked_for() -> None:
 def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
     """Only HTML is searched."""
     body = b'<a rel=ugc href="/u">'
-    assert only_marked(response_class(PAGE, body=body), RELS) == frozenset()
+    assert only_marked(response_class(PAGE, body=body), RELS) == {}
 
 
 def test_urls_are_compared_in_one_form() -> None:

@@ -16,6 +16,7 @@ from scrapy_rep.identity import Identity
 from scrapy_rep.protocol.indexing import IndexingRules
 from scrapy_rep.refusedimages import RefusedImages
 from scrapy_rep.settings import RepSettings
+from scrapy_rep.signals import indexing_read, media_refused
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -58,6 +59,14 @@ class IndexingMiddleware:
             response.flags.append(meta.NOINDEX_FLAG)
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
+        if self._settings.ledger is not None and rules.statements:
+            self._crawler.signals.send_catch_log(
+                indexing_read,
+                request=request,
+                response=response,
+                rules=rules,
+                spider=self._crawler.spider,
+            )
         if request.callback is NO_CALLBACK and self._settings.noindex == "drop":
             self._refuse_media(request, response, rules)
         return response
@@ -89,12 +98,21 @@ class IndexingMiddleware:
             return
         content_type = response.headers.get("Content-Type") or b""
         if not rules.index:
-            why = "noindex"
+            why, because = "noindex", (response.url, rules.because("noindex"))
         elif content_type.startswith(b"image/") and request.url in self._refused_images:
-            why = "noimageindex"
+            why, because = "noimageindex", self._refused_images.because(request.url)
         else:
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
+        self._crawler.signals.send_catch_log(
+            media_refused,
+            request=request,
+            response=response,
+            reason=why,
+            page_url=because[0],
+            statement=because[1],
+            spider=self._crawler.spider,
+        )
         raise IndexingDenied(f"{response.url} is not for an index: {why}", rules)
 
     def _headers_received(self, headers: Headers, request: Request) -> None:

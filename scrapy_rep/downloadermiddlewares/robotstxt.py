@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep import meta, stats
-from scrapy_rep.compat import HAS_ROBOTS_PARSED_SIGNAL
-from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetcher import RobotsTxtFetcher, bound_decompression
 from scrapy_rep.hold import Hold
 from scrapy_rep.identity import Identity
@@ -22,12 +18,12 @@ from scrapy_rep.politeness import Politeness
 from scrapy_rep.protocol.access import Access
 from scrapy_rep.protocol.origins import origin, origin_of
 from scrapy_rep.protocol.robotstxt import Decision
+from scrapy_rep.protocol.rules import Rule
 from scrapy_rep.registry import RobotsTxtRegistry
 from scrapy_rep.reservations import Reservations
-from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import request_denied
 from scrapy_rep.stores import open_store
+from scrapy_rep.verdicts import BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -39,8 +35,6 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt import RobotsTxt
     from scrapy_rep.registry import Known
-
-logger = logging.getLogger(__name__)
 
 
 class RobotsTxtMiddleware:
@@ -60,6 +54,7 @@ class RobotsTxtMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._identity = Identity.of(crawler, settings)
+        self._verdicts = Verdicts(crawler, settings)
         store = open_store(
             settings.store,
             max_entries=settings.store_max_entries,
@@ -71,7 +66,7 @@ class RobotsTxtMiddleware:
             RobotsTxtFetcher(crawler, settings),
             keeper,
             settings,
-            landed=self._landed,
+            landed=self._verdicts.landed,
             settled=self._settled,
         )
         self._hold = Hold(crawler)
@@ -83,7 +78,6 @@ class RobotsTxtMiddleware:
             crawler, self._hold, Reservations(keeper, shared=shared), settings
         )
         self._overrides = settings.overrides
-        self._overrides_in_use: set[str] = set()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -93,20 +87,22 @@ class RobotsTxtMiddleware:
         if meta.FETCH in request.meta:
             await self._politeness.turn_of_robotstxt(request)
             return None
-        if _is_exempt(request):
-            return None
         url = urlparse_cached(request)
         where = origin(url.scheme, url.netloc)
         if where is None:
             return None
+        if _is_exempt(request):
+            self._verdicts.allowed(Case(request, where), BY_USER)
+            return None
+        in_place = self._hold.came_straight_back(request)
         override = self._override(where)
         if override is not None and override.kind != "obey":
-            self._note(override, where)
-            if override.robots is None:
-                return None
-            in_place = self._hold.came_straight_back(request)
-            return await self._keep_to(override.robots, where, request, in_place)
-        in_place = self._hold.came_straight_back(request)
+            case = Case(request, where, None, override)
+            self._verdicts.override_used(override, where)
+            if override.robots is not None:
+                return await self._keep_to(override.robots, case, in_place)
+            self._verdicts.allowed(case, BY_USER)
+            return None
         known = self._registry.at_hand(where)
         # Nearly always it is at hand, and there is nothing to wait for.
         if known is None or known.entry.unreachable_since or _has_waited(request):
@@ -115,11 +111,14 @@ class RobotsTxtMiddleware:
                 self._politeness.step_aside(request)
                 return request
         if override is not None:
-            self._note(override, where)
+            self._verdicts.override_used(override, where)
+        case = Case(request, where, known.entry)
         if url.path == "/robots.txt" and not url.query and request.method == "GET":
-            return self._copy(known, request)
-        fetched = known.entry.fetched
-        return await self._keep_to(known.robots, where, request, in_place, fetched)
+            copy = self._copy(known, request)
+            if copy is None and self._verdicts.are_wanted(case):
+                self._verdicts.allowed(case, ROBOTS_TXT)
+            return copy
+        return await self._keep_to(known.robots, case, in_place)
 
     def process_response(self, request: Request, response: Response) -> Response:
         if meta.FETCH in request.meta:
@@ -129,47 +128,38 @@ class RobotsTxtMiddleware:
         return response
 
     async def _keep_to(
-        self,
-        robots: RobotsTxt,
-        where: Origin,
-        request: Request,
-        in_place: bool,
-        fetched: float = float("-inf"),
+        self, robots: RobotsTxt, case: Case, in_place: bool
     ) -> Request | None:
-        """Deny *request*, or let it go when its turn has come; until then, return it."""
+        """Deny a request, or let it go when its turn has come; until then, return it."""
+        request, where, entry, _ = case
         agents = self._identity.tokens(request)
-        if not robots.is_allowed(request.url, agents):
-            self._deny(request, where, robots.decide(request.url, agents))
+        decision = None
+        if self._verdicts.are_wanted(case) or not robots.is_allowed(
+            request.url, agents
+        ):
+            decision = robots.decide(request.url, agents)
+            if not decision.allowed:
+                self._deny(case, decision)
         pace = robots.pace(agents)
-        if not self._politeness.concerns(pace):
-            return None
-        reason = self._politeness.refusal(where, pace)
-        if reason is not None:
-            agent = robots.decide(request.url, agents).agent
-            self._deny(request, where, Decision(False, None, agent, reason))
-        turn = await self._politeness.turn(
-            request, where, pace, fetched=fetched, in_place=in_place
-        )
-        return None if turn else request
+        if self._politeness.concerns(pace):
+            refusal = self._politeness.refusal(where, pace)
+            if refusal is not None:
+                reason, record = refusal
+                rule = record and Rule(record.field, record.value, record.line)
+                agent = robots.decide(request.url, agents).agent
+                self._deny(case, Decision(False, rule, agent, reason))
+            fetched = entry.fetched if entry is not None else float("-inf")
+            if not await self._politeness.turn(
+                request, where, pace, fetched=fetched, in_place=in_place
+            ):
+                return request
+        if decision is not None:
+            self._verdicts.allowed(case, decision)
+        return None
 
-    def _deny(self, request: Request, where: Origin, decision: Decision) -> NoReturn:
-        self._politeness.step_aside(request)
-        denied = RobotsDenied(decision, where.robotstxt_url)
-        logger.debug(
-            "%(denied)s: %(request)s",
-            {"denied": denied, "request": request},
-            extra={"spider": self._crawler.spider},
-        )
-        self._crawler.stats.inc_value(stats.FORBIDDEN)
-        self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
-        self._crawler.signals.send_catch_log(
-            request_denied,
-            request=request,
-            decision=decision,
-            robotstxt_url=where.robotstxt_url,
-            spider=self._crawler.spider,
-        )
-        raise denied
+    def _deny(self, case: Case, decision: Decision) -> NoReturn:
+        self._politeness.step_aside(case.request)
+        self._verdicts.deny(case, decision)
 
     def _override(self, where: Origin) -> Override | None:
         """What the user has decided about an origin, if anything."""
@@ -177,17 +167,6 @@ class RobotsTxtMiddleware:
             if override.covers(where):
                 return override
         return None
-
-    def _note(self, override: Override, where: Origin) -> None:
-        """Count the use of an override, and say it once."""
-        self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
-        if override.pattern not in self._overrides_in_use:
-            self._overrides_in_use.add(override.pattern)
-            logger.info(
-                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s",
-                {"pattern": override.pattern, "origin": where, "kind": override.kind},
-                extra={"spider": self._crawler.spider},
-            )
 
     def _copy(self, known: Known, request: Request) -> Response | None:
         """The answer to a spider that wants to see robots.txt itself.
@@ -211,37 +190,6 @@ class RobotsTxtMiddleware:
             flags=[meta.COPIED_FLAG],
             request=request,
         )
-
-    async def _landed(
-        self, where: Origin, known: Known, request: Request, is_new: bool
-    ) -> None:
-        """Say what a fetch of robots.txt came to, or that none was needed."""
-        result = known.entry.result
-        access = result.access
-        if is_new:
-            self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
-        else:
-            self._crawler.stats.inc_value(stats.FROM_STORE)
-        logger.log(
-            logging.WARNING if access is Access.UNREACHABLE else logging.DEBUG,
-            "%(url)s is %(access)s (%(result)s)",
-            {"url": where.robotstxt_url, "access": access, "result": result},
-            extra={"spider": self._crawler.spider},
-        )
-        if access is not Access.SUCCESSFUL:
-            return
-        if result.is_html:
-            logger.info(
-                "%(url)s is an HTML page; what reads as rules in it is kept to",
-                {"url": where.robotstxt_url},
-                extra={"spider": self._crawler.spider},
-            )
-        if HAS_ROBOTS_PARSED_SIGNAL:
-            await self._crawler.signals.send_catch_log_async(
-                signals.robots_parsed,
-                robotparser=RobotParser(known.robots),
-                request=request,
-            )
 
     def _settled(self, where: Origin, known: Known) -> None:
         self._waiting.settled(where, known)

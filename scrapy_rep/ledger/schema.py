@@ -45,8 +45,10 @@ CREATE TABLE snapshot (         -- a robots.txt, each time that it was come to k
     fetched REAL NOT NULL,
     expires REAL NOT NULL,
     copy_of REAL,               -- rules of a good copy, fetched then, held in its place
-    sha256 TEXT REFERENCES body
+    sha256 TEXT REFERENCES body -- NULL: there was no file to keep to
 );
+
+CREATE INDEX snapshot_origin ON snapshot (crawl, origin);
 
 CREATE TABLE decision (
     id INTEGER PRIMARY KEY,
@@ -57,7 +59,8 @@ CREATE TABLE decision (
     page TEXT,                  -- where the link or item came from, if not url
     agent TEXT,                 -- whose rule or statement it was; NULL: nobody's
     layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
-    verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated
+    verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
+                                -- noted (said by a page; what came of it is apart)
     reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- of the robots.txt, from 1

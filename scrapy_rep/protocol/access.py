@@ -110,6 +110,9 @@ class Entry:
     copy: AccessResult | None = field(default=None)
     """The last good one, where it is unreachable."""
 
+    copy_fetched: float | None = None
+    """When that was fetched."""
+
     def is_fresh(self, now: float) -> bool:
         return now < self.expires
 
@@ -129,12 +132,13 @@ def renew(
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
         return Entry(result=result, fetched=now, expires=now + holds)
-    since, attempts, copy = now, 1, None
+    since, attempts, copy, copy_fetched = now, 1, None, None
     if before is not None and before.result.access is not Access.UNREACHABLE:
-        copy = before.result
+        copy, copy_fetched = before.result, before.fetched
     elif before is not None:
         since = now if before.unreachable_since is None else before.unreachable_since
-        attempts, copy = before.attempts + 1, before.copy
+        attempts = before.attempts + 1
+        copy, copy_fetched = before.copy, before.copy_fetched
     return Entry(
         result=result,
         fetched=now,
@@ -142,13 +146,30 @@ def renew(
         unreachable_since=since,
         attempts=attempts,
         copy=copy,
+        copy_fetched=copy_fetched,
     )
 
 
 def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
     """The robots.txt to keep to while *entry* holds."""
+    held, given_up = _held(entry, dialect)
+    if held is not None:
+        return _robots(held, dialect)
+    return RobotsTxt.blanket(
+        allowed=given_up, reason=Reason.UNREACHABLE, dialect=dialect
+    )
+
+
+def copy_held(entry: Entry, dialect: Dialect) -> AccessResult | None:
+    """The last good copy, where *entry* has one and that is what to keep to."""
+    held, _ = _held(entry, dialect)
+    return None if held is entry.result else held
+
+
+def _held(entry: Entry, dialect: Dialect) -> tuple[AccessResult | None, bool]:
+    """The answer to keep to, if there is one, and whether the hope for one is given up."""
     if entry.unreachable_since is None:
-        return _robots(entry.result, dialect)
+        return entry.result, False
     outage = timedelta(seconds=entry.fetched - entry.unreachable_since)
     copy = entry.copy
     if copy is not None and must_revalidate(copy.headers):
@@ -158,11 +179,8 @@ def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
     else:
         limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
     given_up = limit is not None and outage >= limit
-    if copy is not None and not given_up and denies is not None and outage >= denies:
-        return _robots(copy, dialect)
-    return RobotsTxt.blanket(
-        allowed=given_up, reason=Reason.UNREACHABLE, dialect=dialect
-    )
+    counts = not given_up and denies is not None and outage >= denies
+    return (copy if counts else None), given_up
 
 
 def _robots(result: AccessResult, dialect: Dialect) -> RobotsTxt:

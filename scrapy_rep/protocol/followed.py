@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.following import find_groups
 from scrapy_rep.protocol.groups import parse_groups
-from scrapy_rep.protocol.pace import NO_PACE, Pace
+from scrapy_rep.protocol.pace import FIELDS, NO_PACE, Pace
 from scrapy_rep.protocol.rules import RuleLines
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.index import RuleIndex
-
-_PACE_FIELDS = (b"crawl-delay", b"request-rate", b"visit-time")
 
 
 class Followed:
@@ -52,12 +50,12 @@ class Followed:
 def pace_of(agents: str | tuple[str, ...], text: bytes, dialect: Dialect) -> Pace:
     """What the groups of a crawler say of how fast and when to crawl."""
     lowered = text.lower()
-    if not any(field in lowered for field in _PACE_FIELDS):
+    if not any(field.encode() in lowered for field in FIELDS):
         return NO_PACE
     _, spans = find_groups(text, _tokens(agents), dialect)
     return Pace.of(
-        record
-        for start, end, _ in spans
+        record._replace(line=record.line + line - 1)
+        for start, end, line in spans
         for group in parse_groups(text[start:end], dialect)[0]
         for record in group.records
     )

@@ -113,6 +113,21 @@ class IndexingRules:
         """The statements whose names are not in the dialect's vocabulary."""
         return tuple(each for each in self.statements if not each.known)
 
+    def because(self, name: str) -> Statement | None:
+        """The statement that says *name*, a name of the vocabulary, or more than that:
+        the first one, and of dates the earliest. None where nothing does.
+        """
+        wanted = set(DENIALS.get(name, ()))
+        for each in self.statements:
+            if not each.known:
+                continue
+            if name == "unavailable_after":
+                if each.name == name and each.value == self.unavailable_after:
+                    return each
+            elif wanted and wanted <= set(DENIALS.get(each.name, ())):
+                return each
+        return None
+
     def indexable(self, now: datetime) -> bool:
         """Whether the page may be in an index at the (aware) time given."""
         if now.tzinfo is None:

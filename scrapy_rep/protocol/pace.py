@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.groups import Record
 
+FIELDS = frozenset({"crawl-delay", "request-rate", "visit-time"})
+
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
 )
@@ -80,10 +82,14 @@ class Pace(NamedTuple):
     visit_time: VisitTime | None
     """The first ``Visit-time``."""
 
+    records: tuple[Record, ...] = ()
+    """What all this was read from, in file order, and what could not be read."""
+
     @classmethod
     def of(cls, records: Iterable[Record]) -> Pace:
         values: dict[str, list[str]] = {}
-        for record in records:
+        found = tuple(record for record in records if record.field in FIELDS)
+        for record in found:
             values.setdefault(record.field, []).append(record.value)
         delays = map(crawl_delay, values.get("crawl-delay", ()))
         rates = map(request_rate, values.get("request-rate", ()))
@@ -92,6 +98,7 @@ class Pace(NamedTuple):
             max((delay for delay in delays if delay is not None), default=None),
             tuple(filter(None, rates)),
             next(filter(None, visits), None),
+            found,
         )
 
     def delay(self, now: datetime) -> float:
@@ -104,6 +111,21 @@ class Pace(NamedTuple):
     def opens_in(self, now: datetime) -> float:
         """The seconds from *now* (UTC) until visits are welcome; 0 where they are."""
         return self.visit_time.opens_in(now) if self.visit_time else 0.0
+
+    def record_of_delay(self, now: datetime) -> Record | None:
+        """The first line that asks for the delay that holds at the time *now*."""
+        delay = self.delay(now)
+        for record in self.records:
+            if Pace.of([record]).delay(now) == delay:
+                return record
+        return None
+
+    def record_of_visit_time(self) -> Record | None:
+        """The line that says when visits are welcome."""
+        for record in self.records:
+            if record.field == "visit-time" and visit_time(record.value):
+                return record
+        return None
 
 
 NO_PACE = Pace(None, (), None)

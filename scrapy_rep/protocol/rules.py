@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 _WHITE_SPACE = " \t\v\f"
 
@@ -13,12 +13,13 @@ _DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2)."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or another that decided."""
 
-    kind: Literal["allow", "disallow"]
+    kind: str
+    """``allow`` or ``disallow``; of a line about pace, its field in lower case."""
 
     pattern: str
-    """As written; bytes that are no UTF-8 show as U+FFFD."""
+    """As written, or the value of a line about pace; bytes that are no UTF-8 show as U+FFFD."""
 
     line: int
     """Its number, from 1."""
@@ -27,9 +28,7 @@ class Rule(NamedTuple):
     def of_mark(cls, mark: int, value: str) -> Rule:
         """The rule that a mark and its value stand for; see :class:`RuleLines`."""
         # An empty rule that is one at all is a Disallow that allows everything.
-        kind: Literal["allow", "disallow"] = (
-            "allow" if mark & 1 and value else "disallow"
-        )
+        kind = "allow" if mark & 1 and value else "disallow"
         return cls(kind, value.encode("latin-1").decode("utf-8", "replace"), mark >> 1)
 
 

@@ -29,6 +29,8 @@ REASONS = {
     "no-rule": "no rule matches",
     "no-group": "no rules for this crawler",
     "robots-txt": "robots.txt itself",
+    "crawl-delay": "a longer delay than the crawl allows",
+    "visit-time": "no visits wanted at that time",
     "stopped": "stopped at its headers",
 }
 

@@ -9,15 +9,16 @@ from weakref import WeakKeyDictionary
 
 from itemadapter import ItemAdapter
 from scrapy import signals
-from scrapy.exceptions import DropItem, NotConfigured
+from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import links, meta, stats
+from scrapy_rep.exceptions import ItemDenied
 from scrapy_rep.refusedimages import RefusedImages
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import link_dropped
+from scrapy_rep.signals import item_annotated, link_dropped
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing import IndexingRules
+    from scrapy_rep.protocol.statements import Statement
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         ):
             raise NotConfigured
         self._refused_images = RefusedImages.of(crawler)
-        self._only_marked: WeakKeyDictionary[Response, frozenset[str]]
+        self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
         self._only_marked = WeakKeyDictionary()
         for signal in (signals.item_scraped, signals.item_dropped, signals.item_error):
             crawler.signals.connect(self._item_done, signal)
@@ -62,9 +64,10 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         # Of the page, not of what it links to: a spider that hands its meta on must not
         # hand this on.
         request.meta.pop(meta.INDEXING, None)
-        why = self._why_not_follow(request, response)
-        if why is None:
+        found = self._why_not_follow(request, response)
+        if found is None:
             return request
+        why, statement = found
         logger.debug(
             "Not followed from %(response)s (%(why)s): %(request)s",
             {"response": response, "why": why, "request": request},
@@ -76,26 +79,32 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
             request=request,
             response=response,
             reason=why,
+            statement=statement,
             spider=self.crawler.spider,
         )
         return None
 
-    def _why_not_follow(self, request: Request, response: Response) -> str | None:
-        """``"page"``, ``"rel"``, or None where nothing is against it."""
+    def _why_not_follow(
+        self, request: Request, response: Response
+    ) -> tuple[str, Statement | str | None] | None:
+        """``"page"`` and the statement that says so, or ``"rel"`` and its value; None
+        where nothing is against it.
+        """
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == response.url:
             return None  # the page again, for a retry: that follows no link
         rules = _rules(response)
         if self._settings.nofollow == "drop" and rules and not rules.follow:
-            return "page"
+            return "page", rules.because("nofollow")
         if self._settings.rel:
             marked = self._only_marked.get(response)
             if marked is None:
                 marked = links.only_marked(response, self._settings.rel)
                 self._only_marked[response] = marked
-            if marked and links.canonical(request.url) in marked:
-                return "rel"
+            rel = marked.get(links.canonical(request.url)) if marked else None
+            if rel is not None:
+                return "rel", rel
         return None
 
     # Items.
@@ -109,6 +118,14 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         now = datetime.now(timezone.utc)
         if self._settings.noindex == "annotate":
             self._annotate(item, rules)
+            if not rules.indexable(now):
+                self.crawler.signals.send_catch_log(
+                    item_annotated,
+                    item=item,
+                    response=response,
+                    rules=rules,
+                    spider=self.crawler.spider,
+                )
         elif not rules.indexable(now):
             self._drop(item, response, rules)
             return None
@@ -117,7 +134,8 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         if rules.unavailable_after is not None and now <= rules.unavailable_after:
             self.crawler.stats.inc_value(stats.EXPIRING)
         if not rules.image_index and self._settings.noindex == "drop":
-            self._refused_images.add(item)
+            statement = rules.because("noimageindex")
+            self._refused_images.add(item, (response.url, statement))
         return item
 
     def _annotate(self, item: Any, rules: IndexingRules) -> None:
@@ -132,7 +150,7 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
     def _drop(self, item: Any, response: Response, rules: IndexingRules) -> None:
         """Say of an item that it is dropped, as the item pipelines say it."""
         rule = "noindex" if not rules.index else "unavailable_after"
-        exception = DropItem(f"Not for an index: {_evidence(rules, rule)}")
+        exception = ItemDenied(rule, rules)
         spider = self.crawler.spider
         assert spider is not None
         self.crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
@@ -160,12 +178,3 @@ def _rules(response: Response) -> IndexingRules | None:
         return None
     rules: IndexingRules | None = response.meta.get(meta.INDEXING)
     return rules
-
-
-def _evidence(rules: IndexingRules, rule: str) -> str:
-    """The statement that decided, as written, and where it stands."""
-    names = {"noindex", "none"} if rule == "noindex" else {"unavailable_after"}
-    for statement in rules.statements:
-        if statement.known and statement.name in names:
-            return f"{statement.text} ({statement.source})"
-    return rule

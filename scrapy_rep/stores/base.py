@@ -148,6 +148,7 @@ def _header(entry: Entry, bodies: list[bytes]) -> dict[str, object]:
         "unreachable_since": entry.unreachable_since,
         "attempts": entry.attempts,
         "copy": None if entry.copy is None else _result_header(entry.copy, bodies),
+        "copy_fetched": entry.copy_fetched,
     }
     return {name: value for name, value in header.items() if value is not None}
 
@@ -188,7 +189,7 @@ def _load(data: bytes) -> Entry:
     if copied is not None:
         copy = _result(_dict(copied), bodies[size:])
         bodies = bodies[:size]
-    since = header.get("unreachable_since")
+    since, copy_fetched = header.get("unreachable_since"), header.get("copy_fetched")
     return Entry(
         result=_result(header, bodies),
         fetched=_time(header["fetched"]),
@@ -196,6 +197,7 @@ def _load(data: bytes) -> Entry:
         unreachable_since=None if since is None else _time(since),
         attempts=_whole(header["attempts"]),
         copy=copy,
+        copy_fetched=None if copy_fetched is None else _time(copy_fetched),
     )
 
 

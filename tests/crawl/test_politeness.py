@@ -149,7 +149,8 @@ def test_too_long(site: Site) -> None:
     assert len(other.pages) == 3
     assert {error["reason"] for error in result.errors} == {"crawl-delay"}
     assert len(result.errors) == len(result.denied) == 20
-    assert {error["agent"] for error in result.errors} == {"*"}
+    found = {(error["agent"], error["rule"], error["line"]) for error in result.errors}
+    assert found == {("*", "3600", 2)}
     (line,) = result.lines("WARNING", "skipped")
     assert host.origin in line
     assert "3600 s" in line

@@ -43,6 +43,9 @@ def test_too_long_to_wait(site: Site) -> None:
     result = run_crawl(pages(host, 10), spider=SPIDER, settings=settings, seconds=3600)
     assert host.pages == []
     assert [error["reason"] for error in result.errors] == ["visit-time"] * 10
+    assert {(error["rule"], error["line"]) for error in result.errors} == {
+        ("1200-1300", 2)
+    }
     (line,) = result.lines("WARNING", "REP_VISIT_TIME_WAIT is 60 s")
     assert "before 12:00 UTC" in line
     assert result.stats["rep/denied/visit-time"] == 10

@@ -170,3 +170,29 @@ def test_opens_in(value: str, now: datetime, seconds: float) -> None:
     """How long it is until a window opens, the next day at the latest."""
     robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
     assert robots.pace("bot").opens_in(now) == seconds
+
+
+def test_the_line_that_decides() -> None:
+    """Of several lines about pace, the one that holds is named, by its number in the file."""
+    body = b"""\
+# Slowly.
+User-agent: other
+Crawl-delay: 99
+Disallow:
+User-agent: bot
+Crawl-delay: soon
+Crawl-delay: 2
+Request-rate: 1/5 0800-0900
+Visit-time: always
+Disallow:
+
+User-agent: bot
+Crawl-delay: 3
+Visit-time: 0600-0845
+Disallow:
+"""
+    pace = RobotsTxt.parse(body).pace("bot")
+    assert [pace.record_of_delay(at(hour)).line for hour in (8, 12)] == [8, 13]
+    assert pace.record_of_visit_time().line == 14
+    assert RobotsTxt.parse(b"").pace("bot").record_of_delay(at(8)) is None
+    assert RobotsTxt.parse(b"").pace("bot").record_of_visit_time() is None

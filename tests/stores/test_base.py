@@ -41,9 +41,10 @@ entries = st.builds(
     unreachable_since=st.none() | times,
     attempts=st.integers(0, 10**9),
     copy=st.none() | results,
+    copy_fetched=st.none() | times,
 )
 FIELDS = (
-    "attempts", "copy", "deflated", "error", "expires", "fetched", "headers",
+    "attempts", "copy", "copy_fetched", "deflated", "error", "expires", "fetched", "headers",
     "redirects", "size", "status", "unreachable_since", "url",
 )  # fmt: skip
 json_values = st.recursive(

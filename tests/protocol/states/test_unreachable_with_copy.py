@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.protocol.access import copy_held
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from tests.protocol.states.moments import DAY, HOUR, START, after, verdict
 
@@ -34,6 +35,9 @@ def test_for_as_long_as_the_outage(
     """The copy counts, or nothing may be fetched, by how long the outage has lasted."""
     entry = after(dialect, (START, 200), (LOST, 503), (LOST + outage, None))
     assert verdict(entry, dialect) == expected
+    held = copy_held(entry, dialect)
+    assert held is (entry.copy if expected[1] == "rule" else None)
+    assert entry.copy_fetched == START.total_seconds()
 
 
 def test_that_there_was_none_is_a_copy_too() -> None:

@@ -1,0 +1,228 @@
+"""What a ledger costs a crawl: time of the processor for each page.
+
+    python -m benchmarks.ledger [PAIRS]
+
+Crawls of the same site, which is on loopback, with a ledger and without one. Each is a
+Scrapy process of its own, and what counts is the time that this process had of the
+processor, user and system, all of its threads together, from its first request to its
+end. Crawls with and without run in pairs, side by side, so that whatever else the
+machine does falls on both, and the median of the pairs is given. On a busy machine the
+pairs differ by more than a ledger costs; so what it does for a page is timed by itself as
+well, signal, record and transaction.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from socketserver import ThreadingTCPServer
+from statistics import median, quantiles
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess
+from scrapy.utils.test import get_crawler
+
+from benchmarks.indexing import HEAD, ITEM
+from scrapy_rep.extensions.evidence import Evidence
+from scrapy_rep.ledger.records import Crawl, End
+from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.signals import indexing_read, request_allowed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+CHECKOUT = Path(__file__).parents[1]
+PAGES = 1000
+PAGE_BYTES = 20_000
+PAIRS = 15
+CRAWL_TIMEOUT = 300
+LEVELS = ("denied", "all")
+ROBOTSTXT = b"User-agent: *\nDisallow: /private/\nAllow: /pages/\n"
+
+SETTINGS = {
+    "ADDONS": {"scrapy_rep.Addon": 500},
+    "HTTPPROXY_ENABLED": False,
+    "LOG_LEVEL": "ERROR",
+    "TELNETCONSOLE_ENABLED": False,
+    "USER_AGENT": "bench/1.0",
+}
+STATEMENTS = {
+    "no statement": "",
+    "two statements": '<meta name="robots" content="noarchive, max-snippet:50">\n',
+}
+
+
+def body(robots: str) -> bytes:
+    text = HEAD.format(0, robots=robots)
+    items = (PAGE_BYTES - len(text)) // len(ITEM.format(100))
+    return (text + "".join(ITEM.format(100 + one) for one in range(items))).encode()
+
+
+class Spider(scrapy.Spider):
+    """Makes an item of each page."""
+
+    name = "ledger"
+    origin: str
+    begun = 0.0
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        self.begun = processor_time()
+        for number in range(PAGES):
+            yield scrapy.Request(f"{self.origin}/pages/{number}.html")
+
+    def parse(self, response: scrapy.http.Response) -> Iterator[dict[str, Any]]:
+        yield {"url": response.url, "title": response.css("title::text").get()}
+
+
+def processor_time() -> float:
+    """Seconds that this process has had, with all of its threads."""
+    usage = getrusage(RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def crawl(level: str, origin: str, folder: str) -> NoReturn:
+    """Crawl in this process, which must be a fresh one, and print what that took."""
+    ledger = {
+        "REP_LEDGER": str(Path(folder, "ledger.sqlite")),
+        "REP_LEDGER_LEVEL": level,
+    }
+    process = AsyncCrawlerProcess(SETTINGS | (ledger if level != "none" else {}))
+    crawler = process.create_crawler(Spider)
+    process.crawl(crawler, origin=origin)
+    process.start()
+    taken = processor_time() - crawler.spider.begun
+    if crawler.stats.get_value("item_scraped_count") != PAGES:
+        sys.exit("Not all pages have come")
+    print(taken)
+    sys.exit(process.bootstrap_failed)
+
+
+class Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.page = page
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        is_page = self.path != "/robots.txt"
+        answer = self.server.page if is_page else ROBOTSTXT
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if is_page else "text/plain")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args: Any) -> None:
+        """Stay silent."""
+
+
+@contextmanager
+def serving(page: bytes) -> Iterator[str]:
+    with Server(page) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+def seconds(origin: str, *levels: str) -> list[float]:
+    """What crawls side by side take of the processor, each."""
+    with tempfile.TemporaryDirectory() as folder:
+        crawls = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.ledger", level, origin, folder],
+                cwd=CHECKOUT,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for level in levels
+        ]
+        return [float(one.communicate(timeout=CRAWL_TIMEOUT)[0]) for one in crawls]
+
+
+def parts() -> None:
+    """Time what is done for each page at the level ``"all"``, without a crawl."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "ledger.sqlite"))
+        settings = {"REP_LEDGER": path, "REP_LEDGER_LEVEL": "all"}
+        crawler = get_crawler(Spider, settings)
+        send = crawler.signals.send_catch_log
+        writer = LedgerWriter(path, Crawl("", "", (), "", {}, {}, 0.0))
+        evidence = Evidence(RepSettings.from_settings(crawler.settings), writer.write)
+        for signal, receiver in evidence.receivers.items():
+            crawler.signals.connect(receiver, signal)
+        robots = RobotsTxt.parse(ROBOTSTXT)
+        where = Origin("http", "127.0.0.1", 80)
+        rules = IndexingRules.parse(html=body(STATEMENTS["two statements"]))
+        requests = [scrapy.Request(f"{where}/pages/{one}.html") for one in range(5000)]
+        answers = [scrapy.http.Response(one.url) for one in requests]
+        writer.start()
+        begun = processor_time()
+        for one in requests:
+            send(
+                request_allowed,
+                request=one,
+                decision=robots.decide(one.url, "bench"),
+                origin=where,
+                entry=None,
+                override=None,
+            )
+        while writer.recorded < len(requests):
+            time.sleep(0.01)
+        middle = processor_time()
+        for one, answer in zip(requests, answers, strict=True):
+            send(indexing_read, request=one, response=answer, rules=rules)
+        writer.close(End(0.0, "", {}))
+        ended = processor_time()
+        print(f"a request: {(middle - begun) / len(requests) * 1e6:.1f} us")
+        print(f"two statements: {(ended - middle) / len(requests) * 1e6:.1f} us")
+
+
+def main(pairs: int) -> None:
+    row = "{:16} {:8} {:>14} {:>14} {:>8} {:>10}".format
+    parts()
+    print(row("pages say", "level", "without", "more", "cost", "quartiles"))
+    for says, robots in STATEMENTS.items():
+        with serving(body(robots)) as origin:
+            for level in LEVELS:
+                without, costs = [], []
+                for number in range(pairs + 1):
+                    # Another one begins each time.
+                    order = ("none", level) if number % 2 else (level, "none")
+                    found = dict(zip(order, seconds(origin, *order), strict=True))
+                    if number:  # the first pair warms up
+                        without.append(found["none"])
+                        costs.append(found[level] / found["none"] - 1)
+                each = median(without) / PAGES
+                low, cost, high = quantiles(costs, n=4, method="inclusive")
+                times = f"{each * 1e6:.0f} us", f"{cost * each * 1e6:.1f} us"
+                spread = f"{low:.1%} {high:.1%}"
+                print(row(says, level, *times, f"{cost:.1%}", spread), flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        crawl(*sys.argv[1:])
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS)

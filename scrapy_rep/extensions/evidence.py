@@ -1,0 +1,257 @@
+"""What the signals of a crawl are to a ledger."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+
+from scrapy_rep import meta
+from scrapy_rep import signals as ours
+from scrapy_rep.exceptions import ItemDenied
+from scrapy_rep.ledger.records import Decided, Snapshot, text, url_text
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.statements import Statement
+from scrapy_rep.settings import NOFOLLOW, NOINDEX, OBEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_rep.overrides import Override
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.indexing import IndexingRules
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.settings import RepSettings
+
+# Of one response, of which there can be a thousand.
+_STATEMENTS_AT_MOST = 100
+
+# What was said once at the level "denied" is said again after so many others.
+_SAID_AT_MOST = 10_000
+
+_OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
+
+# Scrapy's own flag.
+_STOPPED_FLAG = "download_stopped"
+
+
+class Evidence:
+    """Makes records of signals, and hands them to *write*.
+
+    At the level ``"denied"``, what the user of the crawler has decided against a site, or
+    in its place, is recorded once for each origin: that is what has to be justified.
+    """
+
+    def __init__(
+        self, settings: RepSettings, write: Callable[[Snapshot | Decided], None]
+    ) -> None:
+        self._settings = settings
+        self._write = write
+        self._has_all = settings.ledger_level == "all"
+        self._said: set[tuple[str, str]] = set()
+        self.receivers: dict[Any, Callable[..., None]] = {
+            ours.indexing_read: self._indexing_read,
+            ours.item_annotated: self._item_annotated,
+            ours.link_dropped: self._link_dropped,
+            ours.media_refused: self._media_refused,
+            ours.request_allowed: self._request_allowed,
+            ours.request_denied: self._request_denied,
+            ours.robotstxt_known: self._robotstxt_known,
+            signals.item_dropped: self._item_dropped,
+        }
+        if not settings.obey:
+            self.receivers[signals.request_reached_downloader] = self._not_obeyed
+
+    # robots.txt.
+
+    def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
+        self._write(Snapshot(str(origin), entry, self._settings.dialect))
+
+    def _request_allowed(
+        self,
+        request: Request,
+        decision: Decision,
+        origin: Origin,
+        entry: Entry | None,
+        override: Override | None,
+    ) -> None:
+        if self._has_all or self._is_due(origin, override.pattern if override else ""):
+            self._decided(request, decision, origin, entry, override, verdict="allowed")
+
+    def _request_denied(
+        self,
+        request: Request,
+        decision: Decision,
+        origin: Origin,
+        entry: Entry | None,
+        override: Override | None,
+    ) -> None:
+        self._decided(request, decision, origin, entry, override, verdict="refused")
+
+    def _decided(
+        self,
+        request: Request,
+        decision: Decision,
+        origin: Origin,
+        entry: Entry | None,
+        override: Override | None,
+        *,
+        verdict: str,
+    ) -> None:
+        _, rule, agent, reason = decision
+        layer = "delay" if reason in _OF_PACE else "robots.txt"
+        line, statement = None, None
+        why: str = reason.value
+        if rule is not None:
+            line, statement = rule.line, text(f"{rule.kind.title()}: {rule.pattern}")
+        if override is not None:
+            layer = "override"
+            statement = statement or f"{override.pattern}: {override.kind}"
+        elif reason is Reason.OVERRIDE:
+            layer, why = "override", meta.DONT_OBEY_ROBOTSTXT
+        self._write(
+            Decided(
+                time.time(),
+                str(origin),
+                url_text(request.url),
+                None,
+                agent,
+                layer,
+                verdict,
+                why,
+                None if entry is None else entry.fetched,
+                line,
+                statement,
+            )
+        )
+
+    def _not_obeyed(self, request: Request) -> None:
+        """Where robots.txt does not count at all."""
+        origin = origin_of(request.url)
+        if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
+            self._said_of(request.url, "override", "allowed", OBEY)
+
+    def _is_due(self, origin: Origin, what: str) -> bool:
+        """Whether *what* was decided about *origin* has not been said yet."""
+        key = str(origin), what
+        if key in self._said:
+            return False
+        if len(self._said) >= _SAID_AT_MOST:
+            self._said.clear()
+        self._said.add(key)
+        return True
+
+    # Pages.
+
+    def _indexing_read(
+        self, request: Request, response: Response, rules: IndexingRules
+    ) -> None:
+        url = response.url
+        if self._has_all:
+            known = (each for each in rules.statements if each.known)
+            for each in islice(known, _STATEMENTS_AT_MOST):
+                self._said_of(url, each.source, "noted", each.name, each, page=url)
+        settings = self._settings
+        if settings.stop_download and _STOPPED_FLAG in response.flags:
+            because = rules.because("noindex")
+            self._said_of(url, "header", "dropped", "stopped", because, page=url)
+        noindex = not rules.indexable(datetime.now(timezone.utc))
+        if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
+            self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
+        elif noindex and settings.noindex == "ignore":
+            self._kept(url, NOINDEX, rules.because(_why(rules)))
+        if not rules.follow and settings.nofollow == "ignore":
+            self._kept(url, NOFOLLOW, rules.because("nofollow"))
+
+    def _kept(self, url: str, reason: str, because: Statement | None) -> None:
+        """What a page says does not count."""
+        origin = origin_of(url)
+        if self._has_all or (origin is not None and self._is_due(origin, reason)):
+            self._said_of(url, "override", "allowed", reason, because, page=url)
+
+    def _item_dropped(self, response: Response, exception: BaseException) -> None:
+        if isinstance(exception, ItemDenied):
+            self._item(response, "dropped", exception.rule, exception.statement)
+
+    def _item_annotated(self, response: Response, rules: IndexingRules) -> None:
+        why = _why(rules)
+        self._item(response, "annotated", why, rules.because(why))
+
+    def _item(
+        self, response: Response, verdict: str, why: str, because: Statement | None
+    ) -> None:
+        layer = because.source if because else "meta"
+        url = response.url
+        self._said_of(url, layer, verdict, why, because, page=url)
+
+    def _link_dropped(
+        self,
+        request: Request,
+        response: Response,
+        reason: str,
+        statement: Statement | str | None,
+    ) -> None:
+        layer = statement.source if isinstance(statement, Statement) else reason
+        url, page = request.url, response.url
+        self._said_of(url, layer, "dropped", "nofollow", statement, page=page)
+
+    def _media_refused(
+        self,
+        request: Request,
+        reason: str,
+        page_url: str,
+        statement: Statement | None,
+    ) -> None:
+        layer = statement.source if statement else "meta"
+        self._said_of(request.url, layer, "dropped", reason, statement, page=page_url)
+
+    def _said_of(
+        self,
+        url: str,
+        layer: str,
+        verdict: str,
+        reason: str,
+        statement: Statement | str | None = None,
+        *,
+        page: str | None = None,
+    ) -> None:
+        origin, url = _place(url)
+        agent = None
+        if isinstance(statement, Statement):
+            agent, statement = statement.agent, statement.text
+        self._write(
+            Decided(
+                time.time(),
+                origin,
+                url,
+                None if page is None else _place(page)[1],
+                None if agent is None else text(agent),
+                layer,
+                verdict,
+                reason,
+                None,
+                None,
+                None if statement is None else text(statement),
+            )
+        )
+
+
+# A page has several statements, and several items.
+@lru_cache(maxsize=64)
+def _place(url: str) -> tuple[str, str]:
+    """The origin of a URL, and the URL, as a ledger has them."""
+    origin = origin_of(url)
+    return "" if origin is None else str(origin), url_text(url)
+
+
+def _why(rules: IndexingRules) -> str:
+    return "unavailable_after" if rules.index else "noindex"

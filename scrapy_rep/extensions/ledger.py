@@ -1,0 +1,151 @@
+"""Keeps a record of what was asked and decided."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import time
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+import twisted
+from scrapy import signals
+from scrapy.exceptions import NotConfigured
+from scrapy.utils.asyncio import create_looping_call
+
+from scrapy_rep import stats
+from scrapy_rep.compat import run_in_thread
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.extensions.evidence import Evidence
+from scrapy_rep.identity import Identity
+from scrapy_rep.ledger.files import prepare
+from scrapy_rep.ledger.records import Crawl, End
+from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.settings import RepSettings, recorded
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+# How often, in seconds, it is looked how the writer fares.
+_LOOK_EVERY = 1.0
+
+
+class Ledger:
+    """Writes the file of ``REP_LEDGER``, whatever becomes of it: the crawl goes on."""
+
+    ORDER = 500
+    """After Scrapy's own extensions, so that their stats of the end are in the record."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        settings = RepSettings.from_settings(crawler.settings)
+        if settings.ledger is None:
+            raise NotConfigured
+        self._crawler = crawler
+        self._settings = settings
+        self._identity = Identity.of(crawler, settings)
+        spider = crawler.spider or crawler.spidercls
+        self._path = _path(settings.ledger, str(spider.name))
+        prepare(self._path)
+        self._writer: LedgerWriter | None = None
+        self._has_warned: set[str] = set()
+        self._look = create_looping_call(self._look_after)
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Ledger:
+        return cls(crawler)
+
+    def _spider_opened(self, spider: Spider) -> None:
+        header, agents = self._identity.introduced(spider)
+        crawl = Crawl(
+            spider=spider.name,
+            user_agent=header,
+            agents=agents,
+            dialect=self._settings.dialect.name,
+            settings=recorded(self._crawler.settings),
+            versions=_versions(),
+            started=time.time(),
+        )
+        self._writer = LedgerWriter(self._path, crawl)
+        self._evidence = Evidence(self._settings, self._writer.write)
+        for signal, receiver in self._evidence.receivers.items():
+            self._crawler.signals.connect(receiver, signal)
+        self._writer.start()
+        self._look.start(_LOOK_EVERY, now=False)
+
+    async def _spider_closed(self, reason: str) -> None:
+        if self._writer is None:
+            return
+        self._look.stop()
+        self._look_after()
+        end = End(time.time(), reason, dict(self._crawler.stats.get_stats()))
+        await run_in_thread(self._writer.close, end)
+        self._look_after()
+
+    def _look_after(self) -> None:
+        """Say in stats, and once in the log, how the writer fares."""
+        writer = self._writer
+        assert writer is not None
+        for key, count in (
+            (stats.LEDGER_RECORDED, writer.recorded),
+            (stats.LEDGER_ERRORS, writer.errors),
+            (stats.LEDGER_DROPPED, writer.dropped),
+        ):
+            if count:
+                self._crawler.stats.set_value(key, count)
+        if writer.error is not None:
+            self._warn(
+                "The ledger can't be written, and the crawl goes on; it is tried again: %s",
+                writer.error,
+            )
+        if writer.dropped:
+            self._warn(
+                "Records are missing in the ledger %s, since it could not be written in "
+                "time; the stats say how many",
+                self._path,
+            )
+
+    def _warn(self, message: str, detail: Any) -> None:
+        if message not in self._has_warned:
+            self._has_warned.add(message)
+            logger.warning(message, detail, extra={"spider": self._crawler.spider})
+
+
+def _path(setting: str, spider: str) -> Path:
+    """The file that the setting means. Raises LedgerError where it means none."""
+    now = datetime.now(timezone.utc).replace(microsecond=0)
+    values = {
+        "name": spider,
+        "pid": str(os.getpid()),
+        "time": now.isoformat().replace(":", "-"),
+    }
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            known = ", ".join(f"%({name})s" for name in values)
+            raise LedgerError(setting, f"{match[0]} is none of {known}")
+        return values[match[1]]
+
+    return Path(re.sub(r"%\(([^)]*)\)s", value, setting))
+
+
+def _versions() -> dict[str, str]:
+    try:
+        package = version("scrapy-rep")
+    except PackageNotFoundError:
+        package = "not installed"
+    return {
+        "scrapy-rep": package,
+        "Scrapy": scrapy.__version__,
+        "Twisted": twisted.__version__,
+        "Python": platform.python_version(),
+    }

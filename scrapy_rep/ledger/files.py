@@ -1,0 +1,109 @@
+"""The files of ledgers: made, recognised, and opened to be written."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from typing import TYPE_CHECKING
+
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# In seconds. Who finds the file locked, by another process that writes, waits that long.
+_LOCK_TIMEOUT = 5.0
+
+# What SQLite and the system say of a place that can be written at another time.
+_PASSING = ("full", "locked", "I/O")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def prepare(path: Path) -> None:
+    """Make the file of a ledger, or see that it is one, before a crawl relies on it.
+
+    Raises LedgerError where none can be written there. A disk that is full, or a file
+    that is locked, may be so for a while only, and is left to the writer.
+    """
+    try:
+        open_to_write(path).close()
+    except sqlite3.Error as error:
+        if not any(words in str(error) for words in _PASSING):
+            raise LedgerError(str(path), error) from None
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise LedgerError(str(path), error.strerror) from None
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """A connection to the ledger in a file, which is made, with its folder, where there
+    is none.
+
+    Raises LedgerError for what is no ledger, or one of a later version, and touches
+    nothing there; sqlite3.Error or OSError for what can't be opened.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # SQLite does not say why it can't open a file.
+    with path.open("ab"):
+        pass
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+    try:
+        if not _is_ledger(connection, path):
+            _make(connection, path)
+        # The switch below fails at once where another process writes; this waits for it.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+        # What was committed outlives a process that is killed, and readers do not wait
+        # for the writer, nor it for them.
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A machine that loses its power loses no more than a process that is killed:
+        # there is one fsync a batch, and a batch a second or less.
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def close_for_good(connection: sqlite3.Connection) -> None:
+    """Close a ledger so that its file is all there is of it, which can be read where
+    nothing can be written.
+    """
+    try:
+        # Another process that has it open keeps it as it is.
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error:
+        pass
+    finally:
+        connection.close()
+
+
+def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is a ledger; or else it is empty.
+
+    Raises LedgerError for any other.
+    """
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables:
+        return False
+    if application_id != APPLICATION_ID:
+        raise LedgerError(str(path), "this is a database of something else, no ledger")
+    if version > VERSION:
+        why = f"it is of version {version}; this package writes version {VERSION}"
+        raise LedgerError(str(path), why)
+    return True
+
+
+def _make(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    # Another process may have been faster.
+    if not _is_ledger(connection, path):
+        for statement in TABLES.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")

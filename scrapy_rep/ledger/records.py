@@ -1,0 +1,165 @@
+"""What goes into a ledger: bounded, and without secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy_rep.protocol.access import Access, copy_held
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.dialect import Dialect
+
+URL_AT_MOST = 4096
+"""Characters of a URL that are kept; one that was longer ends with an ellipsis."""
+
+TEXT_AT_MOST = 1024
+"""The same, for a rule, a statement, the value of a header and what went wrong."""
+
+_USERINFO = re.compile(r"//[^/?#\s]*@")
+
+# What a record takes in memory besides what is written in it, in bytes, about.
+_RECORD = 600
+
+
+class Crawl(NamedTuple):
+    """A crawl, when it starts."""
+
+    spider: str
+    user_agent: str
+    agents: Sequence[str]
+    dialect: str
+    settings: Mapping[str, object]
+    versions: Mapping[str, str]
+    started: float
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        return (
+            self.spider,
+            text(self.user_agent),
+            _json(self.agents),
+            self.dialect,
+            _json(self.settings),
+            _json(self.versions),
+            self.started,
+        )
+
+
+class End(NamedTuple):
+    """The same, when it ends."""
+
+    ended: float
+    finish_reason: str
+    counts: Mapping[str, object]
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        numbers = {
+            name: value
+            for name, value in self.counts.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        return (self.ended, self.finish_reason, _json(numbers))
+
+
+class Snapshot(NamedTuple):
+    """A robots.txt, at the moment that it was come to know."""
+
+    origin: str
+    entry: Entry
+
+    dialect: Dialect
+    """Whether a copy is kept to, and how much of a body counts, are questions of it."""
+
+    @property
+    def weight(self) -> int:
+        copy = self.entry.copy
+        return _RECORD + len(self.entry.result.body) + (len(copy.body) if copy else 0)
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """All columns but ``id``, ``crawl`` and ``sha256``."""
+        entry, result = self.entry, self.entry.result
+        held = copy_held(entry, self.dialect)
+        headers = [(text(name), text(value)) for name, value in result.headers]
+        return (
+            self.origin,
+            url_text(result.url),
+            _json([url_text(url) for url in result.redirects]),
+            str(result.access),
+            result.status,
+            text(_masked(result.error)) or None,
+            _json(headers),
+            entry.fetched,
+            entry.expires,
+            None if held is None else entry.copy_fetched,
+        )
+
+    @property
+    def body(self) -> bytes | None:
+        """What is kept to, if that is a file: as it came, as far as it is read."""
+        answer = copy_held(self.entry, self.dialect) or self.entry.result
+        if answer.access is not Access.SUCCESSFUL:
+            return None
+        # One byte more, by which a reader knows that it was cut.
+        return answer.body[: self.dialect.size_limit + 1]
+
+
+class Decided(NamedTuple):
+    """A decision: the columns of that name."""
+
+    time: float
+    origin: str
+    url: str
+    page: str | None
+    agent: str | None
+    layer: str
+    verdict: str
+    reason: str
+
+    fetched: float | None
+    """When the robots.txt of *origin* was fetched that it follows, if it follows one."""
+
+    line: int | None
+    statement: str | None
+
+    @property
+    def weight(self) -> int:
+        return (
+            _RECORD + len(self.url) + len(self.page or "") + len(self.statement or "")
+        )
+
+
+def url_text(url: str) -> str:
+    """A URL as a ledger has it: without user and password."""
+    if "@" in url:
+        url = _masked(url)
+    return text(url, URL_AT_MOST)
+
+
+def text(written: str, at_most: int = TEXT_AT_MOST) -> str:
+    """What somebody wrote, as SQLite takes it."""
+    if len(written) > at_most:
+        written = written[: at_most - 1] + "…"
+    if written.isascii():
+        return written
+    # A half of a surrogate pair can't be stored.
+    return written.encode("utf-8", "replace").decode("utf-8")
+
+
+def sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _masked(written: str) -> str:
+    return _USERINFO.sub("//***@", written)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str, sort_keys=isinstance(value, dict))

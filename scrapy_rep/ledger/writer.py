@@ -1,0 +1,246 @@
+"""Writes a ledger, on a thread of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.ledger.files import close_for_good, open_to_write
+from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot, sha256
+
+if TYPE_CHECKING:
+    import os
+
+# In seconds: what is written down is at most so old, and some time to write it.
+_WRITTEN_EVERY = 0.5
+
+# In seconds: how long a file that can't be written is left alone.
+_LEFT_ALONE = 2.0
+
+# In seconds: how long the end of a crawl waits for the last of it to be written.
+_END_WAITS = 10.0
+
+# Bytes in memory, about, of what has not been written yet.
+_WAITING_AT_MOST = 32 * 1024 * 1024
+
+_RECORDS_A_BATCH = 5_000
+
+# What is known of snapshots that were written; the rest is looked up in the file.
+_IDS_AT_MOST = 20_000
+
+_CRAWL = (
+    "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
+_BODY = "INSERT OR IGNORE INTO body (sha256, body) VALUES (?, ?)"
+_SNAPSHOT = (
+    "INSERT INTO snapshot (crawl, sha256, origin, url, redirects, access, status, error,"
+    " headers, fetched, expires, copy_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_FIND_SNAPSHOT = (
+    "SELECT id FROM snapshot WHERE crawl = ? AND origin = ? AND fetched = ?"
+)
+_DECISION = (
+    "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
+    " verdict, reason, line, statement) VALUES "
+)
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+# Rows of one statement. For each statement, this thread gives up Python's lock and gets it
+# back, at which the crawl stops and starts: more than the row itself costs. More rows have
+# more values than an older SQLite takes (999).
+_ROWS_AT_ONCE = 80
+
+# What may be over the next time; all else would come again with the same records.
+_PASSING = (sqlite3.OperationalError, OSError, LedgerError)
+
+
+class LedgerWriter:
+    """Takes records from one thread, and writes them to the file at *path* from another.
+
+    Nothing that happens to the file is raised: it is counted in ``errors``, said in
+    ``error`` while it lasts, and tried again. What there is no room for meanwhile, in
+    memory or at the end, is counted in ``dropped``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], crawl: Crawl) -> None:
+        self.errors = 0
+        self.recorded = 0
+        self.error: Exception | None = None
+        # For the file to be the same wherever the process goes later.
+        self._path = Path(path).absolute()
+        self._crawl = crawl
+        self._end: End | None = None
+        self._queue: deque[Snapshot | Decided] = deque()
+        self._batch: list[Snapshot | Decided] = []
+        # Each is changed by one thread alone.
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self._turned_away = 0
+        self._given_up = 0
+        self._closing = Event()
+        # What a process that ends by itself leaves unwritten is the last second.
+        self._thread = Thread(target=self._run, name="ledger", daemon=True)
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._crawl_id: int | None = None
+        self._ids: dict[tuple[str, float], int] = {}
+
+    @property
+    def dropped(self) -> int:
+        return self._turned_away + self._given_up
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def write(self, record: Snapshot | Decided) -> None:
+        """Have *record* written within a second; never waits."""
+        weight = record.weight
+        if self._bytes_in - self._bytes_out + weight > _WAITING_AT_MOST:
+            self._turned_away += 1
+            return
+        self._bytes_in += weight
+        self._queue.append(record)
+
+    def close(self, end: End) -> None:
+        """Write what there is, and the end of the crawl; waits for it, but not for ever."""
+        self._end = end
+        self._closing.set()
+        self._thread.join(_END_WAITS)
+        self._turned_away += len(self._batch) + len(self._queue)
+
+    # The rest runs on the thread.
+
+    def _run(self) -> None:
+        pause = _WRITTEN_EVERY
+        closing = False
+        while not closing:
+            closing = self._closing.wait(pause)
+            pause = _WRITTEN_EVERY if self._write_all() else _LEFT_ALONE
+        if self._connection is not None:
+            close_for_good(self._connection)
+
+    def _write_all(self) -> bool:
+        """Whether all that there is could be written."""
+        while True:
+            if not self._batch:
+                count = min(len(self._queue), _RECORDS_A_BATCH)
+                self._batch = [self._queue.popleft() for _ in range(count)]
+            # All that was put before the end is in the queue by the time that there is one.
+            end = None if len(self._queue) else self._end
+            if not self._batch and end is None and self._crawl_id is not None:
+                return True
+            try:
+                self._commit(self._batch, end)
+            except _PASSING as error:
+                self._failed(error)
+                return False
+            except Exception as error:  # noqa: BLE001  whatever it is, once is enough
+                self._failed(error)
+                self._given_up += len(self._batch)
+                self._done()
+                return False
+            self.error = None
+            self.recorded += len(self._batch)
+            self._done()
+            if end is not None:
+                return True
+
+    def _done(self) -> None:
+        """Make room for others, whether or not the batch was written."""
+        self._bytes_out += sum(record.weight for record in self._batch)
+        self._batch = []
+
+    def _failed(self, error: Exception) -> None:
+        self.errors += 1
+        self.error = error
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        # Which rolls back, and what was written of a batch is forgotten.
+        self._ids.clear()
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _commit(self, batch: list[Snapshot | Decided], end: End | None) -> None:
+        connection = self._connected()
+        # Not a plain BEGIN, which may find only in its middle that another process has
+        # written meanwhile, and fail without waiting.
+        connection.execute("BEGIN IMMEDIATE")
+        crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl.row).lastrowid
+        assert crawl is not None
+        decisions = []
+        for record in batch:
+            if type(record) is Decided:
+                fetched = record.fetched
+                snapshot = None
+                if fetched is not None:
+                    snapshot = self._snapshot(crawl, record.origin, fetched)
+                decisions.append((crawl, snapshot, *record[:8], *record[9:]))
+            elif type(record) is Snapshot:
+                self._write_snapshot(crawl, record)
+        for at in range(0, len(decisions), _ROWS_AT_ONCE):
+            some = decisions[at : at + _ROWS_AT_ONCE]
+            statement = _DECISION + ", ".join([_VALUES] * len(some))
+            connection.execute(statement, list(chain.from_iterable(some)))
+        if end is not None:
+            connection.execute(_END, (*end.row, crawl))
+        connection.execute("COMMIT")
+        self._crawl_id = crawl
+
+    def _connected(self) -> sqlite3.Connection:
+        # SQLite goes on writing to a file that nobody can find any more. Another one in
+        # its place could inherit what is left of its log, and be broken by that.
+        if self._file is not None and _identity(self._path) != self._file:
+            raise LedgerError(str(self._path), "it was moved or removed")
+        if self._connection is None:
+            self._connection = open_to_write(self._path)
+            self._file = _identity(self._path)
+        return self._connection
+
+    def _write_snapshot(self, crawl: int, snapshot: Snapshot) -> None:
+        key = snapshot.origin, snapshot.entry.fetched
+        if self._snapshot(crawl, *key) is not None:
+            return  # the same once more, from the store
+        connection = self._connection
+        assert connection is not None
+        body, digest = snapshot.body, None
+        if body is not None:
+            digest = sha256(body)
+            connection.execute(_BODY, (digest, body))
+        row = (crawl, digest, *snapshot.row)
+        found = connection.execute(_SNAPSHOT, row).lastrowid
+        assert found is not None
+        self._remember(key, found)
+
+    def _snapshot(self, crawl: int, origin: str, fetched: float) -> int | None:
+        """The one of that origin that was fetched then; None where it was dropped."""
+        found = self._ids.get((origin, fetched))
+        if found is None:
+            assert self._connection is not None
+            row = self._connection.execute(_FIND_SNAPSHOT, (crawl, origin, fetched))
+            for (found,) in row:
+                self._remember((origin, fetched), found)
+        return found
+
+    def _remember(self, key: tuple[str, float], found: int) -> None:
+        if len(self._ids) >= _IDS_AT_MOST:
+            self._ids.clear()
+        self._ids[key] = found
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,453 @@
+"""The ledger of a crawl has what was asked and decided, by the server's own log."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep.ledger.reader import open_ledger
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.test_indexing import html, meta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
+PAGES = "tests.crawl.page_spiders.PageSpider"
+ENDLESS = "tests.crawl.ledger_spiders.EndlessSpider"
+COLUMNS = ("page", "layer", "verdict", "reason", "agent", "line", "statement")
+
+
+def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
+    ledger = open_ledger(str(path))
+    try:
+        return [dict(row) for row in ledger.execute(query, values)]
+    finally:
+        ledger.close()
+
+
+def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
+    """The decisions on a URL, in their order; *page* without its origin."""
+    found = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
+    for row in found:
+        row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
+    return [tuple(row[name] for name in COLUMNS) for row in found]
+
+
+def allowed(path: Path) -> Counter[str]:
+    query = "SELECT url FROM decision WHERE verdict = 'allowed' AND page IS NULL"
+    return Counter(row["url"] for row in rows(path, query))
+
+
+def fetched(*hosts: Host) -> Counter[str]:
+    """What the access log has, robots.txt apart."""
+    return Counter(host.url(path) for host in hosts for path in host.pages)
+
+
+def site_with_everything(site: Site) -> Host:
+    host = site.add(RULES)
+    host.answers |= {
+        "/": html(
+            '<a href="/noindex"><a href="/nofollow"><a href="/header">'
+            '<a href="/private/no"><a href="/private/open"><a rel="UGC x" href="/ugc">'
+        ),
+        "/noindex": html(head=meta("NoIndex, max-snippet:50, what")),
+        "/nofollow": html('<a href="/from-nofollow">', meta("NoFollow", "testbot")),
+        "/header": html('<a href="/from-header">', tag="unavailable_after: 1999-1-1"),
+        "/private/open": html(),
+    }
+    return host
+
+
+def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
+    """Each decision is there with its evidence, and the access log agrees: each page that
+    was fetched has one decision that allowed it, and no other page has one.
+    """
+    host, same = site_with_everything(site), site.add(RULES)
+    ours, free, down = site.add(RULES), site.add(RULES), site.add(Answer(status=503))
+    path = tmp_path / "ledger.sqlite"
+    result = run_crawl(
+        [
+            host.url("/"),
+            same.url("/private/also"),
+            ours.url("/private/ours"),
+            ours.url("/closed"),
+            free.url("/private/free"),
+            down.url("/page"),
+            {"url": down.url("/anyway"), "meta": {"dont_obey_robotstxt": True}},
+        ],
+        mode=mode,
+        spider=PAGES,
+        settings={
+            "REP_LEDGER": str(path),
+            "REP_LEDGER_LEVEL": "all",
+            "REP_REL": ["ugc"],
+            "REP_OVERRIDES": {
+                f"127.0.0.1:{ours.port}": "User-agent: *\nDisallow: /closed",
+                f"127.0.0.1:{free.port}": "ignore",
+            },
+        },
+    )
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert allowed(path) == fetched(host, same, ours, free, down)
+    no_rule = (None, "robots.txt", "allowed", "no-rule", "*", None, None)
+    expected = {
+        host.url("/"): [no_rule],
+        host.url("/private/open"): [
+            (None, "robots.txt", "allowed", "rule", "*", 3, "Allow: /private/open")
+        ],
+        host.url("/private/no"): [
+            (None, "robots.txt", "refused", "rule", "*", 2, "Disallow: /private/")
+        ],
+        host.url("/noindex"): [
+            no_rule,
+            ("/noindex", "meta", "noted", "noindex", None, None, "NoIndex"),
+            ("/noindex", "meta", "noted", "max-snippet", None, None, "max-snippet:50"),
+            ("/noindex", "meta", "dropped", "noindex", None, None, "NoIndex"),
+        ],
+        host.url("/nofollow"): [
+            no_rule,
+            ("/nofollow", "meta", "noted", "nofollow", "testbot", None, "NoFollow"),
+        ],
+        host.url("/from-nofollow"): [
+            ("/nofollow", "meta", "dropped", "nofollow", "testbot", None, "NoFollow")
+        ],
+        host.url("/header"): [
+            no_rule,
+            *[
+                ("/header", "header", verdict, "unavailable_after", None, None, date)
+                for date in ["unavailable_after: 1999-1-1"]
+                for verdict in ("noted", "dropped")
+            ],
+        ],
+        host.url("/ugc"): [("/", "rel", "dropped", "nofollow", None, None, "UGC x")],
+        ours.url("/private/ours"): [
+            (None, "override", "allowed", "no-rule", "*", None,
+             f"127.0.0.1:{ours.port}: robotstxt")
+        ],
+        ours.url("/closed"): [
+            (None, "override", "refused", "rule", "*", 2, "Disallow: /closed")
+        ],
+        free.url("/private/free"): [
+            (None, "override", "allowed", "override", None, None,
+             f"127.0.0.1:{free.port}: ignore")
+        ],
+        down.url("/page"): [
+            (None, "robots.txt", "refused", "unreachable", None, None, None)
+        ],
+        down.url("/anyway"): [
+            (None, "override", "allowed", "dont_obey_robotstxt", None, None, None)
+        ],
+    }  # fmt: skip
+    assert {url: decisions(path, url) for url in expected} == expected
+    check_snapshots(path, host, same, down)
+    [crawl] = rows(path, "SELECT * FROM crawl")
+    assert crawl["finish_reason"] == "finished"
+    assert (crawl["spider"], crawl["agents"]) == ("pages", '["testbot"]')
+    assert json.loads(crawl["counts"])["rep/noindex/dropped/noindex"] == 1
+    assert json.loads(crawl["settings"])["REP_LEDGER_LEVEL"] == "all"
+    records = "SELECT (SELECT count(*) FROM decision) + (SELECT count(*) FROM snapshot)"
+    [[count]] = [row.values() for row in rows(path, records)]
+    assert result.stats["rep/ledger/recorded"] == count
+    assert "rep/ledger/dropped" not in result.stats
+
+
+def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
+    """Two hosts with the same robots.txt share a body; one that is down says so."""
+    found = rows(path, "SELECT * FROM snapshot LEFT JOIN body USING (sha256)")
+    of = {row["origin"]: row for row in found}
+    assert len(found) == len(of) == 3
+    assert of[host.origin]["body"] == of[same.origin]["body"] == RULES.encode()
+    assert len(rows(path, "SELECT * FROM body")) == 1
+    one, missing = of[host.origin], of[down.origin]
+    assert (one["access"], one["status"], one["url"]) == (
+        "successful",
+        200,
+        host.robotstxt,
+    )
+    assert ["content-type", "text/plain"] in json.loads(one["headers"])
+    assert one["fetched"] < time.time() < one["expires"]
+    assert (missing["access"], missing["status"]) == ("unreachable", 503)
+    assert (missing["sha256"], missing["copy_of"]) == (None, None)
+    query = (
+        "SELECT d.url, s.origin FROM decision d LEFT JOIN snapshot s ON s.id = snapshot"
+        " WHERE layer = 'robots.txt'"
+    )
+    for row in rows(path, query):
+        assert row["url"].startswith(f"{row['origin']}/")
+
+
+def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
+    """At the level of the start, no request that the site allowed is there; of what the
+    user decided there is one for each host and way.
+    """
+    host, free = site_with_everything(site), site.add(RULES)
+    path = tmp_path / "a" / "plan.sqlite"
+    anyway = {"meta": {"dont_obey_robotstxt": True}}
+    result = run_crawl(
+        [
+            host.url("/"),
+            *[free.url(f"/private/{number}") for number in range(5)],
+            *[{"url": host.url(f"/private/{n}"), **anyway} for n in range(5)],
+        ],
+        spider=PAGES,
+        settings={
+            "REP_LEDGER": str(path),
+            "REP_OVERRIDES": {f"127.0.0.1:{free.port}": "ignore"},
+            "REP_NOINDEX": "annotate",
+            "REP_NOFOLLOW": "ignore",
+        },
+    )
+    assert "log_count/ERROR" not in result.stats, result.log
+    found = rows(path, "SELECT layer, verdict, reason, url FROM decision")
+    counts = Counter((row["layer"], row["verdict"], row["reason"]) for row in found)
+    assert counts == {
+        ("robots.txt", "refused", "rule"): 1,
+        ("override", "allowed", "override"): 1,
+        ("override", "allowed", "dont_obey_robotstxt"): 1,
+        ("override", "allowed", "REP_NOFOLLOW"): 1,
+        ("meta", "annotated", "noindex"): 1,
+        ("header", "annotated", "unavailable_after"): 1,
+    }
+    assert len(rows(path, "SELECT * FROM snapshot")) == 1
+
+
+def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
+    """A crawl that obeys no robots.txt has on record that it fetched regardless."""
+    host = site_with_everything(site)
+    path = tmp_path / "ledger.sqlite"
+    result = run_crawl(
+        [host.url("/")],
+        spider=PAGES,
+        settings={
+            "ROBOTSTXT_OBEY": False,
+            "REP_LEDGER": str(path),
+            "REP_LEDGER_LEVEL": "all",
+            "REP_NOINDEX": "ignore",
+        },
+    )
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert allowed(path) == fetched(host)
+    assert host.url("/private/no") in allowed(path)
+    query = "SELECT DISTINCT layer, reason FROM decision WHERE verdict = 'allowed'"
+    assert rows(path, query) == [
+        {"layer": "override", "reason": "ROBOTSTXT_OBEY"},
+        {"layer": "override", "reason": "REP_NOINDEX"},
+    ]
+
+
+def test_stopped_and_kept(site: Site, tmp_path: Path) -> None:
+    """A download that is stopped at its headers is there, and so is a page whose items
+    the spider keeps whatever it says.
+    """
+    host = site.add(RULES)
+    host.answers["/stopped"] = Answer(
+        b"x" * 2_000_000, headers={"Content-Type": "text/html", "X-Robots-Tag": "none"}
+    )
+    host.answers["/kept"] = html(head=meta("noindex"))
+    path = tmp_path / "ledger.sqlite"
+    kept = {"url": host.url("/kept"), "meta": {"dont_obey_noindex": True}}
+    run_crawl(
+        [host.url("/stopped"), kept],
+        spider=PAGES,
+        settings={"REP_LEDGER": str(path), "REP_STOP_DOWNLOAD": True},
+    )
+    assert decisions(path, host.url("/stopped"))[0] == (
+        "/stopped", "header", "dropped", "stopped", None, None, "none"
+    )  # fmt: skip
+    assert decisions(path, host.url("/kept")) == [
+        ("/kept", "override", "allowed", "dont_obey_noindex", None, None, "noindex")
+    ]
+
+
+def test_media(site: Site, tmp_path: Path) -> None:
+    """Files that do not arrive are there, with who refuses them."""
+    host = site.add(RULES)
+    image = {"Content-Type": "image/png"}
+    host.answers |= {
+        "/page": html(f'<img src="{host.url("/c.png")}">', meta("noimageindex")),
+        "/b": html(f'<img src="{host.url("/b.png")}">'),
+        "/b.png": Answer(b"b", headers={**image, "X-Robots-Tag": "noindex"}),
+        "/c.png": Answer(b"c", headers=image),
+    }
+    path = tmp_path / "ledger.sqlite"
+    run_crawl(
+        [host.url("/page"), host.url("/b")],
+        spider="tests.crawl.page_spiders.MediaPageSpider",
+        settings={
+            "REP_LEDGER": str(path),
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path),
+        },
+    )
+    assert decisions(path, host.url("/c.png")) == [
+        ("/page", "meta", "dropped", "noimageindex", None, None, "noimageindex")
+    ]
+    assert decisions(path, host.url("/b.png")) == [
+        ("/b.png", "header", "dropped", "noindex", None, None, "noindex")
+    ]
+
+
+def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
+    """A crawl that needs no fetch has the robots.txt of the store on record, from the day
+    that it was fetched; and one that can't have it what it kept to in its place.
+    """
+    host = site.add([robots(RULES), Answer(status=503)])
+    path = tmp_path / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(path), "REP_STORE": f"sqlite:///{tmp_path}/store"}
+    for offset in (0.0, 0.0, 2 * 24 * 3600.0):
+        run_crawl(
+            [host.url("/private/a")],
+            spider="tests.crawl.waiting_spiders.ClockSpider",
+            offset=offset,
+            settings=settings,
+        )
+    found = rows(path, "SELECT * FROM snapshot ORDER BY id")
+    assert len(host.robots_hits) == 2
+    assert [one["crawl"] for one in found] == [1, 2, 3]
+    assert found[0]["fetched"] == found[1]["fetched"]
+    last = found[-1]
+    assert (last["access"], last["status"]) == ("unreachable", 503)
+    assert last["copy_of"] == found[0]["fetched"]
+    assert last["sha256"] == found[0]["sha256"]
+    refused = "SELECT snapshot, line FROM decision WHERE verdict = 'refused'"
+    assert [tuple(row.values()) for row in rows(path, refused)] == [
+        (one["id"], 2) for one in found
+    ]
+
+
+def wait_for(check: Any) -> Any:
+    """What it gives, once that is true; for twenty seconds at most."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        found = check()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError
+
+
+def test_killed(site: Site, tmp_path: Path) -> None:
+    """After kill -9 the file is whole, and has all but the last second."""
+    host = site.add(RULES)
+    path = tmp_path / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
+    crawl = start_crawl(spider=ENDLESS, origin=host.origin, settings=settings)
+    wait_for(lambda: len(host.hits) > 20)
+    twentieth = host.hits[20].time
+    wait_for(lambda: time.monotonic() > twentieth + 1.5)
+    crawl.process.kill()
+    killed = time.monotonic()
+    crawl.wait()
+    assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+    seen = allowed(path)
+    due = [host.url(hit.path) for hit in host.hits if hit.time < killed - 1]
+    assert len(due) >= 20
+    assert set(due) - {host.robotstxt} <= set(seen)
+    [one] = rows(path, "SELECT * FROM crawl")
+    assert (one["ended"], one["finish_reason"], one["counts"]) == (None, None, None)
+    # The next crawl goes on with it.
+    run_crawl([host.url("/")], settings=settings)
+    ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
+    assert ended == [{"killed": 1}, {"killed": 0}]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    options = ["-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run([mount, *options], check=False).returncode:
+        pytest.skip("Nothing can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Make a file of all the room that there is."""
+    with suppress(OSError), path.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"x" * 512)
+
+
+def test_a_full_disk(site: Site, small_disk: Path) -> None:
+    """The crawl goes on, with one warning and a stat, and so does the ledger when there is
+    room again.
+    """
+    host = site.add(RULES)
+    path = small_disk / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
+    stop = "/stop"
+    crawl = start_crawl(
+        spider=ENDLESS, origin=host.origin, stop=stop, settings=settings
+    )
+    wait_for(lambda: path.exists() and path.stat().st_size and allowed(path))
+    filler = small_disk / "filler"
+
+    def is_stuck() -> bool:
+        # What SQLite frees when it fails is filled as well.
+        fill(filler)
+        before, hits = sum(allowed(path).values()), len(host.hits)
+        wait_for(lambda: len(host.hits) > hits + 50)
+        return sum(allowed(path).values()) == before
+
+    wait_for(lambda: "can't be written" in crawl.log or is_stuck())
+    wait_for(is_stuck)
+    before = sum(allowed(path).values())
+    filler.unlink()
+    wait_for(lambda: sum(allowed(path).values()) > before)
+    host.answers["/next"] = html(stop)
+    host.answers |= {f"/{number}": html(stop) for number in range(100_000)}
+    result = crawl.result()
+    assert result.stats["finish_reason"] == "stopped"
+    assert result.stats["rep/ledger/errors"] >= 1
+    assert len(result.lines("WARNING", "ledger")) == 1
+    assert allowed(path) == fetched(host)
+    assert rows(path, "PRAGMA integrity_check") == [{"integrity_check": "ok"}]
+
+
+@pytest.mark.parametrize("setting", ["%(name)s", "%(spider)s"])
+def test_a_setting_that_can_not_be(site: Site, tmp_path: Path, setting: str) -> None:
+    """It stops the start with a sentence, before anything is fetched."""
+    host = site.add(RULES)
+    (tmp_path / "plan").write_text("This is a text, and no ledger")
+    result = run_crawl(
+        [host.url("/")], settings={"REP_LEDGER": str(tmp_path / setting)}
+    )
+    assert result.exit_code == 1
+    assert "LedgerError" in result.log
+    expected = "not a database" if setting == "%(name)s" else "is none of %(name)s"
+    assert expected in result.log
+    assert host.hits == []
+
+
+def test_by_hand(site: Site, tmp_path: Path) -> None:
+    """Without the add-on the extension is one line, as the README has it."""
+    host = site.add(RULES)
+    enable = {
+        "ROBOTSTXT_OBEY": True,
+        "DOWNLOADER_MIDDLEWARES": {
+            "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+            "scrapy_rep.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": 595,
+        },
+        "EXTENSIONS": {"scrapy_rep.extensions.ledger.Ledger": 500},
+    }
+    settings = {"REP_LEDGER": str(tmp_path / "%(name)s-%(pid)s-%(time)s.sqlite")}
+    run_crawl([host.url("/private/a")], enable=enable, settings=settings)
+    [path] = tmp_path.iterdir()
+    assert re.fullmatch(r"plan-\d+-\d{4}-.*\.sqlite", path.name)
+    assert len(decisions(path, host.url("/private/a"))) == 1

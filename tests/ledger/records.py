@@ -1,0 +1,41 @@
+"""Records of a made-up crawl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot
+from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.dialect import RFC9309
+
+ORIGIN = "http://example.com"
+CRAWL = Crawl("spider", "bot/1.0", ("bot",), "rfc9309", {"A": 1}, {"Scrapy": "3"}, 1.0)
+END = End(9.0, "finished", {"pages": 2, "when": "now", "ok": True, "seconds": 0.5})
+
+
+def result(body: bytes = b"User-agent: *\n", **fields: Any) -> AccessResult:
+    fields = {"status": 200, "url": f"{ORIGIN}/robots.txt", **fields}
+    return AccessResult(body=body, **fields)
+
+
+def snapshot(
+    body: bytes = b"User-agent: *\n", fetched: float = 5.0, origin: str = ORIGIN
+) -> Snapshot:
+    entry = Entry(result=result(body), fetched=fetched, expires=fetched + 60)
+    return Snapshot(origin, entry, RFC9309)
+
+
+def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Decided:
+    return Decided(
+        time=float(number),
+        origin=ORIGIN,
+        url=f"{ORIGIN}/{number}",
+        page=None,
+        agent="*",
+        layer="robots.txt",
+        verdict="refused",
+        reason="rule",
+        fetched=fetched,
+        line=2,
+        statement="Disallow: /",
+    )._replace(**fields)

@@ -1,0 +1,51 @@
+"""docs/ledger.md against the tables."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from scrapy_rep.ledger.records import TEXT_AT_MOST, URL_AT_MOST
+from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.protocol.robotstxt import Reason
+
+DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
+TEXT = DOCS.read_text()
+
+
+@pytest.fixture
+def ledger() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(TABLES)
+    return connection
+
+
+def test_the_tables(ledger: sqlite3.Connection) -> None:
+    """Each table has a section, and each column a row, with its type, in their order."""
+    found = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    for (table,) in found.fetchall():
+        section = TEXT.split(f"\n### {table}\n")[1].split("\n#")[0]
+        shown = re.findall(r"^\| `(\w+)` \| ([A-Z]+) \|", section, re.MULTILINE)
+        columns = ledger.execute(f"PRAGMA table_info({table})")
+        assert shown == [(name, kind) for _, name, kind, *_ in columns]
+
+
+def test_the_figures() -> None:
+    """The version, the id and the bounds are those of the code."""
+    assert f"of the tables, {VERSION} here" in TEXT
+    assert f"`0x{APPLICATION_ID:x}`" in TEXT
+    assert f"cut at {URL_AT_MOST:,} characters" in TEXT
+    assert f"statements at {TEXT_AT_MOST:,};" in TEXT
+    for reason in Reason:
+        assert f"`{reason}`" in TEXT
+
+
+def test_the_queries(ledger: sqlite3.Connection) -> None:
+    """Each query runs."""
+    queries = re.findall(r'sqlite3 .*?"\n(.*?)"\n', TEXT, re.DOTALL)
+    assert len(queries) == 2
+    for query in queries:
+        ledger.execute(query)

@@ -1,0 +1,113 @@
+"""Where a ledger can be written, and where a crawl must not start."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.ledger import files
+from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from tests.ledger.test_reader import make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_new_one(tmp_path: Path) -> None:
+    """The file is made with its folder, and known by its ids."""
+    path = tmp_path / "a" / "b" / "ledger.sqlite"
+    files.prepare(path)
+    files.prepare(path)
+    ledger = open_ledger(str(path))
+    assert ledger.execute("PRAGMA user_version").fetchone()[0] == VERSION
+    assert ledger.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+
+
+def test_made_by_many_at_once(tmp_path: Path) -> None:
+    """Who comes second finds the tables made."""
+    path = tmp_path / "ledger.sqlite"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(files.prepare, [path] * 16))
+    open_ledger(str(path)).close()
+
+
+def test_what_is_none(tmp_path: Path) -> None:
+    """The message names the file and what is wrong, and the file stays as it was."""
+    (tmp_path / "text").write_text("User-agent: *\n" * 100)
+    (tmp_path / "folder").mkdir()
+    cases = {
+        str(tmp_path / "text"): "not a database",
+        str(tmp_path / "folder"): "directory",
+        str(tmp_path / "text" / "below"): "Not a directory|File exists",
+        make(tmp_path / "other", application_id=1): "something else",
+        make(tmp_path / "later", version=VERSION + 1): f"of version {VERSION + 1}",
+    }
+    for path, why in cases.items():
+        before = tmp_path.joinpath(path)
+        content = before.read_bytes() if before.is_file() else None
+        with pytest.raises(LedgerError, match=why) as error:
+            files.prepare(before)
+        assert path in str(error.value)
+        assert content == (before.read_bytes() if before.is_file() else None)
+
+
+def test_made_by_another_in_the_meantime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the lock another process may have made the tables."""
+    path = tmp_path / "ledger.sqlite"
+    make(path)
+    answers = iter([False, True])
+    monkeypatch.setattr(files, "_is_ledger", lambda *_: next(answers))
+    files.open_to_write(path).close()
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), True),
+        (sqlite3.OperationalError("database is locked"), True),
+        (sqlite3.OperationalError("disk I/O error"), True),
+        (sqlite3.OperationalError("attempt to write a readonly database"), False),
+        (OSError(28, "No space left on device"), True),
+        (PermissionError(13, "Permission denied"), False),
+    ],
+)
+def test_what_may_pass(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    passes: bool,
+) -> None:
+    """A full disk or a locked file does not stop the start; what won't change does."""
+
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(files, "open_to_write", fail)
+    if passes:
+        files.prepare(tmp_path / "x")
+    else:
+        with pytest.raises(LedgerError, match=str(error.args[-1])):
+            files.prepare(tmp_path / "x")
+
+
+def test_closed_for_good(tmp_path: Path) -> None:
+    """One file is left, unless another has it open; and either way it can be read."""
+    path = tmp_path / "ledger.sqlite"
+    one, other = files.open_to_write(path), files.open_to_write(path)
+    one.execute("INSERT INTO body VALUES ('a', 'b')")
+    files.close_for_good(one)
+    files.close_for_good(other)
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    assert len(open_ledger(str(path)).execute("SELECT * FROM body").fetchall()) == 1
+
+
+def test_a_statement_for_each_table() -> None:
+    """The tables are made one by one, so that nobody sees some of them."""
+    assert all(sqlite3.complete_statement(f"{one};") for one in TABLES.split(";\n"))

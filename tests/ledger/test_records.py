@@ -1,0 +1,90 @@
+"""What is written down is bounded, and without secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scrapy_rep.ledger.records import (
+    TEXT_AT_MOST,
+    URL_AT_MOST,
+    Snapshot,
+    text,
+    url_text,
+)
+from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.dialect import RFC9309
+from tests.ledger.records import ORIGIN, result, snapshot
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://user:secret@host/a@b", "http://***@host/a@b"),
+        ("http://user@host", "http://***@host"),
+        ("http://user:p@ss@host/", "http://***@host/"),
+        ("http://host/@x?a=//b@c", "http://host/@x?a=//***@c"),
+        ("http://host/path", "http://host/path"),
+    ],
+)
+def test_no_passwords(url: str, expected: str) -> None:
+    """Who is logged in does not show, nor does what could be that."""
+    assert url_text(url) == expected
+
+
+def test_bounds() -> None:
+    """What is too long is cut, and shows that it was."""
+    assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
+    assert len(url_text("http://host/" + "x" * 9000)) == URL_AT_MOST
+    assert text("x" * TEXT_AT_MOST) == "x" * TEXT_AT_MOST
+    assert len(text("ä" * 9000)) == TEXT_AT_MOST
+
+
+def test_what_sqlite_does_not_take() -> None:
+    """Half a surrogate pair is replaced, as nothing can store it."""
+    assert text("a\ud800ä") == "a?ä"
+
+
+def test_a_robots_txt_that_could_not_be_had() -> None:
+    """It says why, without the password that an error may quote, and has no body."""
+    failed = result(
+        b"",
+        status=None,
+        error="no route to http://me:secret@proxy " + "x" * 9000,
+        redirects=("http://me@b.example/",),
+    )
+    entry = Entry(result=failed, fetched=5.0, expires=6.0, unreachable_since=5.0)
+    found = Snapshot(ORIGIN, entry, RFC9309)
+    origin, url, redirects, access, status, error, headers, *rest = found.row
+    assert (origin, url) == (ORIGIN, f"{ORIGIN}/robots.txt")
+    assert json.loads(redirects) == ["http://***@b.example/"]
+    assert (access, status, headers, rest) == ("unreachable", None, "[]", [5, 6, None])
+    assert error.startswith("no route to http://***@proxy xxx")
+    assert len(error) == TEXT_AT_MOST
+    assert found.body is None
+
+
+def test_a_copy_in_its_place() -> None:
+    """What is kept to is the body, and when it was fetched is said."""
+    failed = AccessResult(url=f"{ORIGIN}/robots.txt", status=503)
+    entry = Entry(
+        result=failed,
+        fetched=5.0,
+        expires=6.0,
+        unreachable_since=5.0,
+        copy=result(b"good"),
+        copy_fetched=3.0,
+    )
+    found = Snapshot(ORIGIN, entry, RFC9309)
+    assert found.row[3:5] == ("unreachable", 503)
+    assert found.row[-1] == 3.0
+    assert found.body == b"good"
+    assert found.weight >= 4
+
+
+def test_a_body_that_nobody_reads_to_its_end() -> None:
+    """It is kept as far as it is read, and a byte more, by which one sees that."""
+    body = snapshot(b"#" * 2_000_000).body
+    assert body is not None
+    assert len(body) == RFC9309.size_limit + 1

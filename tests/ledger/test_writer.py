@@ -1,0 +1,262 @@
+"""The writer loses nothing that it does not count, whatever happens to the file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep.ledger import writer as module
+from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.writer import LedgerWriter
+from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WRITTEN_EVERY", 0.01)
+    monkeypatch.setattr(module, "_LEFT_ALONE", 0.01)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
+    ledger = open_ledger(str(path))
+    try:
+        return [tuple(row) for row in ledger.execute(query)]
+    finally:
+        ledger.close()
+
+
+def written(path: Path, *records: Any) -> LedgerWriter:
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    for record in records:
+        writer.write(record)
+    writer.close(END)
+    return writer
+
+
+def wait_for(check: Any) -> None:
+    """Until it is true, for ten seconds at most."""
+    for _ in range(2000):
+        if check():
+            return
+        Event().wait(0.005)
+    raise AssertionError
+
+
+def test_all_of_it(path: Path) -> None:
+    """The crawl, its robots.txt, its decisions and its end; and nothing else is left."""
+    later = snapshot(b"Disallow: /\n", fetched=7.0)
+    writer = written(
+        path,
+        snapshot(),
+        decided(1),
+        later,
+        decided(2, fetched=7.0),
+        decided(3, fetched=None, line=None, layer="meta", page="http://page/"),
+        snapshot(),  # again, from the store
+        decided(4, fetched=99.0),  # of a robots.txt that was dropped
+    )
+    assert (writer.recorded, writer.dropped, writer.errors) == (7, 0, 0)
+    [crawl] = rows(path, "SELECT * FROM crawl")
+    assert crawl[:4] == (1, "spider", "bot/1.0", '["bot"]')
+    assert crawl[7:10] == (1.0, 9.0, "finished")
+    assert json.loads(crawl[10]) == {"pages": 2, "seconds": 0.5}
+    decisions = "SELECT d.url, body FROM decision d LEFT JOIN snapshot s ON s.id = d.snapshot LEFT JOIN body USING (sha256) ORDER BY d.id"
+    assert rows(path, decisions) == [
+        (f"{ORIGIN}/1", b"User-agent: *\n"),
+        (f"{ORIGIN}/2", b"Disallow: /\n"),
+        (f"{ORIGIN}/3", None),
+        (f"{ORIGIN}/4", None),
+    ]
+    assert rows(path, "SELECT count(*) FROM snapshot") == [(2,)]
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def test_a_body_is_stored_once(path: Path) -> None:
+    """Whoever serves it, and in however many crawls."""
+    for _ in range(2):
+        written(path, snapshot(), snapshot(origin="http://b.example"))
+    assert rows(path, "SELECT count(*) FROM body") == [(1,)]
+    assert rows(path, "SELECT crawl, count(*) FROM snapshot GROUP BY 1") == [
+        (1, 2),
+        (2, 2),
+    ]
+
+
+def test_one_that_is_there_is_continued(path: Path) -> None:
+    """Another crawl is another row, and its decisions are its own."""
+    written(path, snapshot(), decided(1))
+    written(path, decided(2))
+    assert rows(path, "SELECT crawl, snapshot FROM decision") == [(1, 1), (2, None)]
+
+
+def test_written_while_it_runs(path: Path) -> None:
+    """A reader sees what happened before, and that the crawl has no end."""
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    writer.write(decided(1))
+    wait_for(lambda: writer.recorded)
+    assert rows(path, "SELECT ended, (SELECT count(*) FROM decision) FROM crawl") == [
+        (None, 1)
+    ]
+    writer.close(END)
+
+
+def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are bounded, and so is what is known of snapshots."""
+    monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
+    monkeypatch.setattr(module, "_IDS_AT_MOST", 2)
+    snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
+    decisions = [decided(number, fetched=float(number)) for number in range(1, 11)]
+    assert written(path, *snapshots, *decisions).recorded == 20
+    assert rows(path, "SELECT snapshot, time FROM decision ORDER BY id") == [
+        (number, number) for number in range(1, 11)
+    ]
+
+
+def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What there is no room for is counted, and what there is room for is written."""
+    monkeypatch.setattr(module, "_WAITING_AT_MOST", 10 * decided().weight)
+    blocker = sqlite3.connect(path, isolation_level=None)
+    written(path)
+    blocker.execute("BEGIN IMMEDIATE")
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    for number in range(100):
+        writer.write(decided(number))
+    assert writer.dropped == 90
+    blocker.execute("ROLLBACK")
+    wait_for(lambda: writer.recorded == 10)
+    writer.write(decided(100))
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (11, 90)
+    assert rows(path, "SELECT count(*) FROM decision") == [(11,)]
+    blocker.close()
+
+
+def test_a_file_that_fails_for_a_while(path: Path) -> None:
+    """It is tried again, and nothing is there twice or missing."""
+    path.mkdir()
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    writer.write(snapshot())
+    writer.write(decided(1))
+    wait_for(lambda: writer.errors > 1)
+    assert "directory" in str(writer.error)
+    path.rmdir()
+    wait_for(lambda: writer.recorded == 2)
+    assert writer.error is None
+    writer.close(END)
+    assert rows(path, "SELECT snapshot FROM decision") == [(1,)]
+    assert rows(path, "SELECT count(*) FROM crawl") == [(1,)]
+
+
+def test_a_batch_that_fails_in_its_middle(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written of it is rolled back, and written again as a whole."""
+    monkeypatch.setattr(module, "_DECISION", "INSERT INTO missing VALUES ")
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    writer.write(snapshot())
+    writer.write(decided(1))
+    wait_for(lambda: writer.errors)
+    monkeypatch.undo()
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (2, 0)
+    assert rows(path, "SELECT count(*), max(snapshot) FROM decision") == [(1, 1)]
+    assert rows(path, "SELECT count(*) FROM snapshot") == [(1,)]
+
+
+def test_a_file_that_fails_to_the_end(path: Path) -> None:
+    """What is left then is counted."""
+    path.mkdir()
+    writer = written(path, decided(1), decided(2))
+    assert (writer.recorded, writer.dropped) == (0, 2)
+    assert writer.errors > 0
+
+
+def test_a_file_that_is_moved(path: Path) -> None:
+    """No other is begun in its place, and it is continued where it comes back."""
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    wait_for(path.exists)
+    writer.write(decided(1))
+    wait_for(lambda: writer.recorded == 1)
+    elsewhere = path.with_name("elsewhere")
+    path.rename(elsewhere)
+    writer.write(decided(2))
+    wait_for(lambda: writer.errors)
+    assert "moved or removed" in str(writer.error)
+    assert not path.exists()
+    elsewhere.rename(path)
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (2, 0)
+    assert rows(path, "SELECT time FROM decision") == [(1.0,), (2.0,)]
+
+
+def test_what_can_never_be_written(path: Path) -> None:
+    """It is dropped, counted and said, and what comes after it is written."""
+    writer = LedgerWriter(path, CRAWL)
+    writer.start()
+    writer.write(decided(1, line=10**30))
+    wait_for(lambda: writer.errors)
+    assert isinstance(writer.error, OverflowError)
+    writer.write(decided(2))
+    writer.close(END)
+    assert (writer.recorded, writer.dropped) == (1, 1)
+
+
+def test_two_writers(path: Path) -> None:
+    """Two on one file break nothing, and each has its own rows."""
+    writers = [LedgerWriter(path, CRAWL) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for number in range(200):
+        for writer in writers:
+            writer.write(snapshot(fetched=float(number + 1)))
+            writer.write(decided(number, fetched=float(number + 1)))
+    for writer in writers:
+        writer.close(END)
+        assert (writer.recorded, writer.dropped) == (400, 0)
+    same = "SELECT d.crawl, count(*) FROM decision d JOIN snapshot s ON s.id = d.snapshot AND s.crawl = d.crawl GROUP BY 1"
+    assert rows(path, same) == [(1, 200), (2, 200)]
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_an_end_that_takes_too_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crawl does not wait for ever, and what is not written by then is counted."""
+    monkeypatch.setattr(module, "_END_WAITS", 0.1)
+    written(path)
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    writer = written(path, decided(1))
+    assert writer.dropped == 1
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    wait_for(lambda: writer.recorded)
+
+
+def test_a_crawl_that_can_never_be_written(path: Path) -> None:
+    """It does not keep the processor busy: it is tried now and then, and counted."""
+    writer = LedgerWriter(path, CRAWL._replace(spider=object()))
+    writer.start()
+    writer.write(decided(1))
+    wait_for(lambda: writer.errors > 1)
+    writer.close(END)
+    assert writer.recorded == 0
+    assert writer.dropped == 1

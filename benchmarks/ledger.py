@@ -6,13 +6,14 @@ Crawls of the same site, which is on loopback, with a ledger and without one. Ea
 Scrapy process of its own, and what counts is the time that this process had of the
 processor, user and system, all of its threads together, from its first request to its
 end. Crawls with and without run in pairs, side by side, so that whatever else the
-machine does falls on both, and the median of the pairs is given. On a busy machine the
+machine does falls on both alike, and the median of the pairs is given. On a busy machine the
 pairs differ by more than a ledger costs; so what it does for a page is timed by itself as
 well, signal, record and transaction.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,9 @@ def crawl(level: str, origin: str, folder: str) -> NoReturn:
         "REP_LEDGER": str(Path(folder, "ledger.sqlite")),
         "REP_LEDGER_LEVEL": level,
     }
+    if hasattr(os, "sched_setaffinity"):  # not everywhere
+        # On one processor, so that a pair shares all that there is to share.
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     process = AsyncCrawlerProcess(SETTINGS | (ledger if level != "none" else {}))
     crawler = process.create_crawler(Spider)
     process.crawl(crawler, origin=origin)

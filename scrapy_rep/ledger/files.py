@@ -85,11 +85,12 @@ def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
 
     Raises LedgerError for any other.
     """
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    # First: another process may be making them, and the rest comes with them.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return False
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id != APPLICATION_ID:
         raise LedgerError(str(path), "this is a database of something else, no ledger")
     if version > VERSION:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from scrapy_rep.exceptions import RobotsDenied
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+    from scrapy_rep.protocol.findings import Finding
     from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
     from scrapy_rep.protocol.rules import Rule
     from scrapy_rep.robotparser import RobotParser
@@ -21,6 +22,7 @@ __all__ = [
     "Addon",
     "Decision",
     "Dialect",
+    "Finding",
     "Reason",
     "RobotParser",
     "RobotsDenied",
@@ -38,6 +40,7 @@ _MODULES = {
     "Addon": "addon",
     "Decision": "protocol.robotstxt",
     "Dialect": "protocol.dialect",
+    "Finding": "protocol.findings",
     "Reason": "protocol.robotstxt",
     "RobotParser": "robotparser",
     "RobotsDenied": "exceptions",

@@ -9,6 +9,8 @@ from scrapy_rep.protocol.lines import Line, lines
 from scrapy_rep.protocol.rules import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy_rep.protocol.dialect import Dialect
 
 
@@ -36,12 +38,22 @@ class Group(NamedTuple):
 
     records: tuple[Record, ...]
 
+    lines: tuple[int, ...]
+    """The numbers of its user-agent lines, one for each of the agents."""
+
 
 def parse_groups(body: bytes, dialect: Dialect) -> tuple[tuple[Group, ...], list[Line]]:
     """The groups of a robots.txt, and its sitemap lines, which belong to no group."""
+    return groups_of(lines(body, dialect), dialect)
+
+
+def groups_of(
+    lines: Iterable[Line], dialect: Dialect
+) -> tuple[tuple[Group, ...], list[Line]]:
+    """The same, of lines that have been read."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
-    agents: list[str] = []
+    agents: list[tuple[str, int]] = []
     rules: list[Rule] = []
     records: list[Record] = []
     has_rule = False
@@ -49,18 +61,19 @@ def parse_groups(body: bytes, dialect: Dialect) -> tuple[tuple[Group, ...], list
     def close() -> None:
         nonlocal has_rule
         if agents:
-            groups.append(Group(tuple(agents), tuple(rules), tuple(records)))
+            names, numbers = zip(*agents, strict=True)
+            groups.append(Group(names, tuple(rules), tuple(records), numbers))
         agents.clear()
         rules.clear()
         records.clear()
         has_rule = False
 
-    for line in lines(body, dialect):
+    for line in lines:
         number, field, value = line
         if field == "user-agent":
             if has_rule:
                 close()
-            agents.append(agent_of_line(value, dialect))
+            agents.append((agent_of_line(value, dialect), number))
         elif field in {"allow", "disallow"}:
             # An empty one closes the run of user-agent lines as well. Rules that stand
             # before any user-agent line are in no group (RFC 2.2.2).

@@ -92,7 +92,7 @@ def proper_text(text: bytes, dialect: Dialect) -> bytes:
         return text
 
     def respelt(match: re.Match[bytes]) -> bytes:
-        line = _line(0, match[0][1:], dialect)
+        line = read_line(0, match[0][1:], dialect)
         return b"\n%b:%b" % (line.field.encode(), line.value) if line else match[0]
 
     return _TO_RESPELL.sub(respelt, b"\n" + text)[1:]
@@ -105,12 +105,13 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
     is empty.
     """
     for number, raw in enumerate(text(body, dialect).split(b"\n"), 1):
-        line = _line(number, raw, dialect)
+        line = read_line(number, raw, dialect)
         if line is not None:
             yield line
 
 
-def _line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
+def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
+    """What a line of :func:`text` says, if it says something."""
     content, comment, _ = raw[: dialect.line_limit].partition(b"#")
     name, colon, value = content.partition(b":")
     name = name.strip()

@@ -21,9 +21,10 @@ from scrapy_rep.protocol.rules import Rule
 from scrapy_rep.protocol.scan import RuleScan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeVar
 
+    from scrapy_rep.protocol.findings import Finding
     from scrapy_rep.protocol.lines import Line
 
     _T = TypeVar("_T")
@@ -136,7 +137,7 @@ class RobotsTxt:
         """The absolute URLs of the sitemaps, in order, each once."""
         if self._sitemaps is None:
             lines = parse_groups(self.body, self.dialect)[1]
-            self._sitemaps = tuple(_sitemaps(lines, self._url))
+            self._sitemaps = tuple(sitemap_urls(lines, self._url))
         return self._sitemaps
 
     @property
@@ -199,6 +200,13 @@ class RobotsTxt:
         """The ``Visit-time`` of a crawler's groups, the first of several."""
         return next(self._values("visit-time", pace.visit_time, agents), None)
 
+    def lint(self) -> tuple[Finding, ...]:
+        """What is wrong with it, by line; worked out anew each time."""
+        # Few ask, so that nobody else has to load what answers.
+        from scrapy_rep.protocol.lint import lint  # noqa: PLC0415
+
+        return () if self._blanket else lint(self.body, self.dialect, self._url)
+
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
@@ -260,7 +268,7 @@ class RobotsTxt:
             self._body = _Packed(zlib.compress(body, 1))
 
 
-def _sitemaps(lines: list[Line], url: str | None) -> Iterator[str]:
+def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
     """The URLs that sitemap lines name: absolute ones of the Web, each once."""
     seen = set()
     for line in lines:

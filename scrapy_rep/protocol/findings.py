@@ -1,0 +1,141 @@
+"""What can be wrong with a robots.txt: a code for each, and the findings of one file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Severity = Literal["error", "warning", "note"]
+
+MAX_OF_A_CODE = 100
+"""How many findings of one code are told one by one; one more says how many follow."""
+MAX_TEXT = 200
+"""How many characters of a line a finding shows."""
+_MAX_QUOTED = 60
+
+CODES: dict[str, tuple[Severity, str]] = {
+    # The file.
+    "broken-byte-order-mark": (
+        "warning", "the file begins with a part of a byte order mark",
+    ),
+    "byte-order-mark": ("note", "the file begins with a byte order mark"),
+    "html": ("error", "the file is a page, not a robots.txt"),
+    "invalid-utf-8": ("warning", "a line is not in UTF-8"),
+    "line-too-long": ("warning", "a line is longer than Google reads"),
+    "not-compared": ("note", "the file has too many patterns to compare them all"),
+    "null-characters": ("error", "a line has null characters in it"),
+    "stray-byte-order-mark": ("error", "a byte order mark that does not begin the file"),
+    "too-large": ("error", "from this line on, the file is not read"),
+    "utf-16": ("warning", "the file is in UTF-16"),
+    # Fields.
+    "fields-in-value": ("error", "a value has another field in it, as of a lost line end"),
+    "misspelt-field": ("error", "a misspelt field, which is not read"),
+    "missing-colon": ("error", "a line without a colon, which is not read"),
+    "missing-field": ("error", "a value without a field before it"),
+    "obsolete-field": ("warning", "a field that no large search engine reads any more"),
+    "tolerated-spelling": ("warning", "a field that is read although it is misspelt"),
+    "unknown-field": ("note", "a field that means nothing to this package"),
+    "unused-field": ("note", "a field that this dialect does not read"),
+    "vendor-field": ("note", "a field that one vendor alone reads"),
+    # User-agent lines and groups.
+    "agent-cut": ("warning", "a user-agent line of which only the beginning is read"),
+    "agent-list": ("error", "several names in one user-agent line"),
+    "agent-version": ("note", "a version or a * after a name, which is not read"),
+    "browser-header": ("error", "a User-Agent header in place of a product token"),
+    "group-without-rules": ("warning", "a group that allows everything, as it has no rule"),
+    "hidden-group": ("error", "a group that nobody follows, as an earlier one comes first"),
+    "merged-group": ("note", "a group that counts as one with an earlier one"),
+    "no-agent": ("error", "a user-agent line that names nobody"),
+    "record-outside-group": ("warning", "a delay, rate or time that is in no group"),
+    "repeated-agent": ("note", "a name that the same group has twice"),
+    "rule-after-blank-line": ("error", "a rule cut off from its group by a blank line"),
+    "rule-before-group": ("error", "a rule before any user-agent line"),
+    # Rules.
+    "duplicate-rule": ("note", "the same rule as in an earlier line"),
+    "empty-allow": ("warning", "an empty Allow, which says nothing"),
+    "empty-disallow": ("warning", "an empty Disallow beside one that forbids something"),
+    "redundant-rule": ("note", "a rule that never decides, as another says the same"),
+    "shadowed-rule": ("warning", "a rule that never decides, as another says the opposite"),
+    # Patterns.
+    "absolute-url": ("error", "a URL in place of a path"),
+    "bad-percent": ("warning", "a % that no two hexadecimal digits follow"),
+    "dollar-inside": ("warning", "a $ that is not at the end, and stands for itself"),
+    "double-star": ("note", "several * in a row"),
+    "encoded-slash": ("note", "%2F, which is not /"),
+    "encoded-unreserved": ("note", "a character that needs no percent-encoding"),
+    "encoded-wildcard": ("note", "%2A or %24, which is not * or $"),
+    "fragment-in-pattern": ("error", "a # in a path, which ends it"),
+    "glued-comment": ("note", "a comment without white space before it"),
+    "host-in-pattern": ("warning", "the name of a host in place of a path"),
+    "literal-wildcard": ("warning", "a * or $ where these stand for themselves"),
+    "lower-case-hex": ("note", "percent-encoding in lower case"),
+    "pattern-ignored": ("error", "a pattern that matches nothing, as it begins with no /"),
+    "slash-assumed": ("warning", "a pattern without the / that paths begin with"),
+    "trailing-star": ("note", "a * at the end, which adds nothing"),
+    "white-space-in-pattern": ("warning", "a pattern with white space in it"),
+    # Other records.
+    "bad-sitemap": ("error", "a sitemap that is no URL of the Web"),
+    "bad-value": ("error", "a delay, rate or time that can't be read"),
+    "relative-sitemap": ("warning", "a sitemap whose URL is not absolute"),
+    "several-delays": ("warning", "another Crawl-delay than before, for the same crawler"),
+    # Dialects.
+    "dialects-differ": ("note", "a URL that dialects decide on differently"),
+}  # fmt: skip
+"""Every code, its severity and what it means. An *error* has no effect, or another one
+than it looks; a *warning* may well have; a *note* harms nobody."""
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with a robots.txt, or may be."""
+
+    line: int
+    """From 1; 0 for the file as a whole."""
+
+    code: str
+    """One of :data:`CODES`."""
+
+    severity: Severity
+
+    message: str
+    """What is wrong, and what to write instead."""
+
+    text: str
+    """The line as written, or its beginning; bytes that are no UTF-8 show as U+FFFD."""
+
+
+class Findings:
+    """The findings of one file, while they are collected."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, str, str]] = []
+        self._counts: Counter[str] = Counter()
+        self._last: dict[str, int] = {}
+
+    def add(self, line: int, code: str, message: str) -> None:
+        self._counts[code] += 1
+        if self._counts[code] <= MAX_OF_A_CODE:
+            self._found.append((line, code, message))
+        else:
+            self._last.setdefault(code, line)
+
+    def sorted(self, lines: list[bytes]) -> Iterator[Finding]:
+        """All of them, by line; *lines* are those of the file."""
+        for code, line in self._last.items():
+            more = self._counts[code] - MAX_OF_A_CODE
+            self._found.append((line, code, f"{more} more like this, from here on"))
+        for number, code, message in sorted(self._found):
+            octets = lines[number - 1] if 0 < number <= len(lines) else b""
+            # No character takes more than four octets.
+            shown = octets[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
+            yield Finding(number, code, CODES[code][0], message, shown)
+
+
+def quoted(octets: bytes) -> str:
+    """What a stranger wrote, fit to be shown."""
+    shown = octets[: 4 * _MAX_QUOTED].decode("utf-8", "replace")
+    return repr(
+        shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
+    )

@@ -43,12 +43,10 @@ _QUIET: dict[str, Any] = {
     "EXTENSIONS_BASE": {},
     "FEEDS": {},
     "ITEM_PIPELINES": {},
-    "JOBDIR": None,
     # Else results would become lines of the log.
     "LOG_STDOUT": False,
     "REP_LEDGER": None,
     "REP_STOP_DOWNLOAD": False,
-    "REP_STORE": "memory://",
     "SCHEDULER": default_settings.SCHEDULER,
     "SPIDER_MIDDLEWARES": {},
     "STATS_CLASS": default_settings.STATS_CLASS,

@@ -30,6 +30,11 @@ class Body(NamedTuple):
     origin: Origin | None
     """Whose it is, where it was fetched."""
 
+    @property
+    def url(self) -> str | None:
+        """Where it was fetched from, if it was."""
+        return None if self.result is None else self.where
+
 
 def bodies(arguments: Sequence[str], terms: Terms) -> list[Body]:
     """All of them, in order. Raises UsageError for what can't be read or is no URL."""

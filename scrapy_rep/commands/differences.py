@@ -61,7 +61,7 @@ def diff(arguments: Namespace, settings: Settings) -> int:
 def _reading(body: Body, dialect: Dialect) -> Reading:
     if body.result is not None:
         return Reading.of_result(body.result, dialect)
-    return Reading(RobotsTxt.parse(body.octets, dialect, body.where), body.where)
+    return Reading(RobotsTxt.parse(body.octets, dialect), body.where)
 
 
 def _urls(

@@ -49,7 +49,7 @@ def _findings(body: Body, dialect: Dialect) -> list[dict[str, Any]]:
     result = body.result
     if result is not None and result.access is not Access.SUCCESSFUL:
         return [_no_finding(str(result.access), str(result))]
-    robots = RobotsTxt.parse(body.octets, dialect, body.where)
+    robots = RobotsTxt.parse(body.octets, dialect, body.url)
     return [
         {
             "line": finding.line,

@@ -41,6 +41,8 @@ class Terms:
 def terms_of(arguments: Namespace, settings: Settings) -> Terms:
     """Raises UsageError for an agent or a dialect that is none."""
     settings = settings.copy()
+    # To read these would make the folder of a crawl, and the file of its store.
+    settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     names = [name.strip() for each in arguments.agent for name in each.split(",")]
     if names == [EVERYONE]:
         settings.set(USER_AGENT, None, "cmdline")

@@ -30,7 +30,7 @@ class State:
     def __init__(self, path: str, question: str) -> None:
         self._path = path
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection = sqlite3.connect(path, 0, isolation_level=None)
             self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._open(question)
         except sqlite3.Error as error:

@@ -45,7 +45,7 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "User-agent: mybot   (group changed)\n"
         "  - Crawl-delay: 2   (line 4)\n"
         "  + Disallow: /private/   (line 4)\n"
-        "  ~ Disallow: /basket/   (line 3)\n"
+        "  ~ Allow: /basket/help   (line 2)\n"
         "User-agent: newbot   (group added)\n"
         "  + Disallow:    (line 6)\n"
         "  - Sitemap: https://shop.example/sitemap.xml\n"
@@ -153,10 +153,10 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
 
 def test_many_agents_in_one_group(rep: Rep) -> None:
     """Agents that share their groups are shown together, the first few by name."""
-    agents = "".join(f"User-agent: a{'b' * n}\n" for n in range(1_000))
+    agents = "".join(f"User-agent: a{'b' * n}\n" for n in range(500))
     Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
     out = rep("diff", "robots.txt", "new.txt").out
-    assert "User-agent: a, ab, abb, abbb, abbbb and 995 more   (group added)" in out
+    assert "User-agent: a, ab, abb, abbb, abbbb and 495 more   (group added)" in out
 
 
 def test_bounded(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -111,17 +110,17 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str, str]] = []
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
         self._last: dict[str, int] = {}
 
     def add(self, line: int, code: str, message: str) -> None:
-        self._counts[code] += 1
-        if self._counts[code] <= MAX_OF_A_CODE:
+        count = self._counts[code] = self._counts.get(code, 0) + 1
+        if count <= MAX_OF_A_CODE:
             self._found.append((line, code, message))
         else:
             self._last.setdefault(code, line)
 
-    def sorted(self, lines: list[bytes]) -> Iterator[Finding]:
+    def by_line(self, lines: list[bytes]) -> Iterator[Finding]:
         """All of them, by line; *lines* are those of the file."""
         for code, line in self._last.items():
             more = self._counts[code] - MAX_OF_A_CODE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agent_of_line
 from scrapy_rep.protocol.lines import Line, lines
@@ -42,46 +42,43 @@ class Group(NamedTuple):
     """The numbers of its user-agent lines, one for each of the agents."""
 
 
-def parse_groups(body: bytes, dialect: Dialect) -> tuple[tuple[Group, ...], list[Line]]:
+Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
+
+
+def parse_groups(body: bytes, dialect: Dialect) -> Groups:
     """The groups of a robots.txt, and its sitemap lines, which belong to no group."""
     return groups_of(lines(body, dialect), dialect)
 
 
-def groups_of(
-    lines: Iterable[Line], dialect: Dialect
-) -> tuple[tuple[Group, ...], list[Line]]:
+def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
     """The same, of lines that have been read."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int]] = []
     rules: list[Rule] = []
     records: list[Record] = []
-    has_rule = False
 
     def close() -> None:
-        nonlocal has_rule
         if agents:
             names, numbers = zip(*agents, strict=True)
             groups.append(Group(names, tuple(rules), tuple(records), numbers))
         agents.clear()
         rules.clear()
         records.clear()
-        has_rule = False
 
     for line in lines:
         number, field, value = line
         if field == "user-agent":
-            if has_rule:
+            if rules:
                 close()
             agents.append((agent_of_line(value, dialect), number))
         elif field in {"allow", "disallow"}:
             # An empty one closes the run of user-agent lines as well. Rules that stand
             # before any user-agent line are in no group (RFC 2.2.2).
-            has_rule = bool(agents)
             if agents:
-                kind: Literal["allow", "disallow"]
-                kind = "allow" if field == "allow" else "disallow"
-                rules.append(Rule(kind, value.decode("utf-8", "replace"), number))
+                pattern = value.decode("utf-8", "replace")
+                allows = field == "allow"
+                rules.append(Rule("allow" if allows else "disallow", pattern, number))
         elif field == "sitemap":
             sitemaps.append(line)
         elif not field:

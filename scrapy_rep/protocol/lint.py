@@ -47,6 +47,8 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     is_page = _check_page(written, found)
     fields = FieldCheck(dialect, found)
     for number, (raw, line) in enumerate(zip(written, read, strict=True), 1):
+        if not raw:
+            continue
         if is_page and (line is None or line.field not in fields.known):
             continue
         _check_octets(number, raw, found)
@@ -62,7 +64,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     check_delays(says, groups, dialect, found)
     check_rules({line.number: line for line in says}, groups, dialect, found)
     compare_dialects(body, dialect, found)
-    return tuple(found.sorted(written))
+    return tuple(found.by_line(written))
 
 
 def _check_bytes(

@@ -170,5 +170,6 @@ class _Comparison:
         path = question.path
         if len(path) > _MAX_PATH_SHOWN:
             path = path[: _MAX_PATH_SHOWN - 3] + "..."
-        who = "everyone else" if agent == EVERYONE else quoted(agent.encode())
+        unnamed = agent == EVERYONE
+        who = "a crawler that is not named" if unnamed else quoted(agent.encode())
         return f"for {who}, {path} is {' and '.join(verdicts)}: {why}: {remedy}"

@@ -1,0 +1,80 @@
+"""Files that are meant to hurt whoever lints them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.findings import CODES, MAX_OF_A_CODE
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+
+# Far more than any takes on a machine at rest, far less than a blow-up would.
+SECONDS = 15.0
+KIB_500 = 512_000
+ANY = b"User-agent: *\n"
+
+
+def word(number: int) -> bytes:
+    """Another word for every number, of letters alone."""
+    return bytes(ord("a") + int(digit) for digit in str(number))
+
+
+def filled(piece: bytes) -> bytes:
+    return piece * (KIB_500 // len(piece))
+
+
+def each(piece: bytes) -> bytes:
+    """Lines that differ in a word, as many as are read."""
+    lines = (piece.replace(b"W", word(i)) for i in range(KIB_500 // len(piece)))
+    return b"".join(lines)[:KIB_500]
+
+
+FILES = {
+    "agents over rules": each(b"User-agent: W\n")[:250_000]
+    + each(b"Disallow: /W\n")[:250_000],
+    "one rule with many stars": ANY + b"Disallow: " + filled(b"/*a*a*a*b"),
+    "many rules with stars": ANY + filled(b"Disallow: /*a*a*a*b\n"),
+    "many different wildcards": ANY + each(b"Disallow: /*a*a*W*b\n"),
+    "long different wildcards": ANY + each(b"Allow: /*" + b"a*" * 400 + b"W\n"),
+    "two rules a name": each(b"User-agent:W\nAllow:/*W\nAllow:/*b\n"),
+    "many groups of one name": filled(b"User-agent:*\nAllow:\n"),
+    "many groups of many names": each(b"User-agent:W\n\n"),
+    "names that begin alike": each(b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n"),
+    "nested literals": ANY + b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(990)),
+    "pairs": ANY + each(b"Allow:/W\nDisallow:/W\n"),
+    "fields": each(b"W:\n"), "fields like others": each(b"DisWlow: /\n"),
+    "words": filled(b"a b c\n"), "no UTF-8": filled(b"\xff\n"),
+    "encoded": ANY + filled(b"Disallow: /%61%2f\xff#\n"),
+    "one encoded": ANY + b"Disallow: /" + filled(b"%7e"),
+    "a host name": ANY + b"Disallow: " + filled(b"a."),
+    "slashes": ANY + b"Disallow: " + filled(b"/"),
+    "a field in a value": ANY + b"Disallow: /" + filled(b"allow "),
+    "spaces": ANY + b"Disallow: /allow" + filled(b" ") + b":",
+    "brackets": b"User-agent: " + filled(b"("), "page": b"<html>" + filled(b"<a:b>\n"),
+    "sitemaps": filled(b"Sitemap:/\n"), "a sitemap": b"Sitemap:/" + filled(b"a"),
+    "delays": ANY + filled(b"Crawl-delay:1\nCrawl-delay:2\n"),
+    "one line": filled(b"a"), "lines": b"\n" * 1_000_000, "CR": b"\r" * 1_000_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", FILES)
+def test_done_in_time(name: str, dialect: Dialect) -> None:
+    """No file of 500 KiB takes more than a moment, or has findings without number."""
+    start = perf_counter()
+    found = RobotsTxt.parse(FILES[name], dialect).lint()
+    assert perf_counter() - start < SECONDS
+    assert len(found) < 10 * MAX_OF_A_CODE
+    assert {finding.code for finding in found} <= set(CODES)
+
+
+def test_many_groups_where_the_limit_is_raised() -> None:
+    """A quarter of a million groups are looked at, where a user wants them to be."""
+    body = b"User-agent: bot\nAllow:\n" * 250_000
+    start = perf_counter()
+    found = RobotsTxt.parse(body, replace(RFC9309, size_limit=len(body))).lint()
+    assert perf_counter() - start < 4 * SECONDS
+    assert len(found) == 2 * (MAX_OF_A_CODE + 1)

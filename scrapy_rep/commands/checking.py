@@ -116,7 +116,7 @@ class Checking:
         if self._output.as_json:
             self._output.record(self._record(asked, readings, decisions))
         elif self._brief:
-            show_brief(self._output, asked.url, decisions)
+            self._show_brief(asked, readings, decisions)
         else:
             self._show_all(asked, readings, decisions)
 
@@ -147,6 +147,22 @@ class Checking:
             }
             record["agree"] = agree(decisions)
         return record
+
+    def _show_brief(
+        self,
+        asked: AskedUrl,
+        readings: Sequence[Reading],
+        decisions: Sequence[Decision],
+    ) -> None:
+        """A line with the verdict, those of the other dialects behind it."""
+        word, colour = verdict(decisions[0])
+        cells: list[str | Painted] = [Painted(word.strip(), colour), asked.url]
+        cells.append(why(decisions[0]))
+        for each, decision in zip(readings[1:], decisions[1:], strict=True):
+            word, colour = verdict(decision)
+            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", colour))
+            cells.append(why(decision))
+        self._output.row(*cells)
 
     def _show_all(
         self,
@@ -205,15 +221,6 @@ def why(decision: Decision) -> str:
     if rule is None:
         return _REASONS[decision.reason]
     return f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}".rstrip()
-
-
-def show_brief(output: Output, url: str, decisions: Sequence[Decision]) -> None:
-    """A line with the verdict, that of the other dialects behind it."""
-    cells: list[str | Painted] = []
-    for decision in decisions:
-        word = "allowed" if decision.allowed else "denied"
-        cells += [Painted(word, verdict(decision).colour), why(decision)]
-    output.row(cells[0], url, *cells[1:])
 
 
 def _for_whom(reading: Reading, decision: Decision) -> list[str]:

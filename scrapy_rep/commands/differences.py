@@ -20,7 +20,12 @@ from scrapy_rep.commands.output import (
     complain,
 )
 from scrapy_rep.commands.pastcrawls import origin_count, urls_of
-from scrapy_rep.commands.readings import Reading, decision_record, describe_access
+from scrapy_rep.commands.readings import (
+    Reading,
+    access_record,
+    decision_record,
+    describe_access,
+)
 from scrapy_rep.commands.running import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.terms import Terms, terms_of
 from scrapy_rep.protocol.robotstxt import RobotsTxt
@@ -193,6 +198,8 @@ class Differences:
                 "kind": "summary",
                 "old": self._old.where,
                 "new": self._new.where,
+                "old_access": access_record(self._old),
+                "new_access": access_record(self._new),
                 "agents": list(self._agents),
                 "dialect": self._new.dialect.name,
                 "urls": self._compared,

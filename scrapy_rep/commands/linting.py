@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.bodies import Body
+    from scrapy_rep.protocol.access import AccessResult
     from scrapy_rep.protocol.dialect import Dialect
 
 _COLOURS = {"error": RED, "warning": YELLOW, "note": GREEN}
@@ -48,7 +49,7 @@ def lint(arguments: Namespace, settings: Settings) -> int:
 def _findings(body: Body, dialect: Dialect) -> list[dict[str, Any]]:
     result = body.result
     if result is not None and result.access is not Access.SUCCESSFUL:
-        return [_no_finding(str(result.access), str(result))]
+        return [_no_file(result, dialect)]
     robots = RobotsTxt.parse(body.octets, dialect, body.url)
     return [
         {
@@ -62,22 +63,23 @@ def _findings(body: Body, dialect: Dialect) -> list[dict[str, Any]]:
     ]
 
 
-def _no_finding(access: str, why: str) -> dict[str, Any]:
-    """What is to be said of a robots.txt that can't be read."""
-    unreachable = access == Access.UNREACHABLE
-    message = (
-        "There is no robots.txt to read, and crawlers must take that for a prohibition. "
-        "Answer with status 200, or with 404 if everything is allowed."
-        if unreachable
-        else "There is no robots.txt, so everything is allowed."
+def _no_file(result: AccessResult, dialect: Dialect) -> dict[str, Any]:
+    """What is to be said where there is no robots.txt to read."""
+    denies = (
+        result.access is Access.UNREACHABLE or result.status in dialect.denying_statuses
     )
-    severity = "error" if unreachable else "note"
+    message = (
+        "there is no robots.txt to read, and crawlers take that for a prohibition: answer "
+        "with status 200, or with 404 if everything is allowed"
+        if denies
+        else "there is no robots.txt, so everything is allowed"
+    )
     return {
         "line": 0,
-        "code": access,
-        "severity": severity,
+        "code": str(result.access),
+        "severity": "error" if denies else "note",
         "message": message,
-        "text": why,
+        "text": str(result),
     }
 
 

@@ -11,7 +11,7 @@ from scrapy_rep.commands.checking import why
 from scrapy_rep.commands.fetchedpages import Page, fetched_page, page_of_file
 from scrapy_rep.commands.lists import asked_argument
 from scrapy_rep.commands.output import BOLD, GREEN, RED, Output, Painted, complain
-from scrapy_rep.commands.readings import decision_record, describe_access
+from scrapy_rep.commands.readings import access_record, decision_record, describe_access
 from scrapy_rep.commands.running import CLEAN, FOUND
 from scrapy_rep.commands.sources import Sources, is_url
 from scrapy_rep.commands.terms import Terms, terms_of
@@ -120,7 +120,9 @@ def _record(
         "status": found.status,
         "redirects": found.redirects,
         "error": found.error,
-        "robotstxt": found.decision and decision_record(found.decision),
+        "robotstxt": found.reading and found.reading.where,
+        "access": found.reading and access_record(found.reading),
+        "decision": found.decision and decision_record(found.decision),
     }
     if rules is None:
         return record | {"indexable": False}

@@ -103,11 +103,12 @@ def test_help(rep: Rep) -> None:
     assert rep("bless").status == 2
 
 
-def test_broken_pipe(robots: str, tmp_path: Path) -> None:
-    """A reader that has had enough ends the run, without a word."""
-    urls = "".join(f"{BASKET}{number}\n" for number in range(200_000)).encode()
+def test_broken_pipe(site: Site, tmp_path: Path) -> None:
+    """A reader that has had enough ends the run, and the crawl in it, without a word."""
+    host = site.add("User-agent: *\nDisallow: /")
+    urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
     with subprocess.Popen(
-        [*COMMAND, "check", "-", "--robots", robots, "--brief"],
+        [*COMMAND, "check", "-", "--brief"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

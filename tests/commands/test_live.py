@@ -154,9 +154,12 @@ def test_lint(site: Site, tmp_path: Path) -> None:
     assert [record["clean"] for record in records] == [False, True, True, False]
     assert records[2]["findings"][0]["code"] == "unavailable"
     assert records[3]["findings"][0]["code"] == "unreachable"
+    none.answers["/robots.txt"] = Answer(status=403)
+    ended = scrapy_rep("lint", none.origin, "--dialect", "classic", cwd=tmp_path)
+    assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
     ended = scrapy_rep("lint", none.origin, cwd=tmp_path)
     assert ended.status == 0
-    assert f"{none.robotstxt}: note [unavailable] There is no robots.txt" in ended.out
+    assert f"{none.robotstxt}: note [unavailable] there is no robots.txt" in ended.out
 
 
 def page(body: str, **headers: str) -> Answer:
@@ -176,7 +179,8 @@ def test_page(site: Site, tmp_path: Path) -> None:
     (record,) = ended.records("page")
     assert record["page"] == shop.url("/tea")
     assert record["redirects"] == [shop.url("/tea")]
-    assert (record["status"], record["robotstxt"]["allowed"]) == (200, True)
+    assert (record["status"], record["decision"]["allowed"]) == (200, True)
+    assert record["access"]["outcome"] == "successful"
     assert record["evidence"]["index"][0]["source"] == "header"
     assert record["evidence"]["follow"][0]["source"] == "meta"
     ended = scrapy_rep("page", shop.url("/missing.txt"), *AS_MYBOT, cwd=tmp_path)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Lines that are compared, in all. Only files that are made for the purpose need more:
 # with thousands of agents, each in a group of its own and in one with thousands of rules.
-_COMPARED_AT_MOST = 2_000_000
+_COMPARED_AT_MOST = 500_000
 
 
 class Said(NamedTuple):

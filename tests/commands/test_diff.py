@@ -58,6 +58,13 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     )
 
 
+def test_nobody_can_tell_who_asks(rep: Rep) -> None:
+    """Where no setting names a crawler, that is said."""
+    ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
+    assert "does not say which crawler this is" in ended.err
+    assert "URLs change their verdict for everyone\n" in ended.out
+
+
 def test_nothing_changed(rep: Rep) -> None:
     """Comments, blank lines and the order of groups are no change."""
     old = "User-agent: *\nDisallow: /a\nUser-agent: b\nDisallow: /\n"

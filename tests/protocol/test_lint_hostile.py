@@ -7,7 +7,7 @@ from time import perf_counter
 
 import pytest
 
-from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.dialect import CLASSIC, RFC9309, Dialect
 from scrapy_rep.protocol.findings import CODES, MAX_OF_A_CODE
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 
@@ -60,7 +60,7 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", FILES)
 def test_done_in_time(name: str, dialect: Dialect) -> None:
     """No file of 500 KiB takes more than a moment, or has findings without number."""
@@ -72,9 +72,9 @@ def test_done_in_time(name: str, dialect: Dialect) -> None:
 
 
 def test_many_groups_where_the_limit_is_raised() -> None:
-    """A quarter of a million groups are looked at, where a user wants them to be."""
-    body = b"User-agent: bot\nAllow:\n" * 250_000
+    """A hundred thousand groups are looked at, where a user wants them to be."""
+    body = b"User-agent: bot\nAllow:\n" * 100_000
     start = perf_counter()
     found = RobotsTxt.parse(body, replace(RFC9309, size_limit=len(body))).lint()
-    assert perf_counter() - start < 4 * SECONDS
+    assert perf_counter() - start < 2 * SECONDS
     assert len(found) == 2 * (MAX_OF_A_CODE + 1)

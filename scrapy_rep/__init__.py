@@ -5,15 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import product_tokens
-from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
-from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
-from scrapy_rep.protocol.rules import Rule
-
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.protocol.agents import product_tokens
+    from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.findings import Finding
+    from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
+    from scrapy_rep.protocol.rules import Rule
     from scrapy_rep.robotparser import RobotParser
 
 __all__ = [
@@ -32,17 +31,28 @@ __all__ = [
     "product_tokens",
 ]
 
-# These are loaded when they are asked for. All but Finding, which few need, need Scrapy,
-# which a user of the protocol alone need not load.
-_WHEN_ASKED_FOR = {
-    "Addon": "scrapy_rep.addon",
-    "Finding": "scrapy_rep.protocol.findings",
-    "RobotParser": "scrapy_rep.robotparser",
-    "RobotsDenied": "scrapy_rep.exceptions",
+# Imported when they are asked for: a user of the protocol alone need not load Scrapy, and
+# Scrapy, which loads the command of this package at every start, need not load the rest.
+_MODULES = {
+    "CLASSIC": "protocol.dialect",
+    "GOOGLE": "protocol.dialect",
+    "RFC9309": "protocol.dialect",
+    "Addon": "addon",
+    "Decision": "protocol.robotstxt",
+    "Dialect": "protocol.dialect",
+    "Finding": "protocol.findings",
+    "Reason": "protocol.robotstxt",
+    "RobotParser": "robotparser",
+    "RobotsDenied": "exceptions",
+    "RobotsTxt": "protocol.robotstxt",
+    "Rule": "protocol.rules",
+    "product_tokens": "protocol.agents",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHEN_ASKED_FOR:
-        return getattr(import_module(_WHEN_ASKED_FOR[name]), name)
+    if name in _MODULES:
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ from scrapy_rep.settings import USER_AGENT
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
     from scrapy_rep.settings import RepSettings
 
@@ -60,13 +61,7 @@ class Identity:
             self._of_header(self._default_header(spider))
 
     def _default_header(self, spider: Spider) -> str | bytes | None:
-        settings = self._crawler.settings
-        headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
-        for name, value in headers.items():
-            if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
-                return value
-        header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
-        return header
+        return default_header(self._crawler.settings, spider)
 
     def _of_header(self, header: str | bytes | None) -> tuple[str, ...]:
         header = header or ""
@@ -81,3 +76,14 @@ class Identity:
                 extra={"spider": self._crawler.spider},
             )
         return found
+
+
+def default_header(
+    settings: BaseSettings, spider: Spider | None = None
+) -> str | bytes | None:
+    """The ``User-Agent`` of requests that bring none of their own."""
+    for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+        if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
+            return value
+    header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
+    return header

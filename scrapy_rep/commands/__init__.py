@@ -1,22 +1,60 @@
-"""``scrapy rep``: questions to robots.txt, pages and ledgers, from the command line."""
+"""``scrapy rep``: questions to robots.txt, pages and ledgers, from the command line.
+
+Scrapy loads every command at every start, so this module imports next to nothing: what a
+subcommand needs is imported when one is asked for.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
+
+SUBCOMMANDS = ("check", "lint", "page", "diff", "replay", "report")
+"""Modules of this package, each with ``HELP``, ``add_arguments`` and ``run``."""
 
 
 class RepCommand(ScrapyCommand):
-    """To be filled."""
+    """Hands over to the subcommand that is asked for."""
 
     requires_project = False
+    requires_crawler_process = False
+    default_settings: ClassVar[dict[str, Any]] = {"LOG_LEVEL": "WARNING"}
+
+    def syntax(self) -> str:
+        return "SUBCOMMAND [options]"
 
     def short_desc(self) -> str:
         return "Ask about robots.txt, indexing rules and past crawls"
 
+    def add_options(self, parser: ArgumentParser) -> None:
+        subcommands = parser.add_subparsers(
+            title="subcommands",
+            dest="subcommand",
+            metavar="SUBCOMMAND",
+            prog="scrapy rep",
+            required=True,
+        )
+        for name in SUBCOMMANDS:
+            module = _module(name)
+            subparser = subcommands.add_parser(
+                name, help=module.HELP, description=module.HELP
+            )
+            module.add_arguments(subparser)
+            # Scrapy's own, as they stand behind the names of its other commands.
+            super().add_options(subparser)
+
     def run(self, args: list[str], opts: Namespace) -> None:
-        self.exitcode = 2
+        from scrapy_rep.commands.running import exit_status  # noqa: PLC0415
+
+        assert self.settings is not None
+        run = _module(opts.subcommand).run
+        self.exitcode = exit_status(run, opts, self.settings, unknown=args)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")

@@ -1,0 +1,112 @@
+"""Pages, as they are sent or lie in files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from scrapy.exceptions import UsageError
+from scrapy.http import HtmlResponse
+from w3lib.encoding import http_content_type_encoding
+
+from scrapy_rep.commands.lists import asked_argument, asked_url
+from scrapy_rep.commands.sources import Sources, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy.http import Response
+
+    from scrapy_rep.commands.asking import Web
+    from scrapy_rep.commands.readings import Reading
+    from scrapy_rep.commands.terms import Terms
+    from scrapy_rep.protocol.robotstxt import Decision
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_AT_MOST = 20
+
+
+@dataclass(kw_only=True)
+class Page:
+    """What there is to read indexing rules from."""
+
+    where: str
+    """Its URL, the last one where it was redirected, or the name of its file."""
+
+    status: int | None = None
+    headers: Sequence[bytes] = ()
+    """The values of its ``X-Robots-Tag`` field lines."""
+
+    html: bytes = b""
+    encoding: str | None = None
+    redirects: list[str] = field(default_factory=list)
+
+    decision: Decision | None = None
+    """Whether robots.txt allows to fetch it, where it is on the web."""
+
+    reading: Reading | None = None
+    """The robots.txt that says so."""
+
+    error: str = ""
+    """Why there is nothing to read, if so."""
+
+
+def page_of_file(path: str, fields: Sequence[str]) -> Page:
+    """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
+    values = []
+    for each in fields:
+        name, colon, value = each.partition(":")
+        if not colon or name.strip().lower() != "x-robots-tag":
+            raise UsageError(
+                f'--header is {each!r}, but it must be "X-Robots-Tag: ..."'
+            )
+        values.append(value.strip().encode("utf-8", "surrogateescape"))
+    return Page(where=path, html=read_file(path), headers=values)
+
+
+async def fetched_page(
+    url: str, terms: Terms, sources: Sources, web: Web, *, force: bool
+) -> Page:
+    """The page at *url*, wherever it redirects to, as far as robots.txt allows it."""
+    asked = asked_argument(url)
+    redirects: list[str] = []
+    while True:
+        (reading,) = (await sources.of([asked.origin]))[asked.origin]
+        decision = reading.robots.decide(asked.url, terms.agents)
+        found = Page(
+            where=asked.url, decision=decision, reading=reading, redirects=redirects
+        )
+        if not (decision.allowed or force):
+            return found
+        try:
+            response = await web.page(asked.url)
+        except Exception as error:  # noqa: BLE001  whatever a handler raises
+            found.error = f"{type(error).__name__}: {error}".rstrip(": ")
+            return found
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            return _with_response(found, response)
+        next_url = asked_url(_joined(asked.url, location))
+        if next_url is None or len(redirects) >= _REDIRECTS_AT_MOST:
+            found.error = "redirected to what is no URL, or too often"
+            return found
+        asked = next_url
+        redirects.append(asked.url)
+
+
+def _joined(url: str, location: bytes) -> str:
+    try:
+        return urljoin(url, location.decode("utf-8", "replace"))
+    except ValueError:  # "http://["
+        return ""
+
+
+def _with_response(page: Page, response: Response) -> Page:
+    page.status = response.status
+    page.headers = response.headers.getlist("X-Robots-Tag")
+    if isinstance(response, HtmlResponse):
+        content_type = response.headers.get("Content-Type") or b""
+        page.html = response.body
+        page.encoding = http_content_type_encoding(content_type.decode("latin-1"))
+    return page

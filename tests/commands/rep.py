@@ -1,0 +1,128 @@
+"""Runs ``scrapy rep``: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jsonschema import Draft202012Validator
+from scrapy.settings import Settings
+
+from scrapy_rep.commands import RepCommand
+from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+import sqlite3
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "docs" / "schemas"
+
+ROBOTS = """\
+# Of a shop.
+User-agent: otherbot
+User-agent: mybot
+Crawl-delay: 2
+Disallow: /basket/  # no robots
+Allow: /basket/help
+Sitemap: https://shop.example/sitemap.xml
+
+User-agent: *
+Disallow: /
+"""
+
+
+class Ended(NamedTuple):
+    """How a run ended."""
+
+    status: int
+    out: str
+    err: str
+
+    def records(self, subcommand: str) -> list[dict[str, Any]]:
+        """The JSON objects, each of which the schema of the subcommand holds for."""
+        schema = json.loads((SCHEMAS / f"{subcommand}.json").read_text())
+        validator = Draft202012Validator(schema)
+        records = [json.loads(line) for line in self.out.splitlines()]
+        for record in records:
+            validator.validate(record)
+        return records
+
+
+def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
+    """Do in this process what Scrapy does with the command."""
+    command = RepCommand()
+    command.settings = Settings({"USER_AGENT": "mybot/1.0", **settings})
+    parser = ArgumentParser(conflict_handler="resolve")
+    command.add_options(parser)
+    options, rest = parser.parse_known_args(list(arguments))
+    command.process_options(rest, options)
+    command.run(rest, options)
+    return command.exitcode
+
+
+def scrapy_rep(
+    *arguments: str,
+    stdin: str | bytes = b"",
+    cwd: Path | str | None = None,
+    **environment: str,
+) -> Ended:
+    """Run ``scrapy rep`` through Scrapy's entry point, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "scrapy", "rep", *arguments],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        cwd=cwd,
+        env=plain_environment() | environment,
+        timeout=60,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def plain_environment() -> dict[str, str]:
+    """Our environment, without what would send a command elsewhere."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith("_proxy") and not name.startswith("SCRAPY_")
+    }
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**kept, "PYTHONPATH": path}
+
+
+def write_ledger(
+    path: Path,
+    decisions: Iterable[tuple[str, str]],
+    *,
+    agents: tuple[str, ...] = ("mybot",),
+    dialect: str = "rfc9309",
+    time: float = 0.0,
+) -> str:
+    """Write a ledger of one crawl: URLs, and the verdict on each. Return its path."""
+    connection = sqlite3.connect(path)
+    connection.executescript(TABLES)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(
+        "INSERT INTO crawl (id, spider, user_agent, agents, dialect, settings, versions,"
+        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, '{}', '{}', 0)",
+        (json.dumps(agents), dialect),
+    )
+    connection.executemany(
+        "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"
+        " statement) VALUES (1, ?, ?, ?, 'robots.txt', ?, 'rule', 3, 'Disallow: /')",
+        [
+            (time + number, "/".join(url.split("/")[:3]), url, verdict)
+            for number, (url, verdict) in enumerate(decisions)
+        ],
+    )
+    connection.commit()
+    connection.close()
+    return str(path)

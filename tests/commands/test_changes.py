@@ -1,0 +1,81 @@
+"""What differs between two robots.txt files, by its definition."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
+from scrapy_rep.commands.changes import group_changes, sample_paths
+
+PATTERNS = ["/a", "/b", "/c*", "/d$"]
+rules = st.lists(
+    st.tuples(st.sampled_from(["Allow", "Disallow"]), st.sampled_from(PATTERNS))
+)
+files = st.lists(st.tuples(st.sampled_from(["a", "b", "*"]), rules), max_size=4)
+
+
+def robots(groups: list[tuple[str, list[tuple[str, str]]]]) -> RobotsTxt:
+    lines = []
+    for agent, said in groups:
+        lines += ["", f"User-agent: {agent}", *(": ".join(rule) for rule in said)]
+    return RobotsTxt.parse("\n".join(lines).encode())
+
+
+@given(files, files)
+@settings(deadline=None)
+def test_changes_make_the_new_from_the_old(
+    old: list[tuple[str, list[tuple[str, str]]]],
+    new: list[tuple[str, list[tuple[str, str]]]],
+) -> None:
+    """The old rules of an agent, without the removed and with the added, are the new
+    ones; those not moved are in the old order; and an agent that is not named has the
+    same rules as before.
+    """
+    before, after = robots(old), robots(new)
+    changes, is_all = group_changes(before, after)
+    assert is_all
+    changed = {agent: change for change in changes for agent in change.agents}
+    for agent in ("a", "b", "*"):
+        was, now = rules_of(before, agent), rules_of(after, agent)
+        if agent not in changed:
+            assert was == now
+            continue
+        change = changed[agent]
+        added = {said[:2] for said in change.added}
+        removed = {said[:2] for said in change.removed}
+        moved = {said[:2] for said in change.moved}
+        assert (set(was) - removed) | added == set(now)
+        assert added.isdisjoint(was)
+        assert removed <= set(was)
+        in_old = [rule for rule in was if rule in now and rule not in moved]
+        in_new = [rule for rule in now if rule in was and rule not in moved]
+        assert in_old == in_new
+
+
+def rules_of(found: RobotsTxt, agent: str) -> list[tuple[str, str]]:
+    """All rules of an agent, each once, in order."""
+    said = [
+        (rule.kind, rule.pattern)
+        for group in found.groups
+        if agent in group.agents
+        for rule in group.rules
+    ]
+    return list(dict.fromkeys(said))
+
+
+def test_first_group_alone() -> None:
+    """Where a dialect follows the first group of an agent alone, only that one counts."""
+    old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
+    new = old.replace(b"/2", b"/3")
+    for dialect, count in ((RFC9309, 1), (CLASSIC, 0)):
+        changes, _ = group_changes(
+            RobotsTxt.parse(old, dialect), RobotsTxt.parse(new, dialect)
+        )
+        assert len(changes) == count
+
+
+def test_sample_paths() -> None:
+    """Paths are made of patterns: what they name, and what is below."""
+    found = RobotsTxt.parse(b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n")
+    assert list(sample_paths(found)) == ["/a/b", "/a/bx", "/c", "/cx"]

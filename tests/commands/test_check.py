@@ -1,0 +1,323 @@
+"""``scrapy rep check`` on a robots.txt in a file: nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+
+BASKET = "https://shop.example/basket/1"
+FILE = ("--robots", "robots.txt")
+
+
+def test_denied(rep: Rep) -> None:
+    """A denied URL comes with its rule in context, a caret under the pattern, the group,
+    the crawl delay and the sitemaps.
+    """
+    ended = rep("check", BASKET, *FILE)
+    assert ended.status == 1
+    assert ended.out == (
+        f"denied   {BASKET}\n"
+        "  line 5, Disallow: /basket/, in the group for mybot (it names otherbot, mybot)\n"
+        "\n"
+        "  3 | User-agent: mybot\n"
+        "  4 | Crawl-delay: 2\n"
+        "  5 | Disallow: /basket/  # no robots\n"
+        "    |           ^^^^^^^^\n"
+        "  6 | Allow: /basket/help\n"
+        "  7 | Sitemap: https://shop.example/sitemap.xml\n"
+        "\n"
+        "  robots.txt: robots.txt, as given\n"
+        "  crawl delay: 2 seconds\n"
+        "  sitemap: https://shop.example/sitemap.xml\n"
+        "\n"
+    )
+
+
+def test_allowed(rep: Rep) -> None:
+    """The exit status is 0 where every URL is allowed."""
+    ended = rep("check", "https://shop.example/tea", f"{BASKET[:-1]}help", *FILE)
+    assert ended.status == 0
+    assert "no rule of the group matches" in ended.out
+    assert "line 6, Allow: /basket/help" in ended.out
+
+
+def test_one_denied_of_several(rep: Rep) -> None:
+    """One denied URL is enough for an exit status of 1."""
+    assert rep("check", BASKET, "https://shop.example/tea", *FILE).status == 1
+
+
+@pytest.mark.parametrize(
+    ("agents", "group"),
+    [
+        pytest.param(["--agent", "otherbot"], "otherbot", id="one"),
+        pytest.param(["--agent", "nobot,mybot"], "mybot", id="separated by commas"),
+        pytest.param(["--agent", "nobot", "--agent", "mybot"], "mybot", id="repeated"),
+        pytest.param(["--agent", "nobot"], "*", id="of whom nothing is said"),
+        pytest.param(["--agent", "*"], "*", id="everyone"),
+        pytest.param(
+            ["--agent", "Mozilla/5.0 (X11, Linux; compatible; mybot/1.0)"],
+            "mybot",
+            id="header",
+        ),
+    ],
+)
+def test_agent(rep: Rep, agents: list[str], group: str) -> None:
+    """``--agent`` is read as ROBOTSTXT_USER_AGENT is."""
+    (record,) = rep("check", BASKET, *FILE, *agents, "--format", "json").records(
+        "check"
+    )
+    assert record["agent"] == group
+
+
+@pytest.mark.parametrize(
+    ("settings", "agents"),
+    [
+        ({"ROBOTSTXT_USER_AGENT": ["mybot-news", "mybot"]}, ["mybot-news", "mybot"]),
+        ({"USER_AGENT": "otherbot/2"}, ["otherbot"]),
+        ({"DEFAULT_REQUEST_HEADERS": {"user-agent": b"otherbot"}}, ["otherbot"]),
+    ],
+)
+def test_agent_of_settings(
+    rep: Rep, settings: dict[str, object], agents: list[str]
+) -> None:
+    """Without ``--agent``, the settings say who asks, as in a crawl."""
+    ended = rep("check", BASKET, *FILE, "--format", "json", **settings)
+    assert ended.records("check")[0]["agents"] == agents
+
+
+def test_nobody_can_tell_who_asks(rep: Rep) -> None:
+    """Where no setting names a crawler, everyone's rules count, and that is said."""
+    ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
+    assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
+    assert "'Mozilla/5.0' does not say which crawler this is" in ended.err
+
+
+def test_dialect(rep: Rep) -> None:
+    """``--dialect`` decides, whatever the settings say."""
+    Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
+    url = "http://shop.example/a/b"
+    for dialect, status in (("rfc9309", 0), ("classic", 1), ("google", 0)):
+        ended = rep(
+            "check", url, *FILE, "--dialect", dialect, REP_GOOGLE_COMPATIBLE=True
+        )
+        assert ended.status == status
+    path = "scrapy_rep.protocol.dialect.CLASSIC"
+    assert rep("check", url, *FILE, "--dialect", path).status == 1
+
+
+def test_dialects(rep: Rep) -> None:
+    """``--dialects`` shows all side by side, and that they disagree."""
+    Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
+    url = "http://shop.example/a/b"
+    ended = rep("check", url, *FILE, "--dialects")
+    assert ended.status == 0
+    assert "  rfc9309    allowed  line 3, Allow: /a/b\n" in ended.out
+    assert "  classic    denied   line 2, Disallow: /a\n" in ended.out
+    assert "The dialects disagree." in ended.out
+    (record,) = rep("check", url, *FILE, "--dialects", "--format", "json").records(
+        "check"
+    )
+    assert record["agree"] is False
+    found = {name: each["allowed"] for name, each in record["dialects"].items()}
+    assert found == {"rfc9309": True, "google": True, "classic": False}
+    assert "The dialects agree." in rep("check", BASKET, *FILE, "--dialects").out
+
+
+def test_json(rep: Rep) -> None:
+    """JSON has all of it."""
+    (record,) = rep("check", BASKET, *FILE, "--format", "json").records("check")
+    context = record.pop("context")
+    assert context[2] == {"line": 5, "text": "Disallow: /basket/  # no robots"}
+    assert record == {
+        "url": BASKET,
+        "agents": ["mybot"],
+        "dialect": "rfc9309",
+        "allowed": False,
+        "reason": "rule",
+        "agent": "mybot",
+        "rule": {"kind": "disallow", "pattern": "/basket/", "line": 5},
+        "group": ["otherbot", "mybot"],
+        "robotstxt": "robots.txt",
+        "access": {
+            "outcome": "file",
+            "status": None,
+            "redirects": [],
+            "error": "",
+            "html": False,
+        },
+        "crawl_delay": 2.0,
+        "request_rate": None,
+        "visit_time": None,
+        "sitemaps": ["https://shop.example/sitemap.xml"],
+    }
+
+
+def test_brief_json(rep: Rep) -> None:
+    """Brief JSON has the verdict and the rule alone."""
+    (record,) = rep("check", BASKET, *FILE, "--brief", "--format", "json").records(
+        "check"
+    )
+    assert set(record) == {
+        "url", "agents", "dialect", "allowed", "reason", "agent", "rule",
+    }  # fmt: skip
+
+
+def test_pace(rep: Rep) -> None:
+    """Rate and window are shown, and many sitemaps are counted."""
+    sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
+    Path("robots.txt").write_text(
+        "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
+    )
+    out = rep("check", BASKET, *FILE).out
+    assert "  request rate: 1/5s\n  visit time: 06:00-08:45 UTC\n" in out
+    assert out.count("  sitemap: ") == 5
+    assert "  ... and 3 sitemaps more\n" in out
+
+
+def test_list(rep: Rep) -> None:
+    """``-`` reads a list, in which blank lines are nothing and a last line needs no end."""
+    ended = rep(
+        "check",
+        "-",
+        *FILE,
+        "--brief",
+        stdin=f"{BASKET}\n\n  \nhttps://shop.example/tea",
+    )
+    assert ended.status == 1
+    assert [line.split("\t")[:2] for line in ended.out.splitlines()] == [
+        ["denied", BASKET],
+        ["allowed", "https://shop.example/tea"],
+    ]
+
+
+def test_list_with_what_is_no_url(rep: Rep) -> None:
+    """What is no URL in a list is said with its line, and the others are judged."""
+    bad = (
+        b"shop.example\n\nhttp://[\n\xff\xfe\n" + b"http://a.example/" + b"a" * 300_000
+    )
+    ended = rep("check", "-", *FILE, "--brief", stdin=bad + b"\n" + BASKET.encode())
+    assert ended.status == 2
+    assert "line 1: 'shop.example' is no URL" in ended.err
+    assert "line 3: 'http://[' is no URL" in ended.err
+    assert "line 4: " in ended.err
+    assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
+
+
+def test_long_list(rep: Rep) -> None:
+    """A list of more origins than are fetched at once, and longer than is read at once,
+    comes back whole and in order.
+    """
+    urls = [f"https://h{n % 700}.example/basket/{n}" for n in range(5_000)]
+    ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
+    assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["shop.example/tea"], "did you mean https://shop.example/tea ?"),
+        (["file:///etc/passwd"], "'file:///etc/passwd' is no URL of http"),
+        (["http://["], "is no URL"),
+        (["\udcff"], "is no URL"),
+        ([BASKET, "-"], "- stands for all of standard input"),
+        (["-", "--robots", "-"], "- stands for all of standard input"),
+        ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
+        ([BASKET, "--robots", "a\0b"], "null"),
+        ([BASKET, "--agent", "bot2"], "--agent is"),
+        ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
+        ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
+        ([BASKET, "--format", "xml"], "invalid choice: 'xml'"),
+        ([], "the following arguments are required"),
+    ],
+)
+def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
+    """Wrong usage is said in a sentence on standard error, with exit status 2."""
+    ended = rep("check", *arguments)
+    assert ended.status == 2
+    assert ended.out == ""
+    assert why in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_wrong_setting(rep: Rep) -> None:
+    """So is a setting that can't be."""
+    ended = rep("check", BASKET, *FILE, REP_DIALECT="latin")
+    assert ended.status == 2
+    assert "REP_DIALECT is 'latin'" in ended.err
+
+
+def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
+    """Escape sequences and bidi controls of a robots.txt or a URL are shown as escapes."""
+    evil = "\x1bcowned\x07\u202e\x9b2J"
+    Path("robots.txt").write_bytes(
+        f"User-agent: *\nDisallow: /{evil}\nSitemap: http://a.example/{evil}\n".encode()
+    )
+    url = f"http://a.example/{evil}"
+    for options in ([], ["--brief"], ["--dialects"], ["--format", "json"]):
+        ended = rep("check", url, *FILE, *options)
+        assert ended.status == 1
+        # Nothing but line ends and the tabs between cells.
+        left = ended.out.replace("\n", "").replace("\t", "")
+        assert left.isprintable()
+    assert json.loads(ended.out)["rule"]["pattern"] == f"/{evil}"
+    ended = rep("check", evil)
+    assert ended.err.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "carets"),
+    [
+        pytest.param("Disallow:/", "Disallow:/", (9, 1), id="no space"),
+        pytest.param("\tDisallow: /", r"\tDisallow: /", (12, 1), id="a tab before"),
+        pytest.param(
+            "Disallow: /日本", "Disallow: /日本", (10, 5), id="wide characters"
+        ),
+        pytest.param(
+            f"Disallow: /{'a*' * 200}",
+            f"Disallow: /{'a*' * 54}a…",
+            (10, 111),
+            id="a long pattern",
+        ),
+        pytest.param(
+            f"Disallow:{' ' * 200}/", f"…{' ' * 30}/", (31, 1), id="far to the right"
+        ),
+    ],
+)
+def test_caret(rep: Rep, line: str, shown: str, carets: tuple[int, int]) -> None:
+    """The carets stand under the pattern, in the columns of a terminal."""
+    Path("robots.txt").write_text(f"User-agent: *\n{line}\n", encoding="utf-8")
+    url = "http://a.example/" + ("日本" if "日" in line else "a" * 300)
+    lines = rep("check", url, *FILE).out.splitlines()
+    at = lines.index("  1 | User-agent: *")
+    indent, count = carets
+    assert lines[at + 1] == f"  2 | {shown}"
+    assert lines[at + 2] == "    | " + " " * indent + "^" * count
+
+
+def test_caret_without_a_pattern(rep: Rep) -> None:
+    """An empty rule that decides has its caret behind the colon."""
+    Path("robots.txt").write_text("User-agent: *\nDisallow:\n")
+    out = rep("check", BASKET, *FILE, "--dialect", "classic").out
+    assert "  2 | Disallow:\n    |          ^\n" in out
+
+
+def test_overrides(rep: Rep) -> None:
+    """What the user has decided about a host counts, as in a crawl; nothing is fetched
+    where all is decided.
+    """
+    ended = rep("check", BASKET, *FILE, REP_OVERRIDES={"shop.example": "ignore"})
+    assert ended.status == 1, "--robots is more precise"
+
+
+def test_many_agents_in_a_group(rep: Rep) -> None:
+    """Of many agents in a group the first few are shown."""
+    agents = "".join(f"User-agent: a{chr(97 + n)}\n" for n in range(9))
+    Path("robots.txt").write_text(f"{agents}Disallow: /\n")
+    out = rep("check", BASKET, *FILE, "--agent", "ac").out
+    assert "(it names aa, ab, ac, ad, ae and 4 more)" in out

@@ -1,0 +1,211 @@
+"""``scrapy rep`` as a command of Scrapy: through its entry point, in processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.commands import SUBCOMMANDS
+from tests.commands.rep import ROBOTS, ROOT, Ended, plain_environment, scrapy_rep
+from tests.crawl.answers import Answer
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+    from tests.crawl.server import Site
+
+COMMAND = [sys.executable, "-m", "scrapy", "rep"]
+PROJECT = ROOT / "example_project"
+BASKET = "https://shop.example/basket/"
+
+
+@pytest.fixture
+def robots(tmp_path: Path) -> str:
+    path = tmp_path / "robots.txt"
+    path.write_text(ROBOTS)
+    return str(path)
+
+
+def test_costs_next_to_nothing() -> None:
+    """To load the command, as every start of Scrapy does, loads two modules of ours."""
+    code = (
+        "import sys, scrapy.cmdline\n"
+        "before = set(sys.modules)\n"
+        "from scrapy_rep.commands import RepCommand\n"
+        "RepCommand().short_desc()\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.split() == ["scrapy_rep", "scrapy_rep.commands"]
+
+
+def test_help_loads_no_more_than_the_arguments() -> None:
+    """To know its options, a subcommand loads nothing heavy."""
+    code = (
+        "import sys, argparse, scrapy.cmdline\n"
+        "from scrapy.settings import Settings\n"
+        "from scrapy_rep.commands import RepCommand\n"
+        "before = set(sys.modules)\n"
+        "command = RepCommand()\n"
+        "command.settings = Settings()\n"
+        "command.add_options(argparse.ArgumentParser())\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    names = {name.rpartition(".")[2] for name in found.stdout.split()}
+    # The report is light, too, where it is there.
+    assert names - {"report"} == {*SUBCOMMANDS, "arguments"} - {"report"}
+
+
+def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
+    """The command is there without a project; the agent is then Scrapy's."""
+    ended = scrapy_rep("check", BASKET, "--robots", robots, "--brief", cwd=tmp_path)
+    assert ended == Ended(1, f"denied\t{BASKET}\tline 10, Disallow: /\n", "")
+
+
+def test_in_a_project(robots: str) -> None:
+    """In a project its settings count: the example's crawler is demobot."""
+    text = Path(robots).read_text().replace("otherbot", "demobot")
+    Path(robots).write_text(text)
+    ended = scrapy_rep("check", BASKET, "--robots", robots, "--brief", cwd=PROJECT)
+    assert ended == Ended(1, f"denied\t{BASKET}\tline 5, Disallow: /basket/\n", "")
+
+
+def test_scrapys_own_options(robots: str, tmp_path: Path) -> None:
+    """Scrapy's options stand behind the subcommand, as behind its other commands."""
+    ended = scrapy_rep(
+        "check", BASKET, "--robots", robots, "--brief",
+        "-s", "ROBOTSTXT_USER_AGENT=mybot", "--nolog", cwd=tmp_path,
+    )  # fmt: skip
+    assert ended == Ended(1, f"denied\t{BASKET}\tline 5, Disallow: /basket/\n", "")
+
+
+def test_help(rep: Rep) -> None:
+    """Help names every subcommand; without one, or with another, usage is wrong."""
+    ended = rep("-h")
+    assert ended.status == 0
+    for name in SUBCOMMANDS:
+        assert f"    {name} " in ended.out
+        assert rep(name, "-h").status == 0
+    assert rep().status == 2
+    assert rep("bless").status == 2
+
+
+def test_broken_pipe(site: Site, tmp_path: Path) -> None:
+    """A reader that has had enough ends the run, and the crawl in it, without a word."""
+    host = site.add("User-agent: *\nDisallow: /")
+    urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
+    with subprocess.Popen(
+        [*COMMAND, "check", "-", "--brief"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=plain_environment(),
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(urls[:10_000])
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(b"denied\t")
+        process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(urls)
+            process.stdin.close()
+        assert process.wait(timeout=30) == 141
+        assert process.stderr.read() == b""
+
+
+def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
+    """A URL on standard input is judged when it comes; Ctrl-C ends the wait for more."""
+    with subprocess.Popen(
+        [*COMMAND, "check", "-", "--robots", robots, "--brief"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=plain_environment(),
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        for number in range(3):
+            process.stdin.write(f"{BASKET}{number}\n".encode())
+            process.stdin.flush()
+            assert f"{BASKET}{number}\t".encode() in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
+    """Ctrl-C ends a run that waits for a server, at once."""
+    asked = threading.Event()
+    host = site.add(Answer(hang=True))
+    host.answer = lambda path: asked.set() or Answer(hang=True)
+    with subprocess.Popen(
+        [*COMMAND, "check", host.url("/")], cwd=tmp_path, env=plain_environment()
+    ) as process:
+        assert asked.wait(timeout=30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == -signal.SIGINT
+
+
+def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
+    """What a run shows on a terminal."""
+    ours, its = pty.openpty()
+    environment = {**plain_environment(), "TERM": "xterm", **environment}
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=its,
+        cwd=cwd,
+        env=environment,
+    ) as process:
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):  # at its end, on Linux
+            while part := os.read(ours, 65536):
+                shown += part
+        process.wait(timeout=30)
+    os.close(ours)
+    return shown
+
+
+def test_colours(robots: str, tmp_path: Path) -> None:
+    """A terminal gets colours, unless NO_COLOR is against it; a site's own escape
+    sequences never get there.
+    """
+    with Path(robots).open("a") as file:
+        file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
+    arguments = ("check", BASKET, "--robots", robots, "--agent", "redbot")
+    shown = on_a_terminal(*arguments, cwd=tmp_path)
+    assert b"\x1b[31mdenied \x1b[0m" in shown
+    assert b"# \\x1b[32mallowed\\x1b[0m" in shown
+    assert b"\x1b[32m" not in shown
+    assert b"\x1b" not in on_a_terminal(*arguments, cwd=tmp_path, NO_COLOR="1")
+
+
+def test_what_standard_output_cannot_encode(robots: str, tmp_path: Path) -> None:
+    """A terminal of few characters shows the rest as escapes."""
+    Path(robots).write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
+    ended = scrapy_rep(
+        "check", "http://a.example/ü日", "--robots", robots, "--brief",
+        cwd=tmp_path, PYTHONIOENCODING="ascii",
+    )  # fmt: skip
+    assert ended.status == 1
+    assert r"Disallow: /\xfc\u65e5" in ended.out

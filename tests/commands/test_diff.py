@@ -1,0 +1,174 @@
+"""``scrapy rep diff`` on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.commands import changes
+from tests.commands.rep import ROBOTS, write_ledger
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+
+NEW = """\
+User-agent: mybot
+Allow: /basket/help
+Disallow: /basket/
+Disallow: /private/
+User-agent: newbot
+Disallow:
+User-agent: *
+Disallow: /
+Sitemap: https://shop.example/new.xml
+"""
+
+
+@pytest.fixture(autouse=True)
+def files(rep: Rep) -> None:
+    Path("new.txt").write_text(NEW)
+
+
+def test_rules_and_verdicts(rep: Rep) -> None:
+    """Rules that were added, removed and moved are shown by group; and of URLs made from
+    the patterns, those that change their verdict.
+    """
+    ended = rep("diff", "robots.txt", "new.txt")
+    assert ended.status == 1
+    assert ended.out == (
+        "User-agent: otherbot   (group removed)\n"
+        "  - Disallow: /basket/   (line 5)\n"
+        "  - Allow: /basket/help   (line 6)\n"
+        "  - Crawl-delay: 2   (line 4)\n"
+        "User-agent: mybot   (group changed)\n"
+        "  - Crawl-delay: 2   (line 4)\n"
+        "  + Disallow: /private/   (line 4)\n"
+        "  ~ Allow: /basket/help   (line 2)\n"
+        "User-agent: newbot   (group added)\n"
+        "  + Disallow:    (line 6)\n"
+        "  - Sitemap: https://shop.example/sitemap.xml\n"
+        "  + Sitemap: https://shop.example/new.xml\n"
+        "now denied\t/private/\twas no rule of the group matches; is line 4, Disallow: "
+        "/private/\n"
+        "now denied\t/private/x\twas no rule of the group matches; is line 4, Disallow: "
+        "/private/\n"
+        "2 of 8 URLs change their verdict for mybot\n"
+    )
+
+
+def test_nobody_can_tell_who_asks(rep: Rep) -> None:
+    """Where no setting names a crawler, that is said."""
+    ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
+    assert "does not say which crawler this is" in ended.err
+    assert "URLs change their verdict for everyone\n" in ended.out
+
+
+def test_nothing_changed(rep: Rep) -> None:
+    """Comments, blank lines and the order of groups are no change."""
+    old = "User-agent: *\nDisallow: /a\nUser-agent: b\nDisallow: /\n"
+    Path("old.txt").write_text(old)
+    new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
+    ended = rep("diff", "old.txt", "-", stdin=new)
+    assert (ended.status, ended.out) == (0, "Nothing changed.\n")
+    (summary,) = rep("diff", "old.txt", "-", "--format", "json", stdin=new).records(
+        "diff"
+    )
+    assert summary["changed"] is False
+
+
+def test_json(rep: Rep) -> None:
+    """JSON has each change in an object, and a summary at the end."""
+    records = rep("diff", "robots.txt", "new.txt", "--format", "json").records("diff")
+    groups = [record for record in records if record["kind"] == "group"]
+    assert [(group["agents"], group["change"]) for group in groups] == [
+        (["otherbot"], "removed"),
+        (["mybot"], "changed"),
+        (["newbot"], "added"),
+    ]
+    sitemaps = [each["change"] for each in records if each["kind"] == "sitemap"]
+    assert sitemaps == ["removed", "added"]
+    verdicts = [each["url"] for each in records if each["kind"] == "verdict"]
+    assert verdicts == ["/private/", "/private/x"]
+    assert records[-1]["verdicts_changed"] == 2
+
+
+def test_list_of_urls(rep: Rep) -> None:
+    """A list has URLs or paths; with an origin, URLs of others do not count."""
+    Path("urls").write_text(
+        "https://shop.example/private/1\nhttps://a.example/private/2\n/private/3\n"
+    )
+    arguments = ("diff", "robots.txt", "new.txt", "--urls", "urls", "--format", "json")
+    for more, count in (((), 3), (("--origin", "https://shop.example/"), 2)):
+        ended = rep(*arguments, *more)
+        assert ended.status == 1
+        assert ended.records("diff")[-1]["verdicts_changed"] == count
+    with Path("urls").open("a") as file:
+        file.write("nonsense\n")
+    ended = rep(*arguments)
+    assert ended.status == 2
+    assert "urls, line 4: 'nonsense' is no URL" in ended.err
+    assert ended.records("diff")[-1]["verdicts_changed"] == 3
+
+
+def test_urls_of_a_ledger(rep: Rep) -> None:
+    """The URLs of a past crawl are compared; of several hosts, one must be meant."""
+    verdicts = [(f"https://shop.example/private/{n}", "allowed") for n in range(3)]
+    arguments = ["diff", "robots.txt", "new.txt", "--format", "json", "--urls"]
+    one = write_ledger(Path("one"), verdicts)
+    assert rep(*arguments, one).records("diff")[-1]["verdicts_changed"] == 3
+    two = write_ledger(Path("two"), [*verdicts, ("http://a.example/", "allowed")])
+    ended = rep(*arguments, two)
+    assert (ended.status, ended.out) == (2, "")
+    assert "two has URLs of several hosts; say with --origin which" in ended.err
+    ended = rep(*arguments, two, "--origin", "https://shop.example")
+    assert ended.records("diff")[-1]["urls"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["robots.txt"], "the following arguments are required"),
+        (["robots.txt", "nowhere"], "nowhere: No such file"),
+        (["-", "-"], "- stands for all of standard input"),
+        (["-", "new.txt", "--urls", "-"], "- stands for all of standard input"),
+        (["robots.txt", "new.txt", "--urls", "nowhere"], "nowhere: No such file"),
+        (["robots.txt", "new.txt", "--urls", "."], ".: Is a directory"),
+        (["robots.txt", "new.txt", "--urls", "a\0b"], "null"),
+        (["robots.txt", "new.txt", "--urls", "broken"], "broken: "),
+        (["robots.txt", "new.txt", "--origin", "shop"], "'shop' is no URL"),
+    ],
+)
+def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
+    """Wrong usage is said before anything is shown."""
+    Path("broken").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+    ended = rep("diff", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert why in ended.err
+
+
+def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
+    """Escape sequences in rules, agents, sitemaps and URLs are shown as escapes."""
+    evil = "\x1bc\u202e\x9b"
+    new = f"User-agent: *\nUser-agent: {evil}\nDisallow: /{evil}\nSitemap: http://a/{evil}"
+    Path("new.txt").write_text(new)
+    out = rep("diff", "robots.txt", "new.txt").out
+    assert r"\x1bc\u202e\x9b" in out
+    assert out.replace("\n", "").replace("\t", "").isprintable()
+
+
+def test_many_agents_in_one_group(rep: Rep) -> None:
+    """Agents that share their groups are shown together, the first few by name."""
+    agents = "".join(f"User-agent: a{'b' * n}\n" for n in range(500))
+    Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
+    out = rep("diff", "robots.txt", "new.txt").out
+    assert "User-agent: a, ab, abb, abbb, abbbb and 495 more   (group added)" in out
+
+
+def test_bounded(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would take too long to compare is not compared, and that is said."""
+    monkeypatch.setattr(changes, "_COMPARED_AT_MOST", 5)
+    ended = rep("diff", "robots.txt", "new.txt")
+    assert ended.status == 1
+    assert "too many groups to compare" in ended.err

@@ -1,0 +1,46 @@
+"""The page on the commands says what they do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.commands import SUBCOMMANDS
+from tests.commands.rep import ROBOTS, ROOT, SCHEMAS
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+
+PAGE = (ROOT / "docs" / "commands.md").read_text()
+FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\n(.*?)```", PAGE, re.DOTALL))
+RUNS = re.findall(
+    r"<!-- run -->\n```console\n\$ scrapy rep (.*?)\n(.*?)```", PAGE, re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("command", "shown"), RUNS, ids=[each[0] for each in RUNS])
+def test_examples(rep: Rep, command: str, shown: str) -> None:
+    """Each example shows what its command shows."""
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    assert FILES["robots.txt"] == ROBOTS
+    assert rep(*shlex.split(command)).out == shown
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_each_subcommand(name: str) -> None:
+    """Each subcommand has a section; those that have a schema name it."""
+    section = PAGE.split(f"\n## {name}: ")[1].split("\n## ")[0]
+    assert f"scrapy rep {name} " in section
+    if (SCHEMAS / f"{name}.json").exists():
+        assert f"(schemas/{name}.json)" in section
+
+
+def test_schemas_are_of_subcommands() -> None:
+    """Each schema is that of a subcommand, and the README leads here."""
+    assert {path.stem for path in SCHEMAS.glob("*.json")} <= set(SUBCOMMANDS)
+    assert "(docs/commands.md)" in (ROOT / "README.md").read_text()

@@ -1,0 +1,304 @@
+"""Subcommands that ask live servers, through Scrapy's entry point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.settings import default_settings
+
+from tests.commands.rep import ROBOTS, ROOT, scrapy_rep, write_ledger
+from tests.crawl.answers import Answer, redirect
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+PROJECT = ROOT / "example_project"
+AS_MYBOT = ("--agent", "mybot")
+JSON = ("--format", "json")
+
+MODES = [
+    pytest.param((), id="asyncio"),
+    pytest.param(("-s", "TWISTED_REACTOR="), id="select"),
+    pytest.param(
+        ("-s", "TWISTED_REACTOR_ENABLED=False"),
+        id="reactorless",
+        marks=pytest.mark.skipif(
+            not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"),
+            reason="This Scrapy needs a Twisted reactor",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
+    """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode of
+    Scrapy; how that ended is in the result.
+    """
+    shop = site.add(ROBOTS)
+    moved = site.add(redirect(shop.robotstxt))
+    none = site.add()
+    down = site.add(Answer(status=503))
+    html = site.add(Answer(b"<!doctype html>", headers={"Content-Type": "text/html"}))
+    hosts = [shop, shop, moved, none, down, html]
+    urls = [host.url(f"/basket/{number}") for number, host in enumerate(hosts)]
+    ended = scrapy_rep(
+        "check", "-", *AS_MYBOT, *JSON, *mode, "-s", "USER_AGENT=mybot/2.0",
+        "-s", "REP_RETRY_TIMES=0", stdin="\n".join(urls), cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    # Scrapy warns of what it does without a reactor, and of nothing else.
+    assert not [line for line in ended.err.splitlines() if "experimental" not in line]
+    records = ended.records("check")
+    assert [record["url"] for record in records] == urls
+    assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
+        ("successful", False),
+        ("successful", False),
+        ("successful", False),
+        ("unavailable", True),
+        ("unreachable", False),
+        ("successful", True),
+    ]
+    assert records[2]["access"]["redirects"] == [shop.robotstxt]
+    assert records[4]["access"]["status"] == 503
+    assert records[5]["access"]["html"] is True
+    assert [len(host.robots_hits) for host in (shop, moved, none, down, html)] == [
+        2, 1, 1, 1, 1,
+    ]  # fmt: skip
+    assert not any(host.pages for host in hosts)
+    assert {hit.headers["User-Agent"] for hit in site.log} == {"mybot/2.0"}
+
+
+def test_check_for_people(site: Site, tmp_path: Path) -> None:
+    """People are told how robots.txt was had, dialect by dialect where they ask for it."""
+    closed = site.add(Answer(status=403))
+    moved = site.add(redirect(closed.robotstxt))
+    ended = scrapy_rep("check", moved.url("/"), "--dialects", cwd=tmp_path)
+    assert ended.status == 0
+    assert ended.out == (
+        f"allowed  {moved.url('/')}\n"
+        "  robots.txt is unavailable\n"
+        f"  robots.txt: {moved.robotstxt}, unavailable (status 403), redirected to "
+        f"{closed.robotstxt}\n"
+        "  rfc9309    allowed  robots.txt is unavailable\n"
+        "  google     allowed  robots.txt is unavailable\n"
+        "  classic    denied   robots.txt is unavailable\n"
+        "  The dialects disagree.\n\n"
+    )
+
+
+def test_in_a_project(site: Site, tmp_path: Path) -> None:
+    """In a project, requests are sent with its settings; what else the project does in a
+    crawl, it does not do here: no ledger, no feed, no job, no log on standard output.
+    """
+    shop = site.add(ROBOTS.replace("otherbot", "demobot"))
+    files = [tmp_path / name for name in ("ledger", "feed.json", "job", "store")]
+    ended = scrapy_rep(
+        "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
+        "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
+        "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001", cwd=PROJECT,
+    )  # fmt: skip
+    assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")
+    assert ended.status == 1
+    assert "demobot" in shop.robots_hits[0].headers["User-Agent"]
+    assert not any(path.exists() for path in files)
+
+
+def test_overrides(site: Site, tmp_path: Path) -> None:
+    """What the settings have decided about a host is what holds, and the host is asked
+    only where they want it to be.
+    """
+    shop = site.add("User-agent: *\nDisallow: /")
+    overrides = [
+        ("ignore", "allowed", "the settings say so", 0),
+        ("User-agent: *\\nDisallow: /b", "denied", "line 2, Disallow: /b", 0),
+        ("obey", "denied", "line 2, Disallow: /", 1),
+    ]
+    for override, verdict, reason, hits in overrides:
+        setting = f'REP_OVERRIDES={{"127.0.0.1": "{override}"}}'
+        ended = scrapy_rep("check", shop.url("/b"), "-s", setting, cwd=tmp_path)
+        assert ended.out.startswith(f"{verdict:<8} {shop.url('/b')}\n  {reason}")
+        assert ("as the settings say" in ended.out) is (override != "obey")
+        assert len(shop.robots_hits) == hits
+
+
+def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> None:
+    """A crawl that can't be is said, and is no denial."""
+    ended = scrapy_rep(
+        "check", site.add().url("/"),
+        "-s", 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}', cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 2
+    assert "Scrapy could not start with these settings" in ended.err
+
+
+def test_lint(site: Site, tmp_path: Path) -> None:
+    """A URL of a host means its robots.txt; none at all is clean, and one that can't be
+    had is not.
+    """
+    bad = site.add("User-agent: *\nDisalow: /basket/\n")
+    bad.answers["/old.txt"] = Answer(b"User-agent: *\nDisallow: /\n")
+    none = site.add()
+    down = site.add(Answer(status=503))
+    ended = scrapy_rep(
+        "lint", bad.origin, bad.url("/old.txt"), none.url("/"), down.robotstxt, *JSON,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    records = ended.records("lint")
+    assert [record["file"] for record in records] == [
+        bad.robotstxt, bad.url("/old.txt"), none.robotstxt, down.robotstxt,
+    ]  # fmt: skip
+    assert [record["clean"] for record in records] == [False, True, True, False]
+    assert records[2]["findings"][0]["code"] == "unavailable"
+    assert records[3]["findings"][0]["code"] == "unreachable"
+    none.answers["/robots.txt"] = Answer(status=403)
+    ended = scrapy_rep("lint", none.origin, "--dialect", "classic", cwd=tmp_path)
+    assert ended.status == 1, "in the texts of the time, 403 is a prohibition"
+    ended = scrapy_rep("lint", none.origin, cwd=tmp_path)
+    assert ended.status == 0
+    assert f"{none.robotstxt}: note [unavailable] there is no robots.txt" in ended.out
+
+
+def page(body: str, **headers: str) -> Answer:
+    return Answer(body.encode(), headers={"Content-Type": "text/html", **headers})
+
+
+def test_page(site: Site, tmp_path: Path) -> None:
+    """A page is fetched where robots.txt allows it, redirects followed, and its headers
+    and meta tags are read.
+    """
+    shop = site.add(ROBOTS)
+    shop.answers["/old"] = redirect("/tea")
+    tea = page("<meta name=robots content=nofollow>", **{"X-Robots-Tag": "noindex"})
+    shop.answers["/tea"] = tea
+    ended = scrapy_rep("page", shop.url("/old"), *AS_MYBOT, *JSON, cwd=tmp_path)
+    assert ended.status == 1
+    (record,) = ended.records("page")
+    assert record["page"] == shop.url("/tea")
+    assert record["redirects"] == [shop.url("/tea")]
+    assert (record["status"], record["decision"]["allowed"]) == (200, True)
+    assert record["access"]["outcome"] == "successful"
+    assert record["evidence"]["index"][0]["source"] == "header"
+    assert record["evidence"]["follow"][0]["source"] == "meta"
+    ended = scrapy_rep("page", shop.url("/missing.txt"), *AS_MYBOT, cwd=tmp_path)
+    assert ended.status == 0
+    assert (
+        "  robots.txt allows to fetch it: no rule of the group matches\n" in ended.out
+    )
+
+
+def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
+    """A page that must not be fetched is not, a redirect to one is not followed, and
+    --force does both.
+    """
+    shop = site.add(ROBOTS)
+    site_of_redirect = site.add()
+    site_of_redirect.answers["/"] = redirect(shop.url("/basket/1"))
+    for url in (shop.url("/basket/1"), site_of_redirect.url("/")):
+        ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
+        assert ended.status == 1
+        assert "It was not fetched" in ended.out
+        assert "robots.txt forbids to fetch it: line 5, Disallow: /basket/" in ended.out
+    assert shop.pages == []
+    ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *JSON, cwd=tmp_path)
+    assert ended.records("page")[0]["fetched"] is False
+    ended = scrapy_rep("page", url, *AS_MYBOT, "--force", *JSON, cwd=tmp_path)
+    (record,) = ended.records("page")
+    assert ended.status == 1, "robots.txt forbids it all the same"
+    assert (record["fetched"], record["indexable"]) == (True, True)
+    assert shop.pages == ["/basket/1"]
+
+
+def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
+    """No answer, an endless redirect, and a redirect to nowhere are said."""
+    host = site.add()
+    host.answers["/loop"] = redirect("/loop")
+    host.answers["/nowhere"] = redirect("gopher://\x80[")
+    host.answers["/bracket"] = redirect("http://[")
+    host.answers["/broken"] = Answer(b"x", reset="length")
+    for path, why in (
+        ("/loop", "too often"),
+        ("/nowhere", "no URL"),
+        ("/bracket", "no URL"),
+        ("/broken", "could not be fetched: "),
+    ):
+        ended = scrapy_rep(
+            "page", host.url(path), "-s", "RETRY_ENABLED=False", cwd=tmp_path
+        )
+        assert ended.status == 1
+        assert why in ended.out
+    assert len(host.hits_on("/loop")) == 21
+
+
+def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
+    """The status of a page that is not found is said; escape sequences in its header are
+    shown as escapes.
+    """
+    host = site.add()
+    host.answers["/gone"] = Answer(
+        status=410, headers={"X-Robots-Tag": "noindex, \x1b[31mred\x9b"}
+    )
+    ended = scrapy_rep("page", host.url("/gone"), cwd=tmp_path)
+    assert "  It was sent with status 410.\n" in ended.out
+    assert r"\x1b[31mred\x9b" in ended.out
+    assert ended.out.replace("\n", "").isprintable()
+
+
+def test_diff(site: Site, tmp_path: Path) -> None:
+    """Two URLs are compared; URLs of other hosts do not count."""
+    old = site.add(ROBOTS)
+    new = site.add(Answer(status=503))
+    urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])
+    ended = scrapy_rep(
+        "diff", old.origin, new.origin, "--urls", "-", *AS_MYBOT, *JSON,
+        "-s", "REP_RETRY_TIMES=0", stdin=urls, cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    records = ended.records("diff")
+    changed = [each["url"] for each in records if each["kind"] == "verdict"]
+    assert changed == [new.url("/tea"), "/coffee"]
+    assert records[-1]["urls"] == 3
+    ended = scrapy_rep("diff", old.origin, new.origin, *AS_MYBOT, cwd=tmp_path)
+    assert f"{new.robotstxt}: unreachable (status 503)\n" in ended.out
+
+
+def test_replay(site: Site, tmp_path: Path) -> None:
+    """A past crawl is held against what its hosts say today, each asked once; an outage
+    is no reason to purge.
+    """
+    shop = site.add(ROBOTS)
+    down = site.add(Answer(status=500))
+    given = site.add()
+    ledger = write_ledger(
+        tmp_path / "ledger",
+        [
+            (shop.url("/basket/1"), "allowed"),
+            (shop.url("/tea"), "refused"),
+            (shop.url("/coffee"), "allowed"),
+            (down.url("/a"), "allowed"),
+            (down.url("/b"), "allowed"),
+            (given.url("/a"), "allowed"),
+        ],
+    )
+    Path(tmp_path / "given.txt").write_text("User-agent: *\nDisallow: /")
+    ended = scrapy_rep(
+        "replay", ledger, "--robots", f"{given.origin}=given.txt", *JSON,
+        "--purge-list", "purge", "-s", "REP_RETRY_TIMES=0", cwd=tmp_path,
+    )  # fmt: skip
+    assert ended.status == 1
+    *records, summary = ended.records("replay")
+    changes = {(each["change"], each.get("url", each["origin"])) for each in records}
+    assert changes == {
+        ("forbidden", shop.url("/basket/1")),
+        ("allowed", shop.url("/tea")),
+        ("unknown", down.origin),
+        ("forbidden", given.url("/a")),
+    }
+    assert summary == {"change": "summary", "forbidden": 2, "allowed": 1, "unknown": 2}
+    assert "of 2 URLs it is not known" in ended.err
+    purge = {shop.url("/basket/1"), given.url("/a")}
+    assert set((tmp_path / "purge").read_text().split()) == purge
+    assert (len(shop.robots_hits), len(given.robots_hits)) == (1, 0)

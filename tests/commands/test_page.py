@@ -1,0 +1,124 @@
+"""``scrapy rep page`` on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.commands.conftest import Rep
+
+HTML = """<html><head>
+<meta name="robots" content="max-snippet:20, nocache, sparkle">
+<meta name="mybot" content="nofollow"><meta name="otherbot" content="noindex">
+</head></html>"""
+
+
+def test_rules_with_evidence(rep: Rep) -> None:
+    """Each rule comes with the statements behind it; what is said to others does not
+    count; what each dialect makes of it is shown.
+    """
+    Path("page.html").write_text(HTML)
+    ended = rep(
+        "page", "page.html", "--header", "X-Robots-Tag: mybot: noimageindex, noodp"
+    )
+    assert ended.status == 0
+    assert ended.out == (
+        "indexable  page.html\n"
+        "  follow: no\n"
+        "      nofollow   (meta tag at byte 77, for mybot)\n"
+        "  archive: no\n"
+        "      nocache   (meta tag at byte 13, for everyone)\n"
+        "  image_index: no\n"
+        "      noimageindex   (X-Robots-Tag header 1, for mybot)\n"
+        "  odp: no\n"
+        "      noodp   (X-Robots-Tag header 1, for mybot)\n"
+        "  max_snippet: 20\n"
+        "      max-snippet:20   (meta tag at byte 13, for everyone)\n"
+        "  without effect in this dialect: sparkle   (meta tag at byte 13, for everyone)\n"
+        "  [unknown-name] not in the vocabulary: 'sparkle'\n"
+        "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
+        "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
+        "  classic    indexable  nofollow\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "word", "evidence"),
+    [
+        ("X-Robots-Tag: none", "noindex  ", {"index", "follow", "index_embedded"}),
+        ("x-robots-tag: mybot: noindex", "noindex  ", {"index", "index_embedded"}),
+        ("X-Robots-Tag: nosnippet", "indexable", {"snippet", "max_snippet"}),
+        ("X-Robots-Tag: max-snippet:0", "indexable", {"snippet", "max_snippet"}),
+        ("X-Robots-Tag: max-snippet:many", "indexable", set()),
+        (
+            "X-Robots-Tag: unavailable_after: 2020-01-01",
+            "expired  ",
+            {"unavailable_after"},
+        ),
+        (
+            "X-Robots-Tag: unavailable_after: 2990-01-01",
+            "indexable",
+            {"unavailable_after"},
+        ),
+        ("X-Robots-Tag: otherbot: noindex", "indexable", set()),
+    ],
+)
+def test_verdict(rep: Rep, header: str, word: str, evidence: set[str]) -> None:
+    """The exit status says whether the page may be in an index; each rule that differs
+    from what silence allows has evidence.
+    """
+    Path("page.html").write_text("<html></html>")
+    ended = rep("page", "page.html", "--header", header)
+    assert ended.out.startswith(f"{word}  page.html\n")
+    assert ended.status == (word != "indexable")
+    ended = rep("page", "page.html", "--header", header, "--format", "json")
+    (record,) = ended.records("page")
+    assert record["indexable"] is (word == "indexable")
+    assert set(record["evidence"]) == evidence
+    assert all(record["evidence"].values())
+    assert set(record["dialects"]) == {"rfc9309", "google", "classic"}
+
+
+def test_agent_and_standard_input(rep: Rep) -> None:
+    """The agent is that of ``--agent``; ``-`` is HTML on standard input."""
+    ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
+    assert ended.status == 1
+    assert "noindex   (meta tag at byte 115, for otherbot)" in ended.out
+    ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
+    assert "does not say which crawler" in ended.err
+
+
+def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:
+    """Escape sequences in statements are shown as escapes."""
+    html = (
+        '<meta name="robots" content="max-snippet:\x1b[2J&#27;]0;x&#7; \u202enoindex">'
+    )
+    for form in ("text", "json"):
+        ended = rep(
+            "page", "-", "--header", "X-Robots-Tag: \x1b[31m\x9b",
+            "--format", form, stdin=html,
+        )  # fmt: skip
+        assert r"\u202e" in ended.out
+        assert ended.out.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["nowhere.html"], "nowhere.html: No such file"),
+        (["page.html", "--header", "noindex"], "--header is 'noindex'"),
+        (["page.html", "--header", "Link: noindex"], 'must be "X-Robots-Tag: ..."'),
+        (["http://a.example/", "--header", "X-Robots-Tag: all"], "has its own"),
+        (["http://["], "is no URL"),
+        ([], "the following arguments are required"),
+    ],
+)
+def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
+    """Wrong usage is said in a sentence, with exit status 2."""
+    Path("page.html").write_text("")
+    ended = rep("page", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert why in ended.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
@@ -18,6 +19,7 @@ from scrapy_rep.commands.output import (
     Painted,
     complain,
 )
+from scrapy_rep.commands.paces import refusals
 from scrapy_rep.commands.readings import (
     decision_record,
     describe_access,
@@ -187,6 +189,10 @@ class Checking:
             show("  request rate: ", record["request_rate"])
         if record["visit_time"]:
             show("  visit time: ", record["visit_time"], " UTC")
+        if decision.allowed:
+            pace = reading.robots.pace(self._terms.agents)
+            for refusal in refusals(pace, self._terms.rep, datetime.now(timezone.utc)):
+                show("  ", Painted(refusal, YELLOW))
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
         if len(record["sitemaps"]) > _SITEMAPS_SHOWN:

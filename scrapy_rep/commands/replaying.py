@@ -25,6 +25,7 @@ from scrapy_rep.commands.terms import Terms, terms_of
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, origin_of
+from scrapy_rep.protocol.robotstxt import Reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -157,13 +158,13 @@ class Found:
         else:
             self.output.flush()
             complain(
-                f"{counts['forbidden']} URLs that were fetched are now forbidden, "
-                f"{counts['allowed']} that were refused are now allowed"
+                f"URLs that were fetched and are now forbidden: {counts['forbidden']}; "
+                f"that were refused and are now allowed: {counts['allowed']}"
             )
         if counts["unknown"]:
             complain(
-                f"of {counts['unknown']} URLs it is not known, since their robots.txt "
-                "is unreachable"
+                "URLs of which it is not known, since their robots.txt is unreachable: "
+                f"{counts['unknown']}"
             )
         return FOUND if counts["forbidden"] or counts["unknown"] else CLEAN
 
@@ -217,7 +218,8 @@ class Replaying:
         for past in pasts:
             reading = readings[self._places.get(past.dialect, 0)]
             if reading.is_unreachable:
-                unknown += 1
+                # What was refused as unreachable then would be refused now.
+                unknown += past.reason != Reason.UNREACHABLE.value
             else:
                 self._compare(past, reading)
             self._done += past.times

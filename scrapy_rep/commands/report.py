@@ -56,6 +56,8 @@ def run(arguments: Namespace, settings: BaseSettings) -> int:
     except _Refused as refused:
         print(refused, file=sys.stderr)
         return 2
+    if arguments.output != "-":
+        print(f"{arguments.output} is written: open it in a browser", file=sys.stderr)
     return 0
 
 

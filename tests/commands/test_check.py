@@ -168,18 +168,6 @@ def test_brief_json(rep: Rep) -> None:
     }  # fmt: skip
 
 
-def test_pace(rep: Rep) -> None:
-    """Rate and window are shown, and many sitemaps are counted."""
-    sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
-    Path("robots.txt").write_text(
-        "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
-    )
-    out = rep("check", BASKET, *FILE).out
-    assert "  request rate: 1/5s\n  visit time: 06:00-08:45 UTC\n" in out
-    assert out.count("  sitemap: ") == 5
-    assert "  ... and 3 sitemaps more\n" in out
-
-
 def test_list(rep: Rep) -> None:
     """``-`` reads a list, in which blank lines are nothing and a last line needs no end."""
     ended = rep(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +100,9 @@ def test_in_a_project(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep(
         "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
         "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
-        "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001", cwd=PROJECT,
+        "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001",
+        # They would send it to the site of the project.
+        "-s", "DOWNLOADER_MIDDLEWARES={}", cwd=PROJECT,
     )  # fmt: skip
     assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")
     assert ended.status == 1
@@ -267,7 +271,7 @@ def test_diff(site: Site, tmp_path: Path) -> None:
 
 def test_replay(site: Site, tmp_path: Path) -> None:
     """A past crawl is held against what its hosts say today, each asked once; an outage
-    is no reason to purge.
+    is no reason to purge, and changes nothing where there was one already.
     """
     shop = site.add(ROBOTS)
     down = site.add(Answer(status=500))
@@ -280,9 +284,15 @@ def test_replay(site: Site, tmp_path: Path) -> None:
             (shop.url("/coffee"), "allowed"),
             (down.url("/a"), "allowed"),
             (down.url("/b"), "allowed"),
+            (down.url("/c"), "refused"),
             (given.url("/a"), "allowed"),
         ],
     )
+    with closing(sqlite3.connect(ledger)) as connection, connection:
+        connection.execute(
+            "UPDATE decision SET reason = 'unreachable' WHERE url = ?",
+            [down.url("/c")],
+        )
     Path(tmp_path / "given.txt").write_text("User-agent: *\nDisallow: /")
     ended = scrapy_rep(
         "replay", ledger, "--robots", f"{given.origin}=given.txt", *JSON,
@@ -298,7 +308,7 @@ def test_replay(site: Site, tmp_path: Path) -> None:
         ("forbidden", given.url("/a")),
     }
     assert summary == {"change": "summary", "forbidden": 2, "allowed": 1, "unknown": 2}
-    assert "of 2 URLs it is not known" in ended.err
+    assert "their robots.txt is unreachable: 2\n" in ended.err
     purge = {shop.url("/basket/1"), given.url("/a")}
     assert set((tmp_path / "purge").read_text().split()) == purge
     assert (len(shop.robots_hits), len(given.robots_hits)) == (1, 0)

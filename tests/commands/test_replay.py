@@ -45,8 +45,9 @@ def test_what_changed(rep: Rep) -> None:
         f"forbidden\t{FORBIDDEN}\tline 5, Disallow: /basket/\n"
         f"allowed\t{ALLOWED}\tno rule of the group matches\n"
     )
-    assert (
-        "1 URLs that were fetched are now forbidden, 1 that were refused" in ended.err
+    assert ended.err == (
+        "scrapy rep: URLs that were fetched and are now forbidden: 1; that were refused "
+        "and are now allowed: 1\n"
     )
 
 

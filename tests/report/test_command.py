@@ -156,12 +156,20 @@ def test_the_same_ledger_twice(tmp_path: Path) -> None:
     assert "0 of 1,560 requests" in (tmp_path / "report.html").read_text()
 
 
+def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who has given no name learns which it is."""
+    html = tmp_path / "report.html"
+    assert run(ledgers.empty(tmp_path / "ledger"), "-o", html) == 0
+    assert capsys.readouterr() == ("", f"{html} is written: open it in a browser\n")
+
+
 def test_standard_output(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A dash writes it there."""
+    """A dash writes it there, and nothing is said."""
     assert run(ledgers.realistic(tmp_path / "ledger"), "-o", "-") == 0
-    page = capsysbinary.readouterr().out
+    page, said = capsysbinary.readouterr()
+    assert not said
     assert page.startswith(b"<!DOCTYPE html>")
     assert page.rstrip().endswith(b"</html>")
 

@@ -86,9 +86,12 @@ class Hold:
         while key in self._held:
             self.release_one(key)
 
-    def release_one(self, key: Hashable) -> Request:
-        """Schedule the one of the highest priority, of those that wait for *key*."""
+    def release_one(self, key: Hashable, **marks: str) -> Request:
+        """Schedule the one of the highest priority, of those that wait for *key*, with
+        *marks* in its meta.
+        """
         request = self._pop(key)
+        request.meta.update(marks)
         self._crawler.engine.crawl(request)
         return request
 

@@ -20,7 +20,7 @@ class Lane:
 
     __slots__ = (
         "busy", "delays", "first", "keys", "last", "name", "requests", "since",
-        "told", "waited", "waiting_since",
+        "told", "turn", "waited", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -38,6 +38,9 @@ class Lane:
 
         self.since = 0.0
         """The moment from which on it is."""
+
+        self.turn: str | None = None
+        """The name of the turn of the one that was called and has not come yet."""
 
         self.last = float("-inf")
         """The end of the last request."""
@@ -90,7 +93,7 @@ class Lane:
 
     def leave(self, now: float, *, fetched: bool = True) -> None:
         """The request is done; if it was answered from a cache, it does not count."""
-        self.busy = None
+        self.busy = self.turn = None
         if fetched:
             self.last = now
 
@@ -128,7 +131,7 @@ class Lanes:
         lane.waited += other.waited
         lane.requests += other.requests
         if lane.busy is None:
-            lane.busy, lane.since = other.busy, other.since
+            lane.busy, lane.since, lane.turn = other.busy, other.since, other.turn
         return lane, other
 
     def all(self) -> list[Lane]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.httpobj import urlparse_cached
 
-from scrapy_rep import stats
+from scrapy_rep import meta, stats
 from scrapy_rep.compat import sleep
 from scrapy_rep.internals import (
     download_slot,
@@ -77,7 +78,11 @@ class Turns:
         closes meanwhile.
         """
         found: Lane | None = lane
+        turn = request.meta.pop(meta.TURN, None)
         while found is not None:
+            if turn is not None and found.turn == turn:
+                # Where it was serialized, it is another object now.
+                found.busy, found.turn = request, None
             if found.busy is request or await self._take(found, request):
                 break
             if not in_place and self._hold.hand_back(request, found, lambda: True):
@@ -204,7 +209,9 @@ class Turns:
         if is_closing(self._crawler) or not self._hold.count(lane):
             return
         if reserved:
-            self._let_go(lane, self._hold.release_one(lane))
+            lane.turn = uuid.uuid4().hex
+            request = self._hold.release_one(lane, **{meta.TURN: lane.turn})
+            self._let_go(lane, request)
         else:
             pause = self._reservations.pause(lane.delay)
             self._look_at(lane, time.monotonic() + pause)
@@ -217,7 +224,7 @@ class Turns:
             and lane.busy is not self
             and not is_in_downloader(self._crawler, lane.busy)
         ):
-            lane.busy = None
+            lane.busy = lane.turn = None
 
     def _tell(self, lane: Lane) -> None:
         count = self._hold.count(lane)

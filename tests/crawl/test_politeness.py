@@ -10,6 +10,7 @@ from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -45,6 +46,20 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
     assert len(result.responses) == count
     assert result.errors == []
     assert "log_count/ERROR" not in result.stats, result.log
+
+
+def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
+    """A request that comes out of a queue on disk is another object than the one that was
+    called, and it is its turn all the same.
+    """
+    host = site.add(DELAY.format(0.2))
+    settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 20}
+    result = run_crawl(
+        pages(host, 5), spider=SPIDERS + "CollectingSpider", settings=settings
+    )
+    check_all_fetched(result, 5)
+    assert min(gaps(host)) >= 0.2
+    assert result.stats["finish_reason"] == "finished"
 
 
 def test_pace(site: Site, mode: str) -> None:

@@ -34,9 +34,12 @@ def main(arguments: list[str]) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    python = environment(".venv", sys.executable, [str(HERE)])
+    python = environment(".venv", sys.executable, [f"{HERE}[report]"])
     scrapy = [python, "-m", "scrapy", "crawl", "demo", *arguments]
-    return run(*scrapy, cwd=HERE / "example_project")
+    status = run(*scrapy, cwd=HERE / "example_project")
+    print("\nTo go on, as example_project/README.md says:")
+    print("$ cd example_project; . ../.venv/bin/activate")
+    return status
 
 
 def test(arguments: list[str]) -> int:

@@ -1,31 +1,26 @@
-"""The example project does what its README says, and its settings tell the truth."""
+"""What the example project fetches and keeps, and what its judge says of that."""
 
 from __future__ import annotations
 
-import ast
-import os
-import re
-import shutil
-import subprocess
-import sys
-from importlib import import_module
-from itertools import zip_longest
-from pathlib import Path
-from typing import NamedTuple
-from urllib.request import ProxyHandler, build_opener
+from typing import TYPE_CHECKING
 
 import pytest
 from scrapy.settings import default_settings
 
-from scrapy_rep.settings import DEFAULTS
+from tests.example import copy_project, crawl
 
-ROOT = Path(__file__).parents[1]
-PROJECT = ROOT / "example_project"
-COLUMNS = ["page", "outcome", "item", "said by", "statement"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ACQUITTED = [
-    "requests for a robots.txt: 8",
+    "requests for a robots.txt: 12",
     "requests that reached a forbidden path: 0",
+    "requests outside of a Visit-time: 0",
+    "hosts asked faster than their Crawl-delay: 0",
+    "smallest gap at http://slow.example: <gap>, asked for: 0.3 s",
     "items kept that said noindex: 0",
+    "",
+    "The ledger: scrapy rep report demo.ledger",
 ]
 IGNORE_PAGES = (
     "-s",
@@ -66,6 +61,13 @@ KEPT = {
     "http://shop.example/",
     "http://shop.example/basket/help.html",
     "http://shop.example/tea.html",
+    "http://slow.example/",
+    "http://slow.example/one.html",
+    "http://slow.example/three.html",
+    "http://slow.example/two.html",
+    "http://typo.example/",
+    "http://typo.example/attic/",
+    "http://typo.example/cellar/",
 }
 EXPIRING = {"http://press.example/fair.html": "until 2099-12-31T23:59:59Z"}
 NOINDEX = {
@@ -85,7 +87,7 @@ PDF_NOINDEX = "http://press.example/paper.pdf"
 
 SHOP = "http://shop.example/robots.txt"
 DOCS = "http://docs.example/robots.txt"
-REFUSED = {
+FORBIDDEN = {
     "http://docs.example/drafts/rough.html": (DOCS, "2: Disallow: /drafts/"),
     "http://down.example/": ("http://down.example/robots.txt", "unreachable"),
     "http://moved.example/drafts/next.html": (
@@ -97,6 +99,13 @@ REFUSED = {
     "http://shop.example/basket/offer.html": (SHOP, "7: Disallow: /basket/"),
     "http://shop.example/tea.html?sort=price": (SHOP, "9: Disallow: /*?sort="),
 }
+GLACIAL = "http://glacial.example/"
+NIGHT = "http://night.example/"
+REFUSED = {
+    **FORBIDDEN,
+    GLACIAL: ("http://glacial.example/robots.txt", "3: Crawl-delay: 3600"),
+    NIGHT: ("http://night.example/robots.txt", "2: Visit-time: <hours>"),
+}
 
 PRESS = "http://press.example"
 NOT_FOLLOWED = {
@@ -107,77 +116,18 @@ NOT_FOLLOWED = {
 }
 
 
-class Row(NamedTuple):
-    page: str
-    outcome: str
-    item: str
-    said_by: str
-    statement: str
-
-
-class Crawl(NamedTuple):
-    """What a crawl printed."""
-
-    rows: list[Row]
-    closing_lines: list[str]
-    printed: str
-
-    @property
-    def fetched(self) -> set[str]:
-        return {row.page for row in self.rows if row.outcome.startswith("fetched ")}
-
-    @property
-    def kept(self) -> set[str]:
-        return {row.page for row in self.rows if row.item == "kept"}
-
-    def not_sent(self, outcome: str) -> dict[str, tuple[str, str]]:
-        """Who said of each page with this outcome what."""
-        rows = [row for row in self.rows if row.outcome == outcome]
-        return {row.page: (row.said_by, row.statement) for row in rows}
-
-    def of_item(self, item: str) -> dict[str, str]:
-        """What each page whose item became this said of itself."""
-        rows = [row for row in self.rows if row.item == item]
-        assert {row.said_by for row in rows} <= {"itself"}
-        return {row.page: row.statement for row in rows}
-
-
-def crawl(*args: str, project: Path = PROJECT) -> Crawl:
-    process = subprocess.run(
-        [sys.executable, "-m", "scrapy", "crawl", *args],
-        cwd=project,
-        env=environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=60,
-    )
-    assert process.returncode == 0, process.stderr
-    assert "ERROR" not in process.stderr
-    table, _, closing = process.stdout.partition("\n\n")
-    head, *lines = table.splitlines()
-    assert re.split(r" {2,}", head) == COLUMNS
-    starts = [head.index(column) for column in COLUMNS]
-    cuts = [slice(*ends) for ends in zip_longest(starts, starts[1:])]
-    rows = [Row(*(line[cut].strip() for cut in cuts)) for line in lines]
-    assert len({row.page for row in rows}) == len(rows)
-    return Crawl(rows, closing.splitlines(), process.stdout)
-
-
-def environment() -> dict[str, str]:
-    """Our environment, without what would choose another project, and with the package."""
-    kept = {name: os.environ[name] for name in os.environ if "SCRAPY" not in name}
-    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
-    return kept | {"PYTHONPATH": os.pathsep.join(paths)}
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return copy_project(tmp_path)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_demo(mode: str) -> None:
+def test_demo(mode: str, project: Path) -> None:
     """The demo spider fetches and keeps what it may. The table names the line that
     refused a page, the statement that dropped an item, and the page whose links were not
     followed; the server has seen no more, and the judge finds nothing.
     """
-    result = crawl("demo", "-s", mode)
+    result = crawl("demo", "-s", mode, project=project)
     assert result.fetched == {*FETCHED, PDF_PAGE, PDF_NOINDEX}
     assert result.kept == {*KEPT, PDF_PAGE}
     noindex = {**NOINDEX, PDF_NOINDEX: "noindex (header)"}
@@ -190,9 +140,9 @@ def test_demo(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_links(mode: str) -> None:
+def test_links(mode: str, project: Path) -> None:
     """The CrawlSpider, which knows nothing of all this, is kept to it all the same."""
-    result = crawl("links", "-s", mode)
+    result = crawl("links", "-s", mode, project=project)
     assert result.fetched == FETCHED
     assert result.kept == KEPT
     assert result.of_item("dropped") == {**NOINDEX, **EXPIRED}
@@ -202,38 +152,36 @@ def test_links(mode: str) -> None:
     assert result.closing_lines == ACQUITTED
 
 
-def test_judge_finds_what_should_not_be() -> None:
+def test_judge_finds_what_should_not_be(project: Path) -> None:
     """A crawl that is told to ignore everything fetches the pages that were refused and
-    those that were not followed, and keeps every item; the last lines accuse it of each
-    forbidden page and of each item that said noindex, and of no other.
+    those that were not followed, at once, and keeps every item; the last lines accuse it
+    of each, and of no other.
     """
-    result = crawl("links", "-s", "ROBOTSTXT_OBEY=False", *IGNORE_PAGES)
-    assert result.fetched == {*FETCHED, *REFUSED, *NOT_FOLLOWED}
+    result = crawl(
+        "links", "-s", "ROBOTSTXT_OBEY=False", *IGNORE_PAGES, project=project
+    )
+    next_page = f"{GLACIAL}next.html"
+    assert result.fetched == {*FETCHED, *REFUSED, *NOT_FOLLOWED, next_page}
     assert result.kept == result.fetched - {REDIRECT}
     assert result.closing_lines == [
         "requests for a robots.txt: 0",
-        f"requests that reached a forbidden path: {len(REFUSED)}",
-        *(f"  {page}" for page in sorted(REFUSED)),
+        f"requests that reached a forbidden path: {len(FORBIDDEN)}",
+        *(f"  {page}" for page in sorted(FORBIDDEN)),
+        "requests outside of a Visit-time: 1",
+        f"  {NIGHT}",
+        "hosts asked faster than their Crawl-delay: 2",
+        "  http://glacial.example",
+        "  http://slow.example",
+        "smallest gap at http://slow.example: <gap>, asked for: 0.3 s",
+        "smallest gap at http://glacial.example: <gap>, asked for: 3600 s",
         f"items kept that said noindex: {len(NOINDEX)}",
         *(f"  {page}" for page in sorted(NOINDEX)),
+        *ACQUITTED[-2:],
     ]
 
 
-def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge knows to whom a header or a tag is addressed."""
-    monkeypatch.syspath_prepend(str(PROJECT))
-    judge = import_module("demo.judge")
-    pages = {PDF_NOINDEX, *NOINDEX, "http://press.example/rivals.html"}
-    ours = set(judge.noindex_pages(pages, "demobot/1.0"))
-    theirs = set(judge.noindex_pages(pages, "otherbot/1.0"))
-    assert ours - theirs == {"http://press.example/members.html"}
-    assert theirs - ours == {"http://press.example/rivals.html"}
-    assert ours == {PDF_NOINDEX, *NOINDEX}
-
-
-def test_edited_site(tmp_path: Path) -> None:
+def test_edited_site(project: Path) -> None:
     """Who edits a robots.txt or a page of the site sees the next crawl keep to it."""
-    project = shutil.copytree(PROJECT, tmp_path / "project")
     site = project / "demo" / "site"
     (site / "bare" / "robots.txt").write_text(
         "User-agent: demobot\nDisallow: /private\n"
@@ -250,47 +198,3 @@ def test_edited_site(tmp_path: Path) -> None:
         result.of_item("dropped")["http://open.example/about.html"] == "noindex (meta)"
     )
     assert result.closing_lines == ACQUITTED
-
-
-def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The description of a host can add headers to a file's answer, one of them twice."""
-    monkeypatch.syspath_prepend(str(PROJECT))
-    hosts, server = import_module("demo.hosts"), import_module("demo.server")
-    tags = (("X-Robots-Tag", "noindex"), ("X-Robots-Tag", "nofollow"))
-    answers = {"/guide/guide.pdf": hosts.Answer(headers=tags)}
-    site = server.SiteServer([hosts.Host("docs", answers)])
-    site.start()
-    try:
-        with build_opener(ProxyHandler({})).open(
-            site.real(PDF), timeout=10
-        ) as response:
-            assert response.headers.get_all("X-Robots-Tag") == ["noindex", "nofollow"]
-            assert response.headers["Content-Type"] == "application/pdf"
-            assert response.read().startswith(b"%PDF-")
-    finally:
-        site.stop()
-
-
-def test_readme_shows_the_table() -> None:
-    """README.md has what the demo prints, to the letter."""
-    assert crawl("demo").printed in (PROJECT / "README.md").read_text()
-
-
-def test_settings_show_every_default() -> None:
-    """settings.py has every setting of this package in a comment, with its default."""
-    settings = (PROJECT / "demo" / "settings.py").read_text()
-    shown = re.findall(r"^# (REP_\w+) = (.+)$", settings, flags=re.MULTILINE)
-    assert {name: ast.literal_eval(value) for name, value in shown} == DEFAULTS
-    assert len(shown) == len(DEFAULTS)
-
-
-def test_settings_enable_in_one_line() -> None:
-    """One line of settings.py switches this package on; two more are the project's taste."""
-    settings = (PROJECT / "demo" / "settings.py").read_text()
-    code = re.sub(r"^#.*\n", "", settings, flags=re.MULTILINE)
-    lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]
-    assert lines == [
-        'ADDONS = {"scrapy_rep.Addon": 500}',
-        "REP_UNREACHABLE_WAIT = 0",
-        'REP_REL = ["nofollow", "ugc", "sponsored"]',
-    ]

@@ -1,14 +1,14 @@
-"""What the project adds to its crawls: the site to be crawled, and a table at the end."""
+"""What the project adds to its crawls: a table at the end, and a verdict."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import signals
 
-from demo.hosts import HOSTS
-from demo.judge import forbidden_hits, noindex_pages
-from demo.server import SiteServer
+from demo.judge import forbidden_hits, gaps, noindex_pages, untimely_hits
+from demo.middlewares import BundledSite
 from scrapy_rep.signals import link_dropped, request_denied
 
 if TYPE_CHECKING:
@@ -18,22 +18,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from demo.server import Hit
     from scrapy_rep import Decision
-
-
-class BundledSite:
-    """Serves the site from before the first request until after the last."""
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> BundledSite:
-        site = cls()
-        crawler.signals.connect(site.server.stop, signal=signals.engine_stopped)
-        return site
-
-    def __init__(self) -> None:
-        self.server = SiteServer(HOSTS)
-        self.server.start()
-        self.start_url = self.server.real("http://open.example/")
 
 
 class Row(NamedTuple):
@@ -88,21 +74,34 @@ class Report:
 
     def print_report(self) -> None:
         # What was fetched is not asked of the crawl, but of the site it reached.
-        server = self.crawler.get_extension(BundledSite).server
-        pages = [hit for hit in server.log if hit.path != "/robots.txt"]
-        rows = [Row(*map(server.named, row)) for row in self.not_sent]
+        log = self.crawler.get_downloader_middleware(BundledSite).server.log
+        pages = [hit for hit in log if not hit.url.endswith("/robots.txt")]
+        rows = list(self.not_sent)
         for hit in pages:
-            item = self.items.get(server.real(hit.url), ())
+            item = self.items.get(hit.url, ())
             rows.append(Row(hit.url, f"fetched {hit.status}", *item))
         head = Row("page", "outcome", "item", "said by", "statement")
         print(table([head, *sorted(rows)]))
-        print(f"\nrequests for a robots.txt: {len(server.log) - len(pages)}")
+        print(f"\nrequests for a robots.txt: {len(log) - len(pages)}")
+        self.print_verdict(log, pages)
+        if ledger := self.crawler.settings["REP_LEDGER"]:
+            ledger = ledger.replace("%(pid)s", str(os.getpid()))
+            print(f"\nThe ledger: scrapy rep report {ledger}")
+
+    def print_verdict(self, log: list[Hit], pages: list[Hit]) -> None:
         agent = self.crawler.settings["USER_AGENT"]
         forbidden = (hit.url for hit in forbidden_hits(pages, agent))
         accuse("requests that reached a forbidden path", forbidden)
+        untimely = (hit.url for hit in untimely_hits(pages, agent))
+        accuse("requests outside of a Visit-time", untimely)
+        found = gaps(log, agent)
+        short = (gap.host.origin for gap in found if gap.seen < gap.asked)
+        accuse("hosts asked faster than their Crawl-delay", short)
+        for gap in found:
+            name, asked, seen = gap.host.origin, gap.asked, gap.seen
+            print(f"smallest gap at {name}: {seen:.3f} s, asked for: {asked:g} s")
         kept = (url for url, row in self.items.items() if row[0] != "dropped")
-        said_noindex = noindex_pages(map(server.named, kept), agent)
-        accuse("items kept that said noindex", said_noindex)
+        accuse("items kept that said noindex", noindex_pages(kept, agent))
 
 
 def table(rows: list[Row]) -> str:

@@ -1,13 +1,14 @@
 """The hosts of the bundled site.
 
 A host is a folder in ``site/``: its files are its pages, ``robots.txt`` among them, and a
-path without a file is answered with 404. Here stands only what files cannot say. Pages
-and headers name a host as ``http://NAME.example``; the server puts the real address there.
+path without a file is answered with 404. Here stands only what files cannot say. The host
+of that name is ``http://NAME.example``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ class Answer:
 
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()  # pairs: a header may come twice
+    body: bytes | None = None  # in place of the file
 
 
 @dataclass(frozen=True)
 class Host:
     name: str
     answers: Mapping[str, Answer] = field(default_factory=dict)
-    port: int = 0  # 0: any that is free
 
     @property
     def origin(self) -> str:
@@ -35,6 +36,13 @@ class Host:
 
 def redirect(to: str) -> Answer:
     return Answer(301, (("Location", to),))
+
+
+def closed_now() -> Answer:
+    """A robots.txt with a window for visits that opens in three hours."""
+    now = datetime.now(timezone.utc)
+    window = [f"{now + timedelta(hours=hours):%H%M}" for hours in (3, 9)]
+    return Answer(body=f"User-agent: *\nVisit-time: {'-'.join(window)}\n".encode())
 
 
 def robots_tag(*values: str) -> Answer:
@@ -54,6 +62,14 @@ HOSTS = (
     Host("bare"),
     # Cannot say what it forbids, so nothing of it may be fetched.
     Host("down", {"/robots.txt": Answer(503)}),
+    # Wants to be asked slowly, one request after the other.
+    Host("slow"),
+    # Wants to be asked so slowly that it is not asked at all.
+    Host("glacial"),
+    # Wants to be asked at certain hours, and this is none of them.
+    Host("night", {"/robots.txt": closed_now()}),
+    # Has mistakes in its robots.txt.
+    Host("typo"),
     # May be fetched, all of it, but says of its pages what may become of them: here, and
     # in the <meta> tags of the pages.
     Host(

@@ -1,8 +1,8 @@
-"""Serves the bundled site on loopback, a port for each host, and logs every request."""
+"""Serves the bundled site on loopback, and logs every request."""
 
 from __future__ import annotations
 
-import logging
+import time
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from mimetypes import guess_type
@@ -18,56 +18,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SITE = Path(__file__).resolve().with_name("site")
-logger = logging.getLogger(__name__)
 
 
 class Hit(NamedTuple):
     """A line of the access log."""
 
+    url: str
     host: Host
-    path: str
     status: int
-
-    @property
-    def url(self) -> str:
-        return self.host.origin + self.path
+    seconds: float
+    """When it came, on a clock that is not set."""
 
 
 class SiteServer:
-    """The hosts of the site while they run; ``log`` has what reached them."""
+    """All hosts of the site, while it runs; ``log`` has what reached them.
+
+    It is an HTTP proxy: it is asked for whole URLs, so that hosts need no addresses.
+    """
 
     def __init__(self, hosts: Iterable[Host]):
         self.log: list[Hit] = []
-        self._servers = []
-        self._addresses = {}
-        for host in hosts:
-            server = _Server(("127.0.0.1", host.port), partial(_Handler, self, host))
-            self._servers.append(server)
-            port = server.server_address[1]
-            self._addresses[f"{host.origin}/"] = f"http://127.0.0.1:{port}/"
+        self.hosts = {host.origin: host for host in hosts}
+        self._server = _Server(("127.0.0.1", 0), partial(_Handler, self))
+        self.address = "http://127.0.0.1:{1}".format(*self._server.server_address)
 
     def start(self) -> None:
-        for origin, address in self._addresses.items():
-            logger.info("%s is at %s", origin, address)
-        for server in self._servers:
-            Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        for server in self._servers:
-            server.shutdown()
-            server.server_close()
-
-    def real(self, text: str) -> str:
-        """Put the real addresses in place of the names of hosts."""
-        for origin, address in self._addresses.items():
-            text = text.replace(origin, address)
-        return text
-
-    def named(self, text: str) -> str:
-        """Put the names of hosts in place of their real addresses."""
-        for origin, address in self._addresses.items():
-            text = text.replace(address, origin)
-        return text
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class _Server(ThreadingTCPServer):
@@ -76,27 +56,36 @@ class _Server(ThreadingTCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def __init__(self, site: SiteServer, host: Host, *args: Any):
+    def __init__(self, site: SiteServer, *args: Any):
         self.site = site
-        self.host = host
         super().__init__(*args)
 
     def do_GET(self) -> None:
-        path = unquote(urlsplit(self.path).path)
-        file = page_file(self.host, path)
-        answer = self.host.answers.get(path) or Answer(200 if file else 404)
-        self.site.log.append(Hit(self.host, self.path, answer.status))
-        media_type = guess_type(file or "page.html")[0] or "application/octet-stream"
-        body = file.read_bytes() if file else b""
-        if media_type == "text/html":
-            body = self.site.real(body.decode()).encode()
+        came = time.monotonic()
+        parts = urlsplit(self.path)
+        host = self.site.hosts.get(f"{parts.scheme}://{parts.netloc}")
+        if host is None:
+            self.do_CONNECT()
+            return
+        path = unquote(parts.path)
+        file = page_file(host, path)
+        answer = host.answers.get(path) or Answer(200 if file else 404)
+        self.site.log.append(Hit(self.path, host, answer.status, came))
+        body = answer.body
+        if body is None:
+            body = file.read_bytes() if file else b""
+        media_type = guess_type(file or path)[0] or "application/octet-stream"
         self.send_response(answer.status)
         self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(body)))
         for name, value in answer.headers:
-            self.send_header(name, self.site.real(value))
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    def do_CONNECT(self) -> None:
+        """Refuse what leads elsewhere: nothing of this leaves the machine."""
+        self.send_error(502, "The bundled site has no such host")
 
     def log_message(self, *args: Any) -> None:
         """Stay silent: the site keeps its own log."""

@@ -9,13 +9,17 @@ ADDONS = {"scrapy_rep.Addon": 500}
 # Sites know a crawler by its product token: this one's is "demobot".
 USER_AGENT = "demobot/1.0 (+https://www.example.com/demobot)"
 
-# Two things that this project wants otherwise than they are by default (see below).
+# A few things that this project wants otherwise than they are by default (see below).
 
 # One host of the site is down and stays down: to wait for it would take ten minutes.
 REP_UNREACHABLE_WAIT = 0
 
 # Links that the author of a page does not vouch for are left alone.
 REP_REL = ["nofollow", "ugc", "sponsored"]
+
+# What was asked and decided is put on record, and each crawl added to it.
+REP_LEDGER = "demo.ledger"
+REP_LEDGER_LEVEL = "all"
 
 # Every setting of scrapy-rep, with its default.
 #
@@ -120,11 +124,9 @@ REP_REL = ["nofollow", "ugc", "sponsored"]
 
 # And what has nothing to do with scrapy-rep.
 
-# The bundled site, and the table that ends the crawl.
-EXTENSIONS = {"demo.extensions.BundledSite": 0, "demo.extensions.Report": 0}
-
-# The site is on this machine: no proxy stands between.
-HTTPPROXY_ENABLED = False
+# All requests go to the bundled site, and a table ends the crawl.
+DOWNLOADER_MIDDLEWARES = {"demo.middlewares.BundledSite": 700}
+EXTENSIONS = {"demo.extensions.Report": 0}
 
 # Let the table stand alone. "DEBUG" shows each decision when it is made.
 LOG_LEVEL = "WARNING"

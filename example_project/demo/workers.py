@@ -18,3 +18,6 @@ DUPEFILTER_CLASS = "scrapy_redis.dupefilter.RFPDupeFilter"
 
 # The robots.txt files.
 REP_STORE = REDIS_URL
+
+# The record: to each worker its own.
+REP_LEDGER = "demo-%(pid)s.ledger"

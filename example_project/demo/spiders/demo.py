@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import scrapy
 from scrapy.http import HtmlResponse, Response
 
-from demo.extensions import BundledSite
 from scrapy_rep import RobotsDenied
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ class DemoSpider(scrapy.Spider):
     name = "demo"
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        site = self.crawler.get_extension(BundledSite)
-        yield scrapy.Request(site.start_url, errback=self.refused)
+        yield scrapy.Request("http://open.example/", errback=self.refused)
 
     def parse(self, response: Response) -> Iterator[Any]:
         if not isinstance(response, HtmlResponse):

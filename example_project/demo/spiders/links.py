@@ -6,8 +6,6 @@ import scrapy
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 
-from demo.extensions import BundledSite
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -18,12 +16,11 @@ class LinksSpider(CrawlSpider):
     """Crawls the site by rules of its own, and knows nothing of those of the site."""
 
     name = "links"
-    allowed_domains = ["127.0.0.1"]
+    allowed_domains = ["example"]
     rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        site = self.crawler.get_extension(BundledSite)
-        yield scrapy.Request(site.start_url)
+        yield scrapy.Request("http://open.example/")
 
     def parse_page(self, response: Response) -> dict[str, Any]:
         return {"url": response.url, "title": response.css("title::text").get()}

@@ -1,0 +1,92 @@
+"""Runs the example project, in a copy of it, and reads what it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PROJECT = ROOT / "example_project"
+COLUMNS = ["page", "outcome", "item", "said by", "statement"]
+
+
+def copy_project(folder: Path) -> Path:
+    """A copy without what crawls have left in the original."""
+    left = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
+    return shutil.copytree(PROJECT, folder / "project", ignore=left)
+
+
+def without_time(printed: str) -> str:
+    """What is printed, without what depends on the time and on the machine."""
+    printed = re.sub(r"\b\d+\.\d{3} s\b", "<gap>", printed)
+    return re.sub(r"\b\d\d(:?)\d\d(-\d\d\1\d\d| UTC)\b", "<hours>", printed)
+
+
+class Row(NamedTuple):
+    page: str
+    outcome: str
+    item: str
+    said_by: str
+    statement: str
+
+
+class Crawl(NamedTuple):
+    """What a crawl printed."""
+
+    rows: list[Row]
+    closing_lines: list[str]
+    printed: str
+
+    @property
+    def fetched(self) -> set[str]:
+        return {row.page for row in self.rows if row.outcome.startswith("fetched ")}
+
+    @property
+    def kept(self) -> set[str]:
+        return {row.page for row in self.rows if row.item == "kept"}
+
+    def not_sent(self, outcome: str) -> dict[str, tuple[str, str]]:
+        """Who said of each page with this outcome what."""
+        rows = [row for row in self.rows if row.outcome == outcome]
+        return {row.page: (row.said_by, row.statement) for row in rows}
+
+    def of_item(self, item: str) -> dict[str, str]:
+        """What each page whose item became this said of itself."""
+        rows = [row for row in self.rows if row.item == item]
+        assert {row.said_by for row in rows} <= {"itself"}
+        return {row.page: row.statement for row in rows}
+
+
+def crawl(*args: str, project: Path) -> Crawl:
+    process = subprocess.run(
+        [sys.executable, "-m", "scrapy", "crawl", *args],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "ERROR" not in process.stderr
+    table, _, closing = without_time(process.stdout).partition("\n\n")
+    head, *lines = table.splitlines()
+    assert re.split(r" {2,}", head) == COLUMNS
+    starts = [head.index(column) for column in COLUMNS]
+    cuts = [slice(*ends) for ends in zip_longest(starts, starts[1:])]
+    rows = [Row(*(line[cut].strip() for cut in cuts)) for line in lines]
+    assert len({row.page for row in rows}) == len(rows)
+    return Crawl(rows, closing.splitlines(), process.stdout)
+
+
+def environment() -> dict[str, str]:
+    """Our environment, without what would choose another project, and with the package."""
+    kept = {name: os.environ[name] for name in os.environ if "SCRAPY" not in name}
+    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths)}

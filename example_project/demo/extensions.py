@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import signals
@@ -84,8 +85,9 @@ class Report:
         print(table([head, *sorted(rows)]))
         print(f"\nrequests for a robots.txt: {len(log) - len(pages)}")
         self.print_verdict(log, pages)
-        if ledger := self.crawler.settings["REP_LEDGER"]:
-            ledger = ledger.replace("%(pid)s", str(os.getpid()))
+        ledger = self.crawler.settings["REP_LEDGER"] or ""
+        ledger = ledger.replace("%(pid)s", str(os.getpid()))
+        if Path(ledger).is_file():
             print(f"\nThe ledger: scrapy rep report {ledger}")
 
     def print_verdict(self, log: list[Hit], pages: list[Hit]) -> None:

@@ -44,9 +44,9 @@ class Hold:
         self._held: dict[Origin, list[Request]] = {}
         self._handed_back: dict[int, tuple[Request, Origin]] = {}
         self._count = 0
+        self._listens = False
         connect = crawler.signals.connect
         connect(self._spider_opened, signals.spider_opened)
-        connect(self._request_scheduled, signals.request_scheduled)
         connect(self._spider_idle, signals.spider_idle)
 
     def came_straight_back(self, request: Request) -> bool:
@@ -63,6 +63,7 @@ class Hold:
         """Whether *request* can be held, and is to be returned from ``process_request``."""
         if self._count >= HELD_AT_MOST:
             return False
+        self._listen()
         self._handed_back[id(request)] = (request, origin)
         request.meta.setdefault(meta.HELD_SINCE, time.time())
         # It is known to the duplicate filter already, and must pass it again.
@@ -90,8 +91,29 @@ class Hold:
 
     def release(self, origin: Origin) -> None:
         """Schedule those that wait for *origin*."""
+        if not self._handed_back:
+            self._stop_listening()
         for request in self._pop(origin):
             self._crawler.engine.crawl(request)
+
+    # Every link of every page is scheduled before the duplicate filter sees it, and to be
+    # told of one takes longer than to decide on it. So this is told only while there are
+    # some to look out for.
+
+    def _listen(self) -> None:
+        if not self._listens:
+            self._listens = True
+            self._crawler.signals.connect(
+                self._request_scheduled, signals.request_scheduled
+            )
+
+    def _stop_listening(self) -> None:
+        # Not to be called by a receiver of the signal: the next receiver would miss it.
+        if self._listens:
+            self._listens = False
+            self._crawler.signals.disconnect(
+                self._request_scheduled, signals.request_scheduled
+            )
 
     def _pop(self, origin: Origin) -> list[Request]:
         requests = self._held.pop(origin, [])

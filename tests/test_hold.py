@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.test import get_crawler
@@ -12,9 +13,11 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep import hold as hold_module
 from scrapy_rep.hold import Hold
 from scrapy_rep.protocol.origins import Origin, origin_of
+from tests.fakes import FakeEngine
 
 if TYPE_CHECKING:
     import pytest
+    from scrapy.crawler import Crawler
 
 WHERE = origin_of("http://host.example/")
 
@@ -52,3 +55,29 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     held(hold, crawler)
     held(hold, crawler)
     assert not hold.hand_back(Request(f"{WHERE}/page"), WHERE)
+
+
+def test_listens_while_there_is_something_to_look_out_for() -> None:
+    """Of what is scheduled it is told from the first request that is handed back until
+    the last has been released, and again for the next.
+    """
+    crawler = get_crawler()
+    crawler.engine = FakeEngine({})
+    crawler.engine.crawl = lambda request: None
+    hold = Hold(crawler, lambda origin: True)
+    assert not receivers(crawler)
+    for _ in range(2):
+        held(hold, crawler)
+        elsewhere = Request("http://elsewhere.example/")
+        assert hold.hand_back(elsewhere, origin_of(elsewhere.url))
+        hold.release(WHERE)
+        assert receivers(crawler)  # the other one is not scheduled yet
+        assert hold.came_straight_back(elsewhere)
+        held(hold, crawler)
+        hold.release(WHERE)
+        assert not receivers(crawler)
+
+
+def receivers(crawler: Crawler) -> list[object]:
+    found = getAllReceivers(crawler.signals.sender, signals.request_scheduled)
+    return list(liveReceivers(found))

@@ -49,8 +49,7 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         self._refused_images = RefusedImages.of(crawler)
         self._only_marked: WeakKeyDictionary[Response, frozenset[str]]
         self._only_marked = WeakKeyDictionary()
-        for signal in (signals.item_scraped, signals.item_dropped, signals.item_error):
-            crawler.signals.connect(self._item_done, signal)
+        self._listens = False
 
     # Links.
 
@@ -82,11 +81,14 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
 
     def _why_not_follow(self, request: Request, response: Response) -> str | None:
         """``"page"``, ``"rel"``, or None where nothing is against it."""
+        rules = _rules(response)
+        # Of nearly every link there is nothing more to ask.
+        if not self._settings.rel and (rules is None or rules.follow):
+            return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == response.url:
             return None  # the page again, for a retry: that follows no link
-        rules = _rules(response)
         if self._settings.nofollow == "drop" and rules and not rules.follow:
             return "page"
         if self._settings.rel:
@@ -117,8 +119,18 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         if rules.unavailable_after is not None and now <= rules.unavailable_after:
             self.crawler.stats.inc_value(stats.EXPIRING)
         if not rules.image_index and self._settings.noindex == "drop":
+            self._listen()
             self._refused_images.add(item)
         return item
+
+    def _listen(self) -> None:
+        """Be told of the end of each item, as of the first for which it matters."""
+        if not self._listens:
+            self._listens = True
+            for signal in (
+                signals.item_scraped, signals.item_dropped, signals.item_error
+            ):  # fmt: skip
+                self.crawler.signals.connect(self._item_done, signal)
 
     def _annotate(self, item: Any, rules: IndexingRules) -> None:
         try:

@@ -61,7 +61,7 @@ def read_page(
             starts = _suspects(html, names)
     if not starts:
         return
-    for meta in find_metas(html, frozenset(starts)):
+    for meta in find_metas(html, starts):
         if reading.full:
             return
         if meta.name is not None and meta.name.isascii():
@@ -72,7 +72,7 @@ def read_page(
 
 
 def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
-    """Return the offset of every ``<meta`` that might have one of the names."""
+    """Return the offset of every ``<meta`` that might have one of the names, in order."""
     # Two passes at the speed of C: three times as fast as a search that ignores case.
     lowered = html.lower()
     might_be_ours = _suspect(names).match
@@ -82,7 +82,7 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
         if might_be_ours(lowered, at) is not None:
             suspects.append(at)
         at = lowered.rfind(b"<meta", 0, at)
-    return suspects
+    return suspects[::-1]
 
 
 @lru_cache(maxsize=32)

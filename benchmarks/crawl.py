@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.table import Row, Target
-from benchmarks.timing import interleaved
+from benchmarks.timing import Times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOSTS = 50
 PAGES = 3_000
+SPIDER = "benchmarks/crawl_spider.py"
 TARGET = Target(most_ratio=1.03)
 
 SETTINGS = {
@@ -43,30 +44,48 @@ FETCHING = "the same and 50 robots.txt"
 SUITE = "scrapy-rep, all of it"
 
 
-def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Crawl in turns, and *say* how far that is."""
-
-    def measured(side: Callable[[], float]) -> float:
-        seconds = side()
-        say(f"a crawl took {seconds:.2f} s")
-        return seconds
-
+def crawls(
+    pairs: int, pages: int, say: Callable[[str], None], *, together: bool = False
+) -> Iterator[Row]:
+    """Crawl in turns, or all *together*, and *say* how far that is."""
+    off = {"ROBOTSTXT_OBEY": False}
+    times: dict[str, list[float]] = {WITHOUT: [], FETCHING: [], SUITE: []}
     with tempfile.TemporaryDirectory() as folder, serving(pages) as port:
-        off = {"ROBOTSTXT_OBEY": False}
-        sides = {
-            WITHOUT: lambda: crawl(port, pages, off),
-            FETCHING: lambda: crawl(port, pages, off, extra="/robots.txt"),
-            SUITE: lambda: crawl(port, pages, _suite(folder)),
-        }
-        times = interleaved(sides, pairs, measured)
+        for number in range(pairs + 1):
+            sides = {
+                WITHOUT: Crawl(port, pages, off),
+                FETCHING: Crawl(port, pages, off, extra="/robots.txt"),
+                SUITE: Crawl(port, pages, _suite(folder)),
+            }
+            for name, seconds in _each(sides, number, together=together):
+                say(f"round {number} of {pairs}, {name}: {seconds:.2f} s")
+                if number:  # the first round warms up
+                    times[name].append(seconds)
     what = f"crawl of {pages:,} pages"
-    plain = times[WITHOUT]
+    found = {name: Times(tuple(seconds)) for name, seconds in times.items()}
+    plain = found[WITHOUT]
     yield Row(what, WITHOUT, plain.median, plain.spread)
     for name, target in ((FETCHING, None), (SUITE, TARGET)):
         # Of pairs the ratios are what counts, and so it is their spread that is given.
-        ratios = plain.ratios(times[name])
-        seconds = times[name].median
+        ratios = plain.ratios(found[name])
+        seconds = found[name].median
         yield Row(what, name, seconds, ratios.spread, ratios.median, target)
+
+
+def _each(
+    sides: dict[str, Crawl], number: int, *, together: bool
+) -> Iterator[tuple[str, float]]:
+    """Crawl; another one begins each time."""
+    names = list(sides)
+    turn = number % len(names)
+    order = names[turn:] + names[:turn]
+    if together:
+        for name in order:
+            sides[name].start()
+    for name in order:
+        if not together:
+            sides[name].start()
+        yield name, sides[name].seconds()
 
 
 def _suite(folder: str) -> dict[str, object]:
@@ -75,28 +94,42 @@ def _suite(folder: str) -> dict[str, object]:
     return {"ADDONS": {"scrapy_rep.Addon": 500}, "REP_LEDGER": str(ledger)}
 
 
-def crawl(port: int, pages: int, settings: dict[str, object], extra: str = "") -> float:
-    """Crawl in a process of its own. Returns its seconds of the processor."""
-    command = [
-        sys.executable,
-        *("-m", "scrapy", "runspider", "benchmarks/crawl_spider.py"),
-    ]
-    for name, value in (SETTINGS | settings).items():
-        text = json.dumps(value) if isinstance(value, dict) else str(value)
-        command += ["-s", f"{name}={text}"]
-    for name, value in {"port": port, "hosts": HOSTS, "extra": extra}.items():
-        command += ["-a", f"{name}={value}"]
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as log:
+class Crawl:
+    """A crawl in a process of its own."""
+
+    def __init__(
+        self, port: int, pages: int, settings: dict[str, object], extra: str = ""
+    ) -> None:
+        self._pages = pages
+        self._obeys = "ADDONS" in settings
+        self._command = [sys.executable, "-m", "scrapy", "runspider", SPIDER]
+        for name, value in (SETTINGS | settings).items():
+            text = json.dumps(value) if isinstance(value, dict) else str(value)
+            self._command += ["-s", f"{name}={text}"]
+        for name, value in {"port": port, "hosts": HOSTS, "extra": extra}.items():
+            self._command += ["-a", f"{name}={value}"]
+
+    def start(self) -> None:
+        self._said = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("w+")
         # In this checkout, so that it is what crawls, installed or not.
-        process = subprocess.Popen(
-            command, cwd=CHECKOUT, env=_environment(), stdout=said, stderr=log
+        self._process = subprocess.Popen(
+            self._command,
+            cwd=CHECKOUT,
+            env=_environment(),
+            stdout=self._said,
+            stderr=self._log,
         )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        log.seek(0)
-        _check(said.read(), log.read(), pages, "ADDONS" in settings)
-    return usage.ru_utime + usage.ru_stime
+
+    def seconds(self) -> float:
+        """Wait for it; how long it has had the processor."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        with self._said as said, self._log as log:
+            said.seek(0)
+            log.seek(0)
+            _check(said.read(), log.read(), self._pages, obeys=self._obeys)
+        return usage.ru_utime + usage.ru_stime
 
 
 def _environment() -> dict[str, str]:
@@ -105,7 +138,7 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(CHECKOUT)}
 
 
-def _check(said: str, log: str, pages: int, obeys: bool) -> None:
+def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
     """Both sides must have done the same."""
     if not said:
         raise RuntimeError(log)

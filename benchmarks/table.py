@@ -100,7 +100,9 @@ class Table:
             row.who,
             row.value,
             "" if row.spread is None else f"± {row.spread:.1%}",
-            "" if row.ratio is None else f"{row.ratio:.3g}",
+            ""
+            if row.ratio is None
+            else f"{row.ratio:,.{2 if row.ratio < 100 else 0}f}",
             str(row.target or ""),
             {True: "yes", False: "NO", None: ""}[row.is_met],
         ]

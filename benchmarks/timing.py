@@ -50,18 +50,16 @@ def clocked(task: Callable[[], object]) -> float:
 
 
 def interleaved(
-    tasks: Mapping[Any, Callable[[], Any]],
-    rounds: int,
-    measure: Callable[[Callable[[], Any]], float] = clocked,
+    tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Measure each task once a round; the first round, which warms up, does not count."""
+    """Run each task once a round; the first round, which warms up, does not count."""
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
         # Another one begins each time.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            seconds = measure(tasks[name])
+            seconds = clocked(tasks[name])
             if number:
                 times[name].append(seconds)
     return {name: Times(tuple(found)) for name, found in times.items()}

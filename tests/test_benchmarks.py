@@ -58,4 +58,6 @@ def test_crawl() -> None:
     """What is timed is a crawl that fetches every page, and each robots.txt once."""
     with crawl.serving(crawl.HOSTS) as port:
         addon = {"ADDONS": {"scrapy_rep.Addon": 500}}
-        assert crawl.crawl(port, crawl.HOSTS, addon) > 0
+        timed = crawl.Crawl(port, crawl.HOSTS, addon)
+        timed.start()
+        assert timed.seconds() > 0

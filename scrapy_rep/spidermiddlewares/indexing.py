@@ -108,6 +108,9 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         rules = _rules(response)
         if rules is None or response.meta.get(meta.DONT_OBEY_NOINDEX):
             return item
+        is_free = rules.index and rules.image_index and rules.unavailable_after is None
+        if is_free and self._settings.noindex == "drop":
+            return item  # nearly always: there is no date to compare, nor an image
         now = datetime.now(timezone.utc)
         if self._settings.noindex == "annotate":
             self._annotate(item, rules)

@@ -115,6 +115,11 @@ class Table:
         return f"| {' | '.join(cells)} |"
 
 
+def _ratio(number: float) -> str:
+    digits = 3 if number < 2 else 2 if number < 100 else 0
+    return f"{number:,.{digits}f}"
+
+
 def _change(before: float | None, now: float | None) -> str:
     return f"{now / before - 1:+.1%}" if before and now else ""
 

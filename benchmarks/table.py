@@ -100,9 +100,7 @@ class Table:
             row.who,
             row.value,
             "" if row.spread is None else f"± {row.spread:.1%}",
-            ""
-            if row.ratio is None
-            else f"{row.ratio:,.{2 if row.ratio < 100 else 0}f}",
+            "" if row.ratio is None else _ratio(row.ratio),
             str(row.target or ""),
             {True: "yes", False: "NO", None: ""}[row.is_met],
         ]

@@ -97,8 +97,8 @@ class Hold:
             self._crawler.engine.crawl(request)
 
     # Every link of every page is scheduled before the duplicate filter sees it, and to be
-    # told of one takes longer than to decide on it. So this is told only while there are
-    # some to look out for.
+    # told of one takes longer than all else that is done with most of them. So this is
+    # told only while there are some to look out for.
 
     def _listen(self) -> None:
         if not self._listens:

@@ -1,21 +1,22 @@
 """What reading indexing rules costs, beside what parsing the page costs.
 
-Run it with ``python benchmarks/indexing.py``. Each page is read and parsed in turn, so
-that whatever else the machine does falls on both; the medians are compared.
+Each takes its turn at a batch of pages. One page at a time would time the machine as
+much: after the tree of a page, nothing of what comes next is in its caches.
 """
 
 from __future__ import annotations
 
-from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from parsel import Selector
 
+from benchmarks.peers import OURS
+from benchmarks.table import Row, Target, timed
+from benchmarks.timing import interleaved
 from scrapy_rep.protocol.indexing import IndexingRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 HEAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -41,6 +42,9 @@ sits down where the <strong>sun</strong> has warmed the stones since the morning
 ROBOTS = '<meta name="robots" content="noindex, max-snippet:50">\n'
 HEADER = b"noindex, max-snippet: 50, googlebot: nofollow"
 SIZE = 100_000
+BATCH = 20
+RESPONSES = 5_000
+AGENTS = ("mybot",)
 
 
 def page(robots: str = "", tail: str = "") -> bytes:
@@ -51,41 +55,45 @@ def page(robots: str = "", tail: str = "") -> bytes:
     return f"{text}{body}{tail}</body></html>\n".encode()
 
 
-def race(*functions: Callable[[], object], rounds: int = 300) -> list[float]:
-    """Return the median time of each function in seconds, the functions taking turns."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(rounds):
-        for function, taken in zip(functions, times, strict=True):
-            # A larger allocation first tidies up what the function before freed: for
-            # parsel's tree that takes 150 us, which are not the next function's.
-            bytearray(10_000)
-            start = perf_counter()
-            function()
-            taken.append(perf_counter() - start)
-    return [median(taken) for taken in times]
+def pages(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Pages of 100 KB, with and without statements."""
+    for what, robots, tail, target in (
+        ("page of 100 KB, no statement", "", "", Target(20)),
+        ("page of 100 KB, a statement in the head", ROBOTS, "", Target(10)),
+        ("page of 100 KB, a statement at its end", "", ROBOTS, None),
+    ):
+        batch = [page(robots, f"<p>{number}</p>{tail}") for number in range(BATCH)]
+        texts = [html.decode() for html in batch]
+        ours, parsel = interleaved(
+            {
+                "ours": lambda batch=batch: [
+                    IndexingRules.parse(html=html, agents=AGENTS) for html in batch
+                ],
+                "parsel": lambda texts=texts: [Selector(text=text) for text in texts],
+            },
+            2 * rounds,
+        ).values()
+        yield timed(what, OURS, ours, BATCH)
+        taken = parsel.median / BATCH
+        yield Row(what, "parsel", taken, parsel.spread, ours.ratio(parsel), target)
 
 
-def main() -> None:
-    agents = ("mybot",)
-    for title, html in {
-        "no statement": page(),
-        "a statement in the head": page(ROBOTS),
-        "a statement at the end of the body": page(tail=ROBOTS),
-    }.items():
-        text = html.decode()
-        ours, parsel = race(
-            lambda html=html: IndexingRules.parse(html=html, agents=agents),
-            lambda text=text: Selector(text=text),
-        )
-        print(
-            f"{title} ({len(html)} bytes): {ours * 1e6:.0f} us, "
-            f"parsel {parsel * 1e6:.0f} us, 1/{parsel / ours:.1f}"
-        )
-    [header] = race(lambda: IndexingRules.parse([HEADER], agents=agents), rounds=5000)
-    [nothing] = race(lambda: IndexingRules.parse(agents=agents), rounds=5000)
-    print(f"a header of three rules: {header * 1e6:.1f} us")
-    print(f"a response that says nothing: {nothing * 1e6:.1f} us")
+def headers(_files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Responses that are no pages."""
+    for what, field_lines in (
+        ("a header of three statements", [HEADER]),
+        ("a response that says nothing", []),
+    ):
+        [times] = interleaved(
+            {
+                what: lambda field_lines=field_lines: [
+                    IndexingRules.parse(field_lines, agents=AGENTS)
+                    for _ in range(RESPONSES)
+                ]
+            },
+            rounds,
+        ).values()
+        yield timed(what, OURS, times, RESPONSES)
 
 
-if __name__ == "__main__":
-    main()
+ALL = (pages, headers)

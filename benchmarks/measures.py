@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import corpus, hostile
 from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
-from benchmarks.table import Row, Task, compare, timed
+from benchmarks.table import Row, Target, Task, compare, timed
 from benchmarks.timing import Times, interleaved
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 
@@ -35,9 +35,7 @@ def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
         for body in bodies:
             parser.find_rules(parser.parse(body))
 
-    task = Task(
-        "parse a file, find the agent's rules", do, ">= 6 Protego", peers=PARSERS
-    )
+    task = Task("parse a file, find the agent's rules", do, Target(6), peers=PARSERS)
     yield from compare(task, files, rounds)
 
 
@@ -49,7 +47,7 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
         for body in bodies:
             parser.is_allowed(parser.parse(body), asked[body])
 
-    task = Task("parse a file, decide on one URL", do, ">= 5 Protego")
+    task = Task("parse a file, decide on one URL", do, Target(5))
     yield from compare(task, files, rounds)
 
 
@@ -70,7 +68,7 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
     """Decide on twenty URLs of each file, most of which touch its rules."""
     what = "decide on a URL, warm"
-    task = Task(what, _decide_on(files), ">= 3 Protego", questions=20)
+    task = Task(what, _decide_on(files), Target(3), questions=20)
     yield from compare(task, files, rounds)
 
 
@@ -83,8 +81,9 @@ def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
 
     largest = sorted(files, key=number_of_rules, reverse=True)[:20]
     what = "the same, 20 files with most rules"
-    target = ">= 10 the faster of Protego, stdlib"
-    task = Task(what, _decide_on(largest), target, questions=20, peers=PARSERS)
+    task = Task(
+        what, _decide_on(largest), Target(10), (PROTEGO, STDLIB), 20, peers=PARSERS
+    )
     yield from compare(task, largest, rounds)
 
 
@@ -117,7 +116,7 @@ def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
     for parser in (OURS, PROTEGO, STDLIB):
         times = interleaved({size: asking(size, parser) for size in LITERALS}, rounds)
         small, large = times.values()
-        target = "<= 1.5 of the smaller" if parser is OURS else ""
+        target = Target(most_ratio=1.5) if parser is OURS else None
         few, many = LITERALS
         yield timed(f"decide, {few:,} literal rules", parser, small, len(urls))
         row = timed(f"decide, {many:,} literal rules", parser, large, len(urls))
@@ -142,7 +141,7 @@ def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
         half, whole = interleaved(
             {size: task(make, size) for size in sizes}, rounds
         ).values()
-        target = "< 0.5 s, <= 2.2 of half the input"
+        target = Target(most_ratio=2.2, most=0.5)
         yield timed(what, OURS, whole)._replace(ratio=half.ratio(whole), target=target)
         yield _one_try(what, PROTEGO, *make(hostile.LIMIT)[:2])
 
@@ -153,9 +152,9 @@ def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
     receiver, sender = context.Pipe(duplex=False)
 
     def run() -> None:
-        start = perf_counter()
+        start = process_time()
         parser.is_allowed(parser.parse(body), url)
-        sender.send(perf_counter() - start)
+        sender.send(process_time() - start)
 
     process = context.Process(target=run, daemon=True)
     process.start()
@@ -166,7 +165,7 @@ def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
     return Row(what, parser.label if ended else f"{parser.label}, given up", seconds)
 
 
-def memory(files: list[bytes], _rounds: int) -> Iterator[Row]:
+def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
     """What is kept of all files after each has decided on twenty URLs."""
     asked = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
@@ -187,7 +186,7 @@ def memory(files: list[bytes], _rounds: int) -> Iterator[Row]:
         row = Row(what, parser.label, size, unit="B")
         if parser is not OURS:
             row = row._replace(ratio=size / ours)
-        yield row._replace(target=">= 3 Protego") if parser is PROTEGO else row
+        yield row._replace(target=Target(3)) if parser is PROTEGO else row
 
 
 def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
@@ -203,7 +202,7 @@ def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
         for _ in range(rounds)
     ]
     row = timed("import scrapy_rep after scrapy", OURS, Times(tuple(seconds)))
-    yield row._replace(target="<= 30 ms")
+    yield row._replace(target=Target(most=0.03))
 
 
 ALL = (

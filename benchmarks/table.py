@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.peers import OURS, PEERS
+from benchmarks.peers import OURS, PEERS, PROTEGO
 from benchmarks.timing import Times, interleaved
 
 if TYPE_CHECKING:
@@ -12,15 +12,31 @@ if TYPE_CHECKING:
 
     from benchmarks.peers import Parser
 
-HEAD = (
-    "| what | parser | median | spread | ratio | target |\n"
-    "|---|---|---:|---:|---:|---|"
-)  # fmt: skip
+
+class Target(NamedTuple):
+    """What a row has to reach."""
+
+    least_ratio: float | None = None
+    most_ratio: float | None = None
+
+    most: float | None = None
+    """Seconds."""
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{sign} {limit:g}{unit}"
+            for sign, limit, unit in (
+                (">=", self.least_ratio, ""),
+                ("<=", self.most_ratio, ""),
+                ("<=", self.most, " s"),
+            )
+            if limit is not None
+        )
 
 
 class Row(NamedTuple):
     what: str
-    parser: str
+    who: str
 
     number: float
     """Seconds, or bytes."""
@@ -30,16 +46,23 @@ class Row(NamedTuple):
 
     ratio: float | None = None
     """How many times as much that parser needs as ours; in rows on growth, how many times
-    as much is needed for the larger input."""
+    as much is needed for the larger input; in rows on crawls, than without the package."""
 
-    target: str = ""
+    target: Target | None = None
     unit: str = "s"
 
-    def __str__(self) -> str:
-        spread = "" if self.spread is None else f"± {self.spread:.0%}"
-        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
-        cells = (self.what, self.parser, self.value, spread, ratio, self.target)
-        return f"| {' | '.join(cells)} |"
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target is reached; None where there is none."""
+        if self.target is None:
+            return None
+        least_ratio, most_ratio, most = self.target
+        ratio = self.ratio or 0.0
+        return (
+            (least_ratio is None or ratio >= least_ratio)
+            and (most_ratio is None or ratio <= most_ratio)
+            and (most is None or self.number <= most)
+        )
 
     @property
     def value(self) -> str:
@@ -49,6 +72,54 @@ class Row(NamedTuple):
             if self.number >= size:
                 return f"{self.number / size:.2f} {unit}"
         return f"{self.number * 1e6:.2f} us"
+
+    def to_dict(self) -> dict[str, Any]:
+        target = None if self.target is None else str(self.target)
+        return {**self._asdict(), "target": target, "is_met": self.is_met}
+
+
+class Table:
+    """Rows as they come, each beside the same one *before*, if that is given."""
+
+    def __init__(self, before: list[dict[str, Any]] | None) -> None:
+        self.rows: list[Row] = []
+        self._before = before and {(row["what"], row["who"]): row for row in before}
+
+    @property
+    def head(self) -> str:
+        head = "| what | who | median | spread | ratio | target | met |"
+        rule = "|---|---|---:|---:|---:|---|---|"
+        if self._before is None:
+            return f"{head}\n{rule}"
+        return f"{head} median since | ratio since |\n{rule}---:|---:|"
+
+    def line(self, row: Row) -> str:
+        self.rows.append(row)
+        cells = [
+            row.what,
+            row.who,
+            row.value,
+            "" if row.spread is None else f"± {row.spread:.1%}",
+            "" if row.ratio is None else _ratio(row.ratio),
+            str(row.target or ""),
+            {True: "yes", False: "NO", None: ""}[row.is_met],
+        ]
+        if self._before is not None:
+            then = self._before.get((row.what, row.who), {})
+            cells += [
+                _change(then.get("number"), row.number),
+                _change(then.get("ratio"), row.ratio),
+            ]
+        return f"| {' | '.join(cells)} |"
+
+
+def _ratio(number: float) -> str:
+    digits = 3 if number < 2 else 2 if number < 100 else 0
+    return f"{number:,.{digits}f}"
+
+
+def _change(before: float | None, now: float | None) -> str:
+    return f"{now / before - 1:+.1%}" if before and now else ""
 
 
 def timed(what: str, parser: Parser, times: Times, count: int = 1) -> Row:
@@ -61,7 +132,10 @@ class Task(NamedTuple):
 
     what: str
     do: Callable[[Parser, list[bytes]], None]
-    target: str = ""
+
+    target: Target | None = None
+    rivals: tuple[Parser, ...] = (PROTEGO,)
+    """Whom the target is about."""
 
     questions: int = 1
     """For each file."""
@@ -85,5 +159,5 @@ def compare(task: Task, files: list[bytes], rounds: int) -> Iterator[Row]:
         row = timed(task.what, peer, times[peer], count)
         row = row._replace(ratio=times[peer.one_in].ratio(times[peer]))
         if peer.one_in > 1:
-            row = row._replace(parser=f"{row.parser}, 1 file in {peer.one_in}")
-        yield row._replace(target=task.target) if peer is task.peers[0] else row
+            row = row._replace(who=f"{row.who}, 1 file in {peer.one_in}")
+        yield row._replace(target=task.target) if peer in task.rivals else row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from statistics import median, quantiles
 from time import process_time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,25 +28,38 @@ class Times(NamedTuple):
         first, _, third = quantiles(self.rounds, n=4, method="inclusive")
         return (third - first) / 2 / self.median
 
-    def ratio(self, other: Times) -> float:
-        """How many times as long *other* takes: the median of the rounds' ratios."""
+    def ratios(self, other: Times) -> Times:
+        """How many times as long *other* takes, in each round."""
         pairs = zip(other.rounds, self.rounds, strict=True)
-        return median(theirs / ours for theirs, ours in pairs)
+        return Times(tuple(theirs / ours for theirs, ours in pairs))
+
+    def ratio(self, other: Times) -> float:
+        """The median of these ratios."""
+        return self.ratios(other).median
+
+
+def clocked(task: Callable[[], object]) -> float:
+    """How long a task takes in this process."""
+    gc.collect()
+    # A larger allocation tidies up what the task before has freed: after trees of pages
+    # that takes longer than reading a page, and is not this task's.
+    bytearray(100_000)
+    start = process_time()
+    task()
+    return process_time() - start
 
 
 def interleaved(
-    tasks: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, Times]:
+    tasks: Mapping[Any, Callable[[], object]], rounds: int
+) -> dict[Any, Times]:
     """Run each task once a round; the first round, which warms up, does not count."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
+    times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
         # Another one begins each time.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            gc.collect()
-            start = process_time()
-            tasks[name]()
+            seconds = clocked(tasks[name])
             if number:
-                times[name].append(process_time() - start)
+                times[name].append(seconds)
     return {name: Times(tuple(found)) for name, found in times.items()}

@@ -44,9 +44,9 @@ class Hold:
         self._handed_back: dict[int, tuple[Request, Hashable, Callable[[], bool]]] = {}
         self._count = 0
         self._turn = count()
+        self._listens = False
         connect = crawler.signals.connect
         connect(self._spider_opened, signals.spider_opened)
-        connect(self._request_scheduled, signals.request_scheduled)
         connect(self._spider_idle, signals.spider_idle)
 
     def came_straight_back(self, request: Request) -> bool:
@@ -68,6 +68,7 @@ class Hold:
         """
         if self._count >= HELD_AT_MOST:
             return False
+        self._listen()
         self._handed_back[id(request)] = (request, key, waits)
         # It is known to the duplicate filter already, and must pass it again.
         request.meta[meta.DONT_FILTER] = request.dont_filter
@@ -83,6 +84,8 @@ class Hold:
 
     def release(self, key: Hashable) -> None:
         """Schedule those that wait for *key*."""
+        if not self._handed_back:
+            self._stop_listening()
         while key in self._held:
             self.release_one(key)
 
@@ -99,6 +102,25 @@ class Hold:
         """Let those that wait for *key* wait for another."""
         for entry in self._held.pop(key, ()):
             heappush(self._held.setdefault(to, []), entry)
+
+    # Every link of every page is scheduled before the duplicate filter sees it, and to be
+    # told of one takes longer than all else that is done with most of them. So this is
+    # told only while there are some to look out for.
+
+    def _listen(self) -> None:
+        if not self._listens:
+            self._listens = True
+            self._crawler.signals.connect(
+                self._request_scheduled, signals.request_scheduled
+            )
+
+    def _stop_listening(self) -> None:
+        # Not to be called by a receiver of the signal: the next receiver would miss it.
+        if self._listens:
+            self._listens = False
+            self._crawler.signals.disconnect(
+                self._request_scheduled, signals.request_scheduled
+            )
 
     def _pop(self, key: Hashable) -> Request:
         requests = self._held[key]

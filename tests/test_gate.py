@@ -213,9 +213,13 @@ def test_expiring_items_are_annotated(noindex: str) -> None:
 def test_noimageindex_refuses_what_the_item_names() -> None:
     """The images of an item are refused until it has left the pipelines."""
     mw, crawler = gate()
-    image = "http://example.com/image.png"
-    (item,) = mw.process_spider_output(page(b"noimageindex"), [{"image_urls": [image]}])
+    image, other = "http://example.com/image.png", "http://example.com/other.png"
+    made = [{"image_urls": [image]}, {"image_urls": [other]}]
+    item, second = mw.process_spider_output(page(b"noimageindex"), made)
     images = RefusedImages.of(crawler)
     assert image in images
     crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
     assert image not in images
+    assert other in images
+    crawler.signals.send_catch_log(signals.item_dropped, item=second, response=None)
+    assert other not in images

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.test import get_crawler
@@ -117,3 +118,26 @@ def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not hold.hand_back(request, WHERE, lambda: True)
     hold.release_one(WHERE)
     assert hold.hand_back(request, WHERE, lambda: True)
+
+
+def test_listens_while_there_is_something_to_look_out_for() -> None:
+    """Of what is scheduled it is told from the first request that is handed back until
+    the last has been released, and again for the next.
+    """
+    hold, crawler = a_hold()
+    assert not receivers(crawler)
+    for _ in range(2):
+        held(hold, crawler)
+        elsewhere = Request("http://elsewhere.example/")
+        assert hold.hand_back(elsewhere, origin_of(elsewhere.url), lambda: True)
+        hold.release(WHERE)
+        assert receivers(crawler)  # the other one is not scheduled yet
+        assert hold.came_straight_back(elsewhere)
+        held(hold, crawler)
+        hold.release(WHERE)
+        assert not receivers(crawler)
+
+
+def receivers(crawler: Crawler) -> list[object]:
+    found = getAllReceivers(crawler.signals.sender, signals.request_scheduled)
+    return list(liveReceivers(found))

@@ -69,7 +69,7 @@ _SCRIPT_MARK = re.compile(
 
 # Text and plain tags, several at once, up to one that matters.
 _DULL = re.compile(
-    rb"(?:[^<]*</?(?!(?:meta|plaintext|template|"
+    rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
     + rb")[\t\n\f\r />])[a-z][a-z0-9-]*" + _PLAIN_REST + rb"){1,50}"
 )  # fmt: skip
@@ -86,18 +86,24 @@ class Meta(NamedTuple):
     """The value of its first ``content`` attribute as written, or None."""
 
 
-def find_metas(html: bytes, starts: frozenset[int]) -> Iterator[Meta]:
+def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
     """Yield the ``<meta>`` tags that start at one of the offsets, but in templates.
 
-    There must be an offset; behind the last of them, the page is not read.
+    The offsets are in ascending order; behind the last of them, the page is not read.
     """
-    stop = max(starts)
+    ahead = iter(starts)
+    next_start = next(ahead, -1)
     position = templates = 0
     while position >= 0:
-        if (dull := _DULL.match(html, position)) is not None:
+        # What is up to the next of the offsets is dull even if it is a ``<meta>``.
+        while 0 <= next_start < position:
+            next_start = next(ahead, -1)
+        if next_start < 0:
+            return
+        if (dull := _DULL.match(html, position, next_start)) is not None:
             position = dull.end()
         match = _MARKUP.search(html, position)
-        if match is None or match.start() > stop:
+        if match is None or match.start() > starts[-1]:
             return
         closing, name, plain, comment = match.groups()
         position = match.end()
@@ -105,7 +111,7 @@ def find_metas(html: bytes, starts: frozenset[int]) -> Iterator[Meta]:
             position = _comment_end(html, position, comment is not None)
             continue
         name = name.lower()
-        if match.start() in starts:
+        if match.start() == next_start:
             meta, position = _read_attributes(html, match.start(), match.end(2))
             if not templates and position >= 0:
                 yield meta

@@ -46,9 +46,12 @@ def read_page(
     The agents are our product tokens, in lower case; the encoding is what the transport
     declares.
     """
-    codec = _wide_codec(html, encoding)
-    if codec is not None:
-        html, encoding = _to_utf8(html, codec)
+    # In a wide encoding every second byte of markup is zero, and to look for one costs
+    # less than to find out about the encoding.
+    if b"\0" in html:
+        codec = _wide_codec(html, encoding)
+        if codec is not None:
+            html, encoding = _to_utf8(html, codec)
     names = (_EVERYONE, *agents)
     starts = _suspects(html, names)
     if starts and b"\x1b" in html:
@@ -58,7 +61,7 @@ def read_page(
             starts = _suspects(html, names)
     if not starts:
         return
-    for meta in find_metas(html, frozenset(starts)):
+    for meta in find_metas(html, starts):
         if reading.full:
             return
         if meta.name is not None and meta.name.isascii():
@@ -69,7 +72,7 @@ def read_page(
 
 
 def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
-    """Return the offset of every ``<meta`` that might have one of the names."""
+    """Return the offset of every ``<meta`` that might have one of the names, in order."""
     # Two passes at the speed of C: three times as fast as a search that ignores case.
     lowered = html.lower()
     might_be_ours = _suspect(names).match
@@ -79,7 +82,7 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
         if might_be_ours(lowered, at) is not None:
             suspects.append(at)
         at = lowered.rfind(b"<meta", 0, at)
-    return suspects
+    return suspects[::-1]
 
 
 @lru_cache(maxsize=32)
@@ -153,8 +156,7 @@ def _wide_codec(html: bytes, encoding: str | None) -> str | None:
     codec = codec or (resolve_encoding(encoding) if encoding else None)
     if codec is None and html[:2] in {b"<\0", b"\0<"}:
         codec = "utf-16"
-    # In a wide encoding every second byte of markup is zero.
-    if codec is None or not _WIDE.fullmatch(codec) or b"\0" not in html:
+    if codec is None or not _WIDE.fullmatch(codec):
         return None
     if codec in {"utf-16", "utf-32"}:
         # As the Encoding Standard has it, where the first character is not against it.

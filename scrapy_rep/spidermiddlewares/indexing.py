@@ -51,8 +51,7 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         self._refused_images = RefusedImages.of(crawler)
         self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
         self._only_marked = WeakKeyDictionary()
-        for signal in (signals.item_scraped, signals.item_dropped, signals.item_error):
-            crawler.signals.connect(self._item_done, signal)
+        self._listens = False
 
     # Links.
 
@@ -90,11 +89,14 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         """``"page"`` and the statement that says so, or ``"rel"`` and its value; None
         where nothing is against it.
         """
+        rules = _rules(response)
+        # Of nearly every link there is nothing more to ask.
+        if not self._settings.rel and (rules is None or rules.follow):
+            return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == response.url:
             return None  # the page again, for a retry: that follows no link
-        rules = _rules(response)
         if self._settings.nofollow == "drop" and rules and not rules.follow:
             return "page", rules.because("nofollow")
         if self._settings.rel:
@@ -115,6 +117,9 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         rules = _rules(response)
         if rules is None or response.meta.get(meta.DONT_OBEY_NOINDEX):
             return item
+        is_free = rules.index and rules.image_index and rules.unavailable_after is None
+        if is_free and self._settings.noindex == "drop":
+            return item  # nearly always: there is no date to compare, nor an image
         now = datetime.now(timezone.utc)
         if self._settings.noindex == "annotate":
             self._annotate(item, rules)
@@ -134,9 +139,19 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         if rules.unavailable_after is not None and now <= rules.unavailable_after:
             self.crawler.stats.inc_value(stats.EXPIRING)
         if not rules.image_index and self._settings.noindex == "drop":
+            self._listen()
             statement = rules.because("noimageindex")
             self._refused_images.add(item, (response.url, statement))
         return item
+
+    def _listen(self) -> None:
+        """Be told of the end of each item, as of the first for which it matters."""
+        if not self._listens:
+            self._listens = True
+            for signal in (
+                signals.item_scraped, signals.item_dropped, signals.item_error
+            ):  # fmt: skip
+                self.crawler.signals.connect(self._item_done, signal)
 
     def _annotate(self, item: Any, rules: IndexingRules) -> None:
         try:

@@ -27,10 +27,8 @@ Metas = list[tuple[str | None, str | None]]
 def ours(html: str) -> Metas:
     """Return the name and content of each meta tag that the package finds, sorted."""
     page = html.encode()
-    starts = frozenset(
-        match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)
-    )
-    metas = list(find_metas(page, starts)) if starts else []
+    starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
+    metas = list(find_metas(page, starts))
     return sorted_metas(
         (
             None if meta.name is None else unescape(meta.name.decode()),

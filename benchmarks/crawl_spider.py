@@ -1,0 +1,54 @@
+"""The spider of ``crawl.py``: it follows all links of some sites, and makes an item of
+each page. Both sides of the comparison run it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import scrapy
+from scrapy.linkextractors import LinkExtractor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+STATS = (
+    "finish_reason",
+    "item_scraped_count",
+    "downloader/request_count",
+    "robotstxt/response_count",
+)
+
+
+class SitesSpider(scrapy.Spider):
+    name = "sites"
+    port: str
+    hosts: str
+    extra = ""
+    """A path that is asked of each host besides its pages, if any."""
+
+    links = LinkExtractor()
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        for number in range(1, int(self.hosts) + 1):
+            site = f"http://127.0.0.{number}:{self.port}"
+            if self.extra:
+                yield scrapy.Request(site + self.extra, callback=self.ignore)
+            yield scrapy.Request(f"{site}/page/0")
+
+    def parse(self, response: scrapy.http.HtmlResponse) -> Iterator[Any]:
+        yield {
+            "url": response.url,
+            "title": response.css("title::text").get(),
+            "sections": response.css("h2::text").getall(),
+        }
+        for link in self.links.extract_links(response):
+            yield scrapy.Request(link.url)
+
+    def ignore(self, response: scrapy.http.Response) -> None:
+        """Take no notice of a response."""
+
+    def closed(self, reason: str) -> None:
+        stats = self.crawler.stats.get_stats()
+        print(json.dumps({name: stats.get(name) for name in STATS}))

@@ -1,0 +1,63 @@
+"""The one command that times everything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import crawl
+from benchmarks.table import Row, Table, Target
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "is_met"),
+    [
+        (Row("a", "us", 1.0), None),
+        (Row("a", "us", 1.0, ratio=6.0, target=Target(6)), True),
+        (Row("a", "us", 1.0, ratio=5.9, target=Target(6)), False),
+        (Row("a", "us", 0.4, ratio=2.3, target=Target(None, 2.2, 0.5)), False),
+        (Row("a", "us", 0.6, ratio=2.1, target=Target(None, 2.2, 0.5)), False),
+        (Row("a", "us", 0.4, ratio=2.1, target=Target(None, 2.2, 0.5)), True),
+        (Row("a", "us", 0.4, target=Target(most=0.5)), True),
+    ],
+)
+def test_targets(row: Row, is_met: bool | None) -> None:
+    """A target is met where all its limits hold."""
+    assert row.is_met is is_met
+    word = {True: "yes", False: "NO", None: ""}[is_met]
+    assert Table(None).line(row).endswith(f"| {word} |")
+
+
+def test_compared_with_an_earlier_run(tmp_path: Path) -> None:
+    """What one run writes, another shows its own beside; new rows have nothing there."""
+    command = [sys.executable, "-m", "benchmarks", "--only", "headers", "--rounds", "1"]
+    file = tmp_path / "run.json"
+    subprocess.run([*command, "--json", str(file)], cwd=ROOT, check=True)
+    found = json.loads(file.read_text())
+    first, second = found["rows"]
+    first["number"] *= 1000
+    second["who"] = "somebody else"
+    file.write_text(json.dumps(found))
+    done = subprocess.run(
+        [*command, "--compare", str(file)],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    *_, head, _, changed, new = done.stdout.splitlines()
+    assert head.endswith("| median since | ratio since |")
+    assert changed.endswith(("| -99.9% |  |", "| -100.0% |  |"))
+    assert new.endswith("|  |  |")
+
+
+def test_crawl() -> None:
+    """What is timed is a crawl that fetches every page, and each robots.txt once."""
+    with crawl.serving(crawl.HOSTS) as port:
+        addon = {"ADDONS": {"scrapy_rep.Addon": 500}}
+        timed = crawl.Crawl(port, crawl.HOSTS, addon)
+        timed.start()
+        assert timed.seconds() > 0

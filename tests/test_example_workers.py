@@ -40,7 +40,7 @@ def test_workers(tmp_path: Path) -> None:
         )
         assert "requests for a robots.txt: 12" in found.stdout
         assert "requests that reached a forbidden path: 0" in found.stdout
-        kept = list(server.client().scan_iter("rep*"))
+        kept = list(server.client().scan_iter("rep:entry:*"))
     # A host whose robots.txt can't be had is kept too, and when to ask again.
     assert len(kept) == 11
     (ledger,) = project.glob("demo-*.ledger")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 indexing_read = object()
-"""A response says something about indexing. Sent only where there is a ledger.
+"""A response says something about indexing. Sent only where there is a ledger: of
+``REP_LEDGER_LEVEL`` ``"all"`` for each, else where something is denied.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *rules*
 (IndexingRules), and *spider*.

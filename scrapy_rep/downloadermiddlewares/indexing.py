@@ -59,7 +59,7 @@ class IndexingMiddleware:
             response.flags.append(meta.NOINDEX_FLAG)
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
-        if self._settings.ledger is not None and rules.statements:
+        if rules.statements and self._is_for_ledger(rules):
             self._crawler.signals.send_catch_log(
                 indexing_read,
                 request=request,
@@ -86,6 +86,16 @@ class IndexingMiddleware:
             self._settings.dialect,
             encoding,
         )
+
+    def _is_for_ledger(self, rules: IndexingRules) -> bool:
+        """Whether a ledger needs to know: of most pages that say something, it is that
+        all is allowed.
+        """
+        if self._settings.ledger is None:
+            return False
+        has_all = self._settings.ledger_level == "all"
+        denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
+        return has_all or denies
 
     def _header(self, headers: Headers) -> list[bytes]:
         return headers.getlist("X-Robots-Tag") if self._settings.header_enabled else []

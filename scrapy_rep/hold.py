@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-HELD_AT_MOST = 100_000
-"""How many requests are held at once. More than that wait in the downloader, which stops
-Scrapy from taking more of them from its queue."""
+logger = logging.getLogger(__name__)
+
+HELD_AT_MOST = 300_000
+"""How many requests are held at once: about a gigabyte of them. More than that wait in the
+downloader, which stops Scrapy from taking more of them from its queue."""
 
 
 class Hold:
@@ -43,6 +46,7 @@ class Hold:
         self._held: dict[Hashable, list[tuple[int, int, Request]]] = {}
         self._handed_back: dict[int, tuple[Request, Hashable, Callable[[], bool]]] = {}
         self._count = 0
+        self._has_warned = False
         self._turn = count()
         connect = crawler.signals.connect
         connect(self._spider_opened, signals.spider_opened)
@@ -67,6 +71,7 @@ class Hold:
         It is held where it still *waits* when the engine has it back.
         """
         if self._count >= HELD_AT_MOST:
+            self._warn()
             return False
         self._handed_back[id(request)] = (request, key, waits)
         # It is known to the duplicate filter already, and must pass it again.
@@ -96,6 +101,16 @@ class Hold:
         """Let those that wait for *key* wait for another."""
         for entry in self._held.pop(key, ()):
             heappush(self._held.setdefault(to, []), entry)
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%(count)d requests are held, and no more can be: until there are fewer, "
+                "those that have to wait take places of CONCURRENT_REQUESTS",
+                {"count": self._count},
+                extra={"spider": self._crawler.spider},
+            )
 
     def _pop(self, key: Hashable) -> Request:
         requests = self._held[key]

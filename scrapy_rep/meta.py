@@ -23,6 +23,10 @@ DONT_FILTER = "_rep_dont_filter"
 HELD_SINCE = "_rep_held_since"
 """On a request that is held: since when, in seconds since the epoch."""
 
+CALLED = "_rep_called"
+"""On a request that was held: its turn has come. A mark that outlives the object, which a
+scheduler may write to a disk."""
+
 FETCH = "_rep_fetch"
 """Marks the requests for robots.txt that this package makes itself."""
 

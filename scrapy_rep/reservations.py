@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from scrapy_rep.keeper import Keeper
 
 # Seconds, in addition to the delay, after which the place of a worker that has died is
-# free for others.
+# free for others. One that lives renews it more often.
 _HOLDS = 5.0
 
 # Seconds. The clocks of stores tick in milliseconds.
@@ -28,7 +28,8 @@ class Reservations:
     """Places at hosts, kept as locks of the store that the workers share.
 
     A place is taken in one atomic step, and runs out by itself: while a request is on its
-    way if its worker dies, and one delay after the request is done. What the clocks of
+    way if its worker dies, since only one that lives renews it, and one delay after the
+    request is done. It is that of a host, a name that all workers have for it. What the clocks of
     the workers say does not matter, nor how long their requests take to the host.
     """
 
@@ -44,6 +45,15 @@ class Reservations:
         # A name for each time: whoever has had a place is no better placed for the next.
         place = self._places.setdefault(host, uuid.uuid4().hex)
         return await self._keeper.reserve(host, place, delay + _HOLDS)
+
+    def renew(self, host: str, delay: float) -> None:
+        """Keep the place, if there is one: the request takes its time."""
+        place = self._places.get(host)
+        if place is not None:
+            deferred_from_coro(self._keeper.reserve(host, place, delay + _HOLDS))
+
+    def has(self, host: str) -> bool:
+        return host in self._places
 
     def leave(self, host: str, delay: float) -> None:
         """Let another have the place at *host* after *delay* seconds."""

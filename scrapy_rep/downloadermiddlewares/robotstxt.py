@@ -127,6 +127,10 @@ class RobotsTxtMiddleware:
         self._politeness.step_aside(request)
         return response
 
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        # Another component has dropped it; where it was sent, that has been seen.
+        self._politeness.step_aside(request)
+
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, in_place: bool
     ) -> Request | None:

@@ -230,6 +230,7 @@ class Turns:
 
     async def _call_next(self, lane: Lane) -> None:
         """Let the next one go of those that wait."""
+        lane = self.lanes.current(lane)
         request = self._next(lane)
         if request is None:  # It was cancelled.
             lane.busy = None

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import meta
 from scrapy_rep import turns as turns_module
 from scrapy_rep.compat import sleep
 from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.reservations import Reservations
 from tests.fakes import coroutine_test
 from tests.test_politeness import Store, a_politeness, ask, leaves, pace
 
@@ -256,3 +258,26 @@ async def test_who_was_called_in_vain_steps_aside() -> None:
     await called(crawler, 2)
     assert time.monotonic() < began + 1
     crawler.signals.send_catch_log(signals.spider_closed)
+
+
+@coroutine_test
+async def test_a_request_that_is_done_while_its_place_is_renewed() -> None:
+    """The delay holds for others, not what the renewal asks for, which comes later."""
+    keeper = Store()
+    renewal: Deferred[bool] = Deferred()
+
+    async def reserve(host: str, place: str, seconds: float) -> bool:
+        if keeper.calls:
+            await maybe_deferred_to_future(renewal)
+        keeper.calls.append((host, seconds))
+        return True
+
+    keeper.reserve = reserve
+    reservations = Reservations(keeper, shared=True)
+    await reservations.reserve("a.example", 4)
+    reservations.renew("a.example", 4)
+    await sleep(0)
+    reservations.leave("a.example", 4)
+    renewal.callback(True)
+    await sleep(0.01)
+    assert [seconds for _, seconds in keeper.calls] == [9.0, 9.0, -4.005]

@@ -76,3 +76,17 @@ def test_many_that_wait_in_place(site: Site) -> None:
     assert {item.get("status") for item in result.items} == {200}
     assert len(host.pages) == 300
     assert min(gaps(host)) >= 0.01
+
+
+def test_overrides_count_each_request_once(site: Site) -> None:
+    """However often a request is held, REP_OVERRIDES has decided on it once."""
+    host, other = site.add(DELAY.format(0.1)), site.add(name="127.0.0.2")
+    overrides = {"127.0.0.1": "obey", "127.0.0.2": DELAY.format(0.1)}
+    result = run_crawl(
+        pages(host, 5) + pages(other, 5),
+        settings={**IMPATIENT, "REP_OVERRIDES": overrides},
+    )
+    check_all_fetched(result, 10)
+    assert result.stats["rep/held/count"] > 5
+    assert result.stats["rep/override/obey"] == 5
+    assert result.stats["rep/override/robotstxt"] == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-HELD_AT_MOST = 100_000
-"""How many requests are held at once. More than that wait in the downloader, which stops
-Scrapy from taking more of them from its queue."""
+logger = logging.getLogger(__name__)
+
+HELD_AT_MOST = 300_000
+"""How many requests are held at once: about a gigabyte of them. More than that wait in the
+downloader, which stops Scrapy from taking more of them from its queue."""
 
 
 class Hold:
@@ -43,6 +46,7 @@ class Hold:
         self._held: dict[Hashable, list[tuple[int, int, Request]]] = {}
         self._handed_back: dict[int, tuple[Request, Hashable, Callable[[], bool]]] = {}
         self._count = 0
+        self._has_warned = False
         self._turn = count()
         self._listens = False
         connect = crawler.signals.connect
@@ -67,6 +71,7 @@ class Hold:
         It is held where it still *waits* when the engine has it back.
         """
         if self._count >= HELD_AT_MOST:
+            self._warn()
             return False
         self._listen()
         self._handed_back[id(request)] = (request, key, waits)
@@ -89,12 +94,9 @@ class Hold:
         while key in self._held:
             self.release_one(key)
 
-    def release_one(self, key: Hashable, **marks: str) -> Request:
-        """Schedule the one of the highest priority, of those that wait for *key*, with
-        *marks* in its meta.
-        """
+    def release_one(self, key: Hashable) -> Request:
+        """Schedule the one of the highest priority, of those that wait for *key*."""
         request = self._pop(key)
-        request.meta.update(marks)
         self._crawler.engine.crawl(request)
         return request
 
@@ -120,6 +122,16 @@ class Hold:
             self._listens = False
             self._crawler.signals.disconnect(
                 self._request_scheduled, signals.request_scheduled
+            )
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%(count)d requests are held, and no more can be: until there are fewer, "
+                "those that have to wait take places of CONCURRENT_REQUESTS",
+                {"count": self._count},
+                extra={"spider": self._crawler.spider},
             )
 
     def _pop(self, key: Hashable) -> Request:

@@ -28,15 +28,15 @@ def is_closing(crawler: Crawler) -> bool:
 
 
 @contextmanager
-def room_in_downloader(crawler: Crawler) -> Iterator[None]:
+def room_in_downloader(crawler: Crawler, *, made: bool = True) -> Iterator[None]:
     """Let the downloader take one request more than ``CONCURRENT_REQUESTS``, for one
-    that only waits, or that others wait for.
+    that only waits, or that others wait for; or don't, if no room is to be *made*.
     """
     limits = [
         (owner, name)
         for owner, name in _limits(getattr(crawler.engine, "downloader", None))
         # None: there is no such limit to raise. 0: there is no limit.
-        if getattr(owner, name, None)
+        if made and getattr(owner, name, None)
     ]
     for owner, name in limits:
         setattr(owner, name, getattr(owner, name) + 1)

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy import Request
+from scrapy.utils.httpobj import urlparse_cached
+
+from scrapy_rep.internals import download_slot
+
 if TYPE_CHECKING:
-    from scrapy import Request
+    from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.origins import Origin
 
@@ -19,8 +24,8 @@ class Lane:
     """
 
     __slots__ = (
-        "busy", "delays", "first", "keys", "last", "name", "requests", "since",
-        "told", "turn", "waited", "waiting_since",
+        "busy", "delays", "host", "keys", "last", "name", "not_before", "requests",
+        "since", "told", "waited", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -34,16 +39,19 @@ class Lane:
         """What each origin asks for, in seconds."""
 
         self.busy: Request | object | None = None
-        """The request that is on its way, or who is about to choose it."""
+        """The request that is on its way, or what stands for the one that is to be."""
+
+        self.host = ""
+        """Where it goes."""
 
         self.since = 0.0
         """The moment from which on it is."""
 
-        self.turn: str | None = None
-        """The name of the turn of the one that was called and has not come yet."""
-
         self.last = float("-inf")
         """The end of the last request."""
+
+        self.not_before = float("-inf")
+        """Until this moment other workers are not asked again for the place."""
 
         self.requests = 0
 
@@ -52,9 +60,6 @@ class Lane:
 
         self.waited = 0.0
         """Seconds in which requests waited, and none was on its way."""
-
-        self.first: Request | None = None
-        """One that waits where it is, and so can't be called, and goes before others."""
 
         self.told = False
         """Whether the log says how long this takes."""
@@ -66,12 +71,11 @@ class Lane:
 
     @property
     def free_at(self) -> float:
-        return self.last + self.delay
+        return max(self.last + self.delay, self.not_before)
 
-    def is_free(self, now: float, request: Request | None = None) -> bool:
-        """Whether there is a place now: for *request*, or for one that can be called."""
-        is_first = self.first is None or self.first is request
-        return self.busy is None and self.free_at <= now and is_first
+    def is_free(self, now: float) -> bool:
+        """Whether there is a place now."""
+        return self.busy is None and self.free_at <= now
 
     def waits(self, now: float) -> None:
         """Somebody waits."""
@@ -79,8 +83,8 @@ class Lane:
             self.waiting_since = now
 
     def take(self, request: Request | object, now: float, *, more: bool) -> float:
-        """Let *request* go. Returns for how many seconds the lane was held up by the
-        delay alone. With *more*, others still wait.
+        """Let *request*, or the one that it stands for, go. Returns for how many seconds
+        the lane was held up by the delay alone. With *more*, others still wait.
         """
         held_up = 0.0
         if self.waiting_since is not None:
@@ -93,7 +97,7 @@ class Lane:
 
     def leave(self, now: float, *, fetched: bool = True) -> None:
         """The request is done; if it was answered from a cache, it does not count."""
-        self.busy = self.turn = None
+        self.busy = None
         if fetched:
             self.last = now
 
@@ -128,11 +132,16 @@ class Lanes:
         lane.keys |= other.keys
         lane.delays.update(other.delays)
         lane.last = max(lane.last, other.last)
+        lane.not_before = max(lane.not_before, other.not_before)
         lane.waited += other.waited
         lane.requests += other.requests
         if lane.busy is None:
-            lane.busy, lane.since, lane.turn = other.busy, other.since, other.turn
+            lane.busy, lane.since, lane.host = other.busy, other.since, other.host
         return lane, other
+
+    def current(self, lane: Lane) -> Lane:
+        """The lane that has taken *lane* in, if one has."""
+        return self._lanes.get(lane.name, lane)
 
     def all(self) -> list[Lane]:
         """Each once."""
@@ -141,3 +150,18 @@ class Lanes:
     def drop(self, lane: Lane) -> None:
         for key in lane.keys:
             del self._lanes[key]
+
+
+def host_of(request: Request) -> str:
+    """The host of *request*, whose name may end with the dot of the root or not."""
+    return (urlparse_cached(request).hostname or "").rstrip(".")
+
+
+def keys_of(crawler: Crawler, request: Request) -> tuple[str, str]:
+    """The host of *request*, and its download slot."""
+    host = host_of(request)
+    redirected_from = request.meta.get("redirect_urls")
+    if redirected_from and host_of(Request(redirected_from[0])) != host:
+        # Scrapy leaves it the slot of the first host, which is no choice of anybody's.
+        return host, host
+    return host, download_slot(crawler, request)

@@ -23,9 +23,9 @@ DONT_FILTER = "_rep_dont_filter"
 HELD_SINCE = "_rep_held_since"
 """On a request that is held: since when, in seconds since the epoch."""
 
-TURN = "_rep_turn"
-"""On a request that was held: the name of its turn, by which it is known where it comes
-out of a queue on disk, or of another machine, as another object."""
+CALLED = "_rep_called"
+"""On a request that was held: its turn has come. A mark that outlives the object, which a
+scheduler may write to a disk."""
 
 FETCH = "_rep_fetch"
 """Marks the requests for robots.txt that this package makes itself."""

@@ -128,13 +128,14 @@ class Politeness:
         where the spider closes meanwhile.
         """
         if not await self._open(request, origin, pace, in_place=in_place):
+            self.step_aside(request)
             return False
         delay = self._delay(pace, _now())
-        lane = self._turns.lane(request, origin, delay)
+        lane = self._turns.lane(request, origin, delay, time.time() - fetched)
         if lane is None:
             return True
         if delay:
-            self._meet(lane, origin, fetched)
+            self._meet(lane, origin)
         elif not lane.delays and self._turns.is_idle(lane):
             self._forget(lane)
             return True
@@ -166,7 +167,7 @@ class Politeness:
                 self._crawler.stats.inc_value(stats.HELD)
                 self._open_later(origin, closed)
                 return False
-            with room_in_downloader(self._crawler):
+            with room_in_downloader(self._crawler, made=in_place):
                 await sleep(min(closed, _CLOSING_LOOK))
             if is_closing(self._crawler):
                 raise IgnoreRequest(f"{origin} is no longer waited for")
@@ -188,11 +189,8 @@ class Politeness:
         if not is_closing(self._crawler):
             self._hold.release(_gate(origin))
 
-    def _meet(self, lane: Lane, origin: Origin, fetched: float) -> None:
+    def _meet(self, lane: Lane, origin: Origin) -> None:
         """*origin* asks for a delay."""
-        # Its robots.txt was a request too, of this worker or another.
-        ago = max(time.time() - fetched, 0.0)
-        lane.last = max(lane.last, time.monotonic() - ago)
         if _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
         lanes = self._turns.lanes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -106,16 +107,22 @@ def test_came_straight_back() -> None:
     assert request.dont_filter is True
 
 
-def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than so many are not held: they wait in the downloader, which makes Scrapy take
-    no more of them from its queue. There is room again when one is released.
+def test_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More than so many are not held, and one warning says so: they wait in the downloader,
+    which makes Scrapy take no more of them from its queue. There is room again when one is released.
     """
     monkeypatch.setattr(hold_module, "HELD_AT_MOST", 2)
     hold, crawler = a_hold()
     held(hold, crawler)
     held(hold, crawler)
     request = Request(f"{WHERE}/page")
-    assert not hold.hand_back(request, WHERE, lambda: True)
+    with caplog.at_level(logging.WARNING):
+        assert not hold.hand_back(request, WHERE, lambda: True)
+        assert not hold.hand_back(request, WHERE, lambda: True)
+    (record,) = caplog.records
+    assert "2 requests are held" in record.getMessage()
     hold.release_one(WHERE)
     assert hold.hand_back(request, WHERE, lambda: True)
 

@@ -29,15 +29,6 @@ def test_one_at_a_time() -> None:
     assert lane.delay == 2
 
 
-def test_who_waits_in_its_place_goes_first() -> None:
-    """One that can't be called has the next place; others see none."""
-    lane = Lane("host.example")
-    lane.first = REQUEST
-    assert lane.is_free(0, REQUEST)
-    assert not lane.is_free(0)
-    assert not lane.is_free(0, Request("http://host.example/other"))
-
-
 def test_how_long_a_lane_is_held_up() -> None:
     """What counts is the time in which somebody waits and nobody is on the way."""
     lane = Lane("host.example")

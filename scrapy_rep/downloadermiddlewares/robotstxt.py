@@ -98,9 +98,9 @@ class RobotsTxtMiddleware:
         override = self._override(where)
         if override is not None and override.kind != "obey":
             case = Case(request, where, None, override)
-            self._verdicts.override_used(override, where)
             if override.robots is not None:
                 return await self._keep_to(override.robots, case, in_place)
+            self._count_override(where)
             self._verdicts.allowed(case, BY_USER)
             return None
         known = self._registry.at_hand(where)
@@ -110,10 +110,9 @@ class RobotsTxtMiddleware:
             if known is None:
                 self._politeness.step_aside(request)
                 return request
-        if override is not None:
-            self._verdicts.override_used(override, where)
         case = Case(request, where, known.entry)
         if url.path == "/robots.txt" and not url.query and request.method == "GET":
+            self._count_override(where)
             copy = self._copy(known, request)
             if copy is None and self._verdicts.are_wanted(case):
                 self._verdicts.allowed(case, ROBOTS_TXT)
@@ -126,6 +125,10 @@ class RobotsTxtMiddleware:
         # Where it was fetched, that has been seen.
         self._politeness.step_aside(request)
         return response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        # Another component has dropped it; where it was sent, that has been seen.
+        self._politeness.step_aside(request)
 
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, in_place: bool
@@ -153,13 +156,21 @@ class RobotsTxtMiddleware:
                 request, where, pace, fetched=fetched, in_place=in_place
             ):
                 return request
+        self._count_override(where)
         if decision is not None:
             self._verdicts.allowed(case, decision)
         return None
 
     def _deny(self, case: Case, decision: Decision) -> NoReturn:
         self._politeness.step_aside(case.request)
+        self._count_override(case.origin)
         self._verdicts.deny(case, decision)
+
+    def _count_override(self, where: Origin) -> None:
+        """A request to *where* has been decided on; not one that is held."""
+        override = self._override(where)
+        if override is not None:
+            self._verdicts.override_used(override, where)
 
     def _override(self, where: Origin) -> Override | None:
         """What the user has decided about an origin, if anything."""

@@ -1,0 +1,92 @@
+"""Turns are kept, and nobody is kept waiting, whatever else takes part in a crawl."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.crawl.answers import redirect
+from tests.crawl.crawl import run_crawl
+from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, gaps, pages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Site
+
+
+def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
+    """With a JOBDIR, where each request that is called comes back as another object, a crawl
+    keeps its pace; one that is stopped meanwhile goes on where it was.
+    """
+    host = site.add(DELAY.format(0.2))
+    settings = {**IMPATIENT, "JOBDIR": str(tmp_path)}
+    crawl = "tests.crawl.waiting_spiders.HurriedSpider"
+    first = run_crawl(
+        pages(host, 15), mode=mode, spider=crawl, settings=settings, kills={"SIGINT": 2}
+    )
+    assert first.stats["finish_reason"] == "shutdown"
+    assert 3 <= len(first.responses) < 15
+    second = run_crawl(pages(host, 15), mode=mode, spider=crawl, settings=settings)
+    assert len(first.responses) + len(second.responses) == 15
+    assert len(set(host.pages)) == len(host.pages) == 15
+    assert min(gaps(host)) >= 0.2
+    for response in first.responses + second.responses:
+        assert response["dont_filter"] is False
+        assert not [key for key in response["meta"] if key.startswith("_rep")]
+    assert first.errors == second.errors == []
+
+
+def test_a_redirect_to_another_host(site: Site) -> None:
+    """A host that is redirected to has nothing to do with the delay of the first one, though
+    Scrapy leaves such a request in the download slot of that.
+    """
+    slow = site.add(DELAY.format(1))
+    fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.2")
+    slow.answers["/page/0"] = redirect(fast.url("/target"))
+    result = run_crawl(pages(slow, 2), then=pages(fast, 10), settings=IMPATIENT)
+    check_all_fetched(result, 12)
+    assert max(gaps(fast)[2:]) < 0.8
+    assert min(gaps(slow)) >= 1
+
+
+def test_what_is_dropped_costs_no_time(site: Site) -> None:
+    """Where another component drops requests whose turn it is, the next one goes."""
+    host = site.add(DELAY.format(0.1))
+    again = [{"url": url, "dont_filter": True} for url in pages(host, 4)]
+    settings = {
+        **IMPATIENT,
+        "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.PassOnce": 700},
+    }
+    result = run_crawl(again * 3, settings=settings)
+    assert len(result.responses) == 4
+    assert len(result.errors) == 8
+    assert min(gaps(host)) >= 0.1
+    assert result.stats["elapsed_time_seconds"] < 5
+
+
+def test_many_that_wait_in_place(site: Site) -> None:
+    """Of hundreds that a callback downloads at once, each gets its turn, none looks for it."""
+    host, other = site.add(DELAY.format(0.01)), site.add(name="127.0.0.2")
+    result = run_crawl(
+        [other.url("/page")],
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings=IMPATIENT,
+        more=[host.url(f"/{number}") for number in range(300)],
+    )
+    assert {item.get("status") for item in result.items} == {200}
+    assert len(host.pages) == 300
+    assert min(gaps(host)) >= 0.01
+
+
+def test_overrides_count_each_request_once(site: Site) -> None:
+    """However often a request is held, REP_OVERRIDES has decided on it once."""
+    host, other = site.add(DELAY.format(0.1)), site.add(name="127.0.0.2")
+    overrides = {"127.0.0.1": "obey", "127.0.0.2": DELAY.format(0.1)}
+    result = run_crawl(
+        pages(host, 5) + pages(other, 5),
+        settings={**IMPATIENT, "REP_OVERRIDES": overrides},
+    )
+    check_all_fetched(result, 10)
+    assert result.stats["rep/held/count"] > 5
+    assert result.stats["rep/override/obey"] == 5
+    assert result.stats["rep/override/robotstxt"] == 5

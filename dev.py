@@ -59,8 +59,9 @@ def test(arguments: list[str]) -> int:
     # slow ones stand together: whoever is done takes from those who are not.
     in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
     on_oldest = [oldest, "-m", "pytest", *in_parallel]
-    # The protocol and the reports know no crawl, so they are the same on the oldest.
-    ignored = ["--ignore=tests/protocol", "--ignore=tests/report"]
+    # These know no crawl, so they are the same on the oldest.
+    apart = ("protocol", "stores", "ledger", "report")
+    ignored = [f"--ignore=tests/{name}" for name in apart]
     if arguments:
         steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]
         steps = [[*step, *arguments] for step in steps]
@@ -70,8 +71,11 @@ def test(arguments: list[str]) -> int:
             [newest, "-m", "ruff", "format", "--check"],
             [newest, "-m", "mypy"],
             [str(Path(newest).with_name("lint-imports"))],
-            [newest, "-m", "pytest", *in_parallel, "--cov", "--cov-report=term"],
-            # What is tried in each mode on the newest is tried in one mode there.
+            # Of the modes that crawls have, the newest tries what the oldest does not.
+            [
+                *("env", "MODES=asyncio reactorless", newest, "-m", "pytest"),
+                *(*in_parallel, "--cov", "--cov-report=term"),
+            ],
             ["env", "MODES=select", *on_oldest, *ignored],
         ]
     for step in steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -64,9 +64,9 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_done_in_time(name: str, dialect: Dialect) -> None:
     """No file of 500 KiB takes more than a moment, or has findings without number."""
-    start = perf_counter()
+    start = process_time()
     found = RobotsTxt.parse(FILES[name], dialect).lint()
-    assert perf_counter() - start < SECONDS
+    assert process_time() - start < SECONDS
     assert len(found) < 10 * MAX_OF_A_CODE
     assert {finding.code for finding in found} <= set(CODES)
 
@@ -74,7 +74,7 @@ def test_done_in_time(name: str, dialect: Dialect) -> None:
 def test_many_groups_where_the_limit_is_raised() -> None:
     """A hundred thousand groups are looked at, where a user wants them to be."""
     body = b"User-agent: bot\nAllow:\n" * 100_000
-    start = perf_counter()
+    start = process_time()
     found = RobotsTxt.parse(body, replace(RFC9309, size_limit=len(body))).lint()
-    assert perf_counter() - start < 2 * SECONDS
+    assert process_time() - start < 2 * SECONDS
     assert len(found) == 2 * (MAX_OF_A_CODE + 1)

@@ -244,6 +244,6 @@ def test_hostile_page(unit: str) -> None:
     """A megabyte of beginnings takes linear time."""
     page = (unit * (1_000_000 // len(unit))).encode()
     for prefix in (b"", b"<meta name=robots ", b"<meta name=robots content='"):
-        start = time.perf_counter()
+        start = time.process_time()
         IndexingRules.parse(html=prefix + page + META.encode())
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2

@@ -177,7 +177,7 @@ def test_rep_download_timeout(site: Site) -> None:
     result = run_crawl(requests, settings=settings)
     assert slow.pages == ["/public"]
     assert hanging.pages == []
-    assert result.duration < 8
+    assert result.stats["elapsed_time_seconds"] < 12
 
 
 def test_a_trickle(site: Site, mode: str) -> None:
@@ -186,7 +186,7 @@ def test_a_trickle(site: Site, mode: str) -> None:
     settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_RETRY_TIMES": 0}
     result = run_crawl(pages(host), mode=mode, settings=settings)
     assert host.pages == []
-    assert result.duration < 8
+    assert result.stats["elapsed_time_seconds"] < 12
     assert result.stats["rep/robotstxt/unreachable"] == 1
 
 

@@ -92,7 +92,7 @@ def test_closing_while_robotstxt_hangs(site: Site, mode: str) -> None:
         mode=mode,
         settings={"CLOSESPIDER_TIMEOUT": 1, "CONCURRENT_REQUESTS": 60},
     )
-    assert result.duration < 8
+    assert result.stats["elapsed_time_seconds"] < 12
     assert result.exit_code == 0
     assert result.stats["finish_reason"] == "closespider_timeout"
     assert host.pages == []
@@ -112,7 +112,7 @@ def test_closing_between_redirects(site: Site, mode: str) -> None:
         mode=mode,
         settings={"CLOSESPIDER_TIMEOUT": 1, "REP_RETRY_TIMES": 5},
     )
-    assert result.duration < 8
+    assert result.stats["elapsed_time_seconds"] < 12
     assert len(host.hits_on("/hop-2")) == 1
     assert host.pages == ["/hop-1", "/hop-2"]
 

@@ -18,13 +18,24 @@ def site() -> Iterator[Site]:
         yield site
 
 
-# The test command leaves modes out where they are tested on another Scrapy anyway.
+# The test command leaves modes out where they are tried on another Scrapy, or by all the
+# tests that know no mode.
 CHOSEN = [mode for mode in MODES if mode in os.environ.get("MODES", " ".join(MODES))]
+
+
+def check(mode: str) -> str:
+    if mode == "reactorless" and not has_reactorless_mode():
+        pytest.skip("This Scrapy needs a Twisted reactor")
+    return mode
 
 
 @pytest.fixture(params=CHOSEN)
 def mode(request: pytest.FixtureRequest) -> str:
     """Each mode that Scrapy runs in, where the installed Scrapy has it."""
-    if request.param == "reactorless" and not has_reactorless_mode():
-        pytest.skip("This Scrapy needs a Twisted reactor")
-    return request.param
+    return check(request.param)
+
+
+@pytest.fixture(params=MODES)
+def every_mode(request: pytest.FixtureRequest) -> str:
+    """The same, in every run: for what matters most."""
+    return check(request.param)

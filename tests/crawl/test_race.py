@@ -16,7 +16,9 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 
 @pytest.mark.parametrize("per_domain", [8, 50])
-def test_fifty_requests_to_a_cold_host(site: Site, mode: str, per_domain: int) -> None:
+def test_fifty_requests_to_a_cold_host(
+    site: Site, every_mode: str, per_domain: int
+) -> None:
     """50 requests and a robots.txt of 1 s: one fetch of it, and no forbidden hit."""
     host = site.add(robots(RULES, delay=1))
     allowed = [f"/public/{number}" for number in range(25)]
@@ -26,7 +28,7 @@ def test_fifty_requests_to_a_cold_host(site: Site, mode: str, per_domain: int) -
         "CONCURRENT_REQUESTS": 50,
         "CONCURRENT_REQUESTS_PER_DOMAIN": per_domain,
     }
-    result = run_crawl(map(host.url, paths), mode=mode, settings=settings)
+    result = run_crawl(map(host.url, paths), mode=every_mode, settings=settings)
     assert host.pages == sorted(allowed)
     assert len(host.robots_hits) == 1
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
@@ -36,17 +38,19 @@ def test_fifty_requests_to_a_cold_host(site: Site, mode: str, per_domain: int) -
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-def test_fifty_forbidden_requests(site: Site, mode: str) -> None:
+def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
     """Where everything is forbidden, robots.txt is the only hit."""
     host = site.add(robots("User-agent: *\nDisallow: /\n", delay=1))
     urls = [host.url(f"/{number}") for number in range(50)]
-    result = run_crawl(urls, mode=mode)
+    result = run_crawl(urls, mode=every_mode)
     assert host.pages == []
     assert len(host.robots_hits) == 1
     assert len(result.errors) == 50
 
 
-def test_ports_and_schemes_of_one_host_are_hosts_apart(site: Site, mode: str) -> None:
+def test_ports_and_schemes_of_one_host_are_hosts_apart(
+    site: Site, every_mode: str
+) -> None:
     """Two ports and two schemes of one name have each its own rules, and each is kept to."""
     hosts = {
         rule: site.add(
@@ -55,7 +59,7 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(site: Site, mode: str) ->
         for rule in ("/a", "/b", "/c", "/d")
     }
     urls = [host.url(path) for path in hosts for host in hosts.values()]
-    result = run_crawl(urls, mode=mode)
+    result = run_crawl(urls, mode=every_mode)
     for rule, host in hosts.items():
         assert host.pages == sorted(set(hosts) - {rule})
         assert len(host.robots_hits) == 1
@@ -73,7 +77,7 @@ def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
     assert len(host.robots_hits) == 2
 
 
-def test_one_at_a_time(site: Site, mode: str) -> None:
+def test_one_at_a_time(site: Site, every_mode: str) -> None:
     """Where only one request may be under way, the fetch does not wait for who waits for it."""
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(3)]
     hosts[1].chain(3, robots(RULES))
@@ -84,7 +88,7 @@ def test_one_at_a_time(site: Site, mode: str) -> None:
     }
     paths = ("/private/1", "/public/1", "/public/2")
     urls = [host.url(path) for path in paths for host in hosts]
-    run_crawl(urls, mode=mode, settings=settings)
+    run_crawl(urls, mode=every_mode, settings=settings)
     for host in hosts:
         pages = [path for path in host.pages if path in paths]
         assert pages == ["/public/1", "/public/2"]

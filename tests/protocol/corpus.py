@@ -1,7 +1,7 @@
 """robots.txt files of real sites, where there are any at hand.
 
 ``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
-``robots/HOST.txt``. Every fifth of them is tried, or as many as ``SCRAPY_REP_CORPUS_STEP``
+``robots/HOST.txt``. Every tenth of them is tried, or as many as ``SCRAPY_REP_CORPUS_STEP``
 says: 1 for all.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import quote_from_bytes
 import pytest
 
 VARIABLE = "SCRAPY_REP_CORPUS"
-STEP = int(os.environ.get("SCRAPY_REP_CORPUS_STEP", "5"))
+STEP = int(os.environ.get("SCRAPY_REP_CORPUS_STEP", "10"))
 FIXED_PATHS = ("/", "/robots.txt", "/index.html", "/a/b.html?c=d", "/%7Ea/%E3%83%84")
 SAFE = "/%?[]@!$&'()*+,;=:~|"
 

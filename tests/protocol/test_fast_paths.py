@@ -155,7 +155,7 @@ def _of_empty(rules: set[Rule]) -> set[int]:
 # Deciding
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     rules=st.lists(
         st.tuples(st.sampled_from(("Allow", "Disallow")), patterns()), max_size=12

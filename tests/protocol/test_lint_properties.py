@@ -56,7 +56,7 @@ def check(body: bytes, dialect: Dialect) -> None:
     assert max(counts) <= MAX_OF_A_CODE + 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(body=st.one_of(st.binary(max_size=300), strategies.bodies()))
 def test_any_bytes_can_be_linted(body: bytes) -> None:
     """Nothing that a server can send raises, and all findings are well-formed."""
@@ -95,7 +95,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
                 assert line not in idle, (dialect.name, url, agent)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
     """What nobody follows stands for nobody: without such a group, nothing changes."""

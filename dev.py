@@ -59,9 +59,12 @@ def test(arguments: list[str]) -> int:
     # slow ones stand together: whoever is done takes from those who are not.
     in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
     on_oldest = [oldest, "-m", "pytest", *in_parallel]
-    # These are the same on the oldest: they know no crawl, or are about what crawls share.
+    # These are the same on the oldest: they know no crawl, or are about what is said to a
+    # crawl, by servers and settings, or what crawls share.
     apart = ["protocol", "stores", "ledger", "report", "commands"]
-    apart += [f"crawl/test_{name}.py" for name in ("stores", "workers", "shared_delay")]
+    elsewhere = ("access", "agents", "refresh", "settings")
+    shared = ("stores", "workers", "shared_delay")
+    apart += [f"crawl/test_{name}.py" for name in (*elsewhere, *shared)]
     ignored = [f"--ignore=tests/{name}" for name in apart]
     if arguments:
         steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.crawl import crawl
 from tests.crawl.crawl import MODES, has_reactorless_mode
 from tests.crawl.server import Site
 
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
 def site() -> Iterator[Site]:
     with Site() as site:
         yield site
+
+
+# Tests whose crawls go where others go as well: what is measured takes half as long again.
+BESIDE = {
+    f"tests.crawl.test_{name}"
+    for name in (
+        *("access", "agents", "compressed", "fetching", "flight", "obeying", "race"),
+        *("refresh", "settings", "shared_delay", "stores", "workers"),
+    )
+}
+
+
+@pytest.fixture(autouse=True)
+def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the crawls of a test are measured for coverage."""
+    monkeypatch.setattr(crawl, "MEASURED", request.module.__name__ not in BESIDE)
 
 
 # The test command leaves modes out where they are tried on another Scrapy, or by all the

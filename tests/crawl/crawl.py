@@ -40,6 +40,7 @@ QUIET = {
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "testbot",
 }
+MEASURED = True
 ROOT = Path(__file__).parents[2]
 
 
@@ -152,7 +153,7 @@ class RunningCrawl:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
-                env=_environment(measured=spec["mode"] == "asyncio"),
+                env=_environment(measured=MEASURED and spec["mode"] == "asyncio"),
                 stdin=given,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -41,7 +41,7 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=cases())
 def test_generated_files_are_read_as_the_reference_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
@@ -170,7 +170,7 @@ def assert_agrees_with_the_port(
     assert not differences
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=cases())
 def test_generated_files_are_read_as_the_published_parser_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
@@ -181,7 +181,7 @@ def test_generated_files_are_read_as_the_published_parser_reads_them(
     assert_agrees_with_the_port("", body, [url], agents)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     field=st.sampled_from((b"Disallow: ", b"Allow: ", b"# ", b"Disallow ")),
     extra=st.integers(-3, 3),

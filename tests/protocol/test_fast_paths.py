@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 ALL = [*DIALECTS, *MIXTURES]
-EVERYDAY = settings(max_examples=100, deadline=None)
+EVERYDAY = settings(max_examples=60, deadline=None)
 
 
 # Finding groups
@@ -155,7 +155,7 @@ def _of_empty(rules: set[Rule]) -> set[int]:
 # Deciding
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     rules=st.lists(
         st.tuples(st.sampled_from(("Allow", "Disallow")), patterns()), max_size=12

@@ -140,7 +140,7 @@ def test_date_round_trip(date: datetime, limit: int | None) -> None:
     assert IndexingRules.parse([rules.to_header().encode()]) == rules
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.one_of(st.binary(), FRAGMENTS), max_size=4),
     st.one_of(st.binary(), FRAGMENTS),

@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from scrapy_rep.protocol.dialect import CLASSIC, RFC9309, Dialect
+from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.findings import CODES, MAX_OF_A_CODE
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 
@@ -60,7 +60,7 @@ FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
+@pytest.mark.parametrize("dialect", [RFC9309], ids=lambda d: d.name)
 @pytest.mark.parametrize("name", FILES)
 def test_done_in_time(name: str, dialect: Dialect) -> None:
     """No file of 500 KiB takes more than a moment, or has findings without number."""

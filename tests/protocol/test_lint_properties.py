@@ -56,7 +56,7 @@ def check(body: bytes, dialect: Dialect) -> None:
     assert max(counts) <= MAX_OF_A_CODE + 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(body=st.one_of(st.binary(max_size=300), strategies.bodies()))
 def test_any_bytes_can_be_linted(body: bytes) -> None:
     """Nothing that a server can send raises, and all findings are well-formed."""
@@ -80,7 +80,7 @@ def crowded(draw: Callable) -> tuple[bytes, list[str]]:
     return body, draw(st.lists(strategies.urls(seen), min_size=8, max_size=24))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=crowded())
 def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) -> None:
     """By the reference, no URL is decided by a line that is said to decide on none."""
@@ -95,7 +95,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
                 assert line not in idle, (dialect.name, url, agent)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
     """What nobody follows stands for nobody: without such a group, nothing changes."""

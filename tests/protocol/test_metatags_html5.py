@@ -107,7 +107,7 @@ PAGES = st.lists(st.one_of(PIECES, PIECES, SHARDS), max_size=25).map("".join)
 BROKEN = st.lists(SHARDS, max_size=40).map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.one_of(PAGES, BROKEN))
 @example("<meta <meta name=robots>")
 @example("<meta ='><meta name=robots content=x>")
@@ -119,7 +119,7 @@ def test_same_metas(html: str) -> None:
     assert ours(html) == judged(html)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.one_of(PAGES, BROKEN))
 @example('<meta content="a > b" name="robots">')
 @example('<meta a=b"c d="x > y" name=robots content=noindex>')

@@ -110,7 +110,7 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=st.one_of(st.binary(max_size=300), bodies()), path=st.text(max_size=20))
 def test_any_bytes_parse(body: bytes, path: str) -> None:
     """Whatever a server sends is a robots.txt, and answers every question."""

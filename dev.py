@@ -60,10 +60,10 @@ def test(arguments: list[str]) -> int:
     in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
     on_oldest = [oldest, "-m", "pytest", *in_parallel]
     # These are the same on the oldest: they know no crawl, or are about what is said to a
-    # crawl, by servers and settings, or what crawls share.
+    # crawl, by servers and settings, or what crawls share and leave behind.
     apart = ["protocol", "stores", "ledger", "report", "commands"]
-    elsewhere = ("access", "agents", "refresh", "settings")
-    shared = ("stores", "workers", "shared_delay")
+    elsewhere = ("access", "agents", "compressed", "ledger", "refresh", "settings")
+    shared = ("resuming", "stores", "workers", "shared_delay")
     apart += [f"crawl/test_{name}.py" for name in (*elsewhere, *shared)]
     ignored = [f"--ignore=tests/{name}" for name in apart]
     if arguments:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep import stats
 from scrapy_rep.compat import run_in_thread, sleep
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access import Entry
     from scrapy_rep.protocol.origins import Origin
@@ -55,6 +56,7 @@ class Keeper:
         self._store = store
         self._owner = uuid.uuid4().hex
         self._failed_at: float | None = None
+        self._renewals: dict[Origin, Deferred[Any]] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @property
@@ -92,6 +94,10 @@ class Keeper:
             await sleep(_LOOK_EVERY)
 
     async def unlock(self, origin: Origin) -> None:
+        renewal = self._renewals.pop(origin, None)
+        if renewal is not None:
+            # One that is still under way would lock it again.
+            await maybe_deferred_to_future(renewal)
         await self._call(None, self._store.unlock, str(origin), self._owner)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
@@ -112,7 +118,10 @@ class Keeper:
 
         def renew() -> None:
             # Scrapy's loops wait for nothing, and want nothing to wait for.
-            deferred_from_coro(self._lock(origin)).addErrback(lambda _: None)
+            before = self._renewals.get(origin)
+            if before is None or before.called:
+                renewal = deferred_from_coro(self._lock(origin))
+                self._renewals[origin] = renewal.addErrback(lambda _: None)
 
         return Renewal(renew)
 

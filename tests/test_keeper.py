@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +124,35 @@ async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not store.lock(NAME, "another", 1, time.time())
     await keeper.unlock(WHERE)
     assert store.lock(NAME, "another", 1, time.time())
+
+
+@coroutine_test
+async def test_a_renewal_under_way_does_not_outlast_its_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is unlocked stays so, though the store was just being asked to keep it locked."""
+    monkeypatch.setattr(keeper_module, "_LOCK_RENEWED_EVERY", 0.01)
+    keeper, store, _ = shared()
+    assert await keeper.entry_or_lock(WHERE, None) is None
+    began, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    lock = store.lock
+
+    def slow_lock(*arguments: object) -> bool:
+        began.set()
+        assert go_on.wait(10)
+        found = lock(*arguments)
+        done.set()
+        return found
+
+    monkeypatch.setattr(store, "lock", slow_lock)
+    with keeper.renewing(WHERE):
+        await keeper_module.run_in_thread(began.wait, 10)
+    unlocking = deferred_from_coro(keeper.unlock(WHERE))
+    await keeper_module.sleep(0.1)  # as long as it would take if it did not wait
+    go_on.set()
+    await maybe_deferred_to_future(unlocking)
+    await keeper_module.run_in_thread(done.wait, 10)
+    assert lock(NAME, "another", 1, time.time())
 
 
 @coroutine_test

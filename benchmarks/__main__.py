@@ -63,11 +63,6 @@ def parsed() -> argparse.Namespace:
         "--pages", type=int, default=crawl.PAGES, help=f"a multiple of {crawl.HOSTS}"
     )
     parser.add_argument(
-        "--together",
-        action="store_true",
-        help="crawl with and without at the same time: for a machine that is busy",
-    )
-    parser.add_argument(
         "--only", nargs="+", default=[""], metavar="WORD", help="in the measure's name"
     )
     parser.add_argument("--json", type=Path, help="write what was measured")
@@ -85,9 +80,7 @@ def chosen(
         measure.__name__: partial(measure, rounds=options.rounds)
         for measure in (*measures.ALL, *indexing.ALL, parts.parts)
     }
-    found["crawls"] = lambda _: crawl.crawls(
-        options.pairs, options.pages, say, together=options.together
-    )
+    found["crawls"] = lambda _: crawl.crawls(options.pairs, options.pages, say)
     return {
         name: measure
         for name, measure in found.items()

@@ -1,10 +1,11 @@
 """What the whole of this package costs a crawl, in time of the processor.
 
 The same spider crawls the same sites, in a fresh Scrapy process each time: without this
-package; without it, but asking each host for its robots.txt as one page more; and with
-all of it. They take turns, and what the server needs, in a process of its own, does not
-count. What is compared is user and system time from the start of each process to its
-end, so starting it and importing things is in it.
+package; without it, but asking each host for its robots.txt as one page more; with all of
+it; and with all of it but delays and visiting hours. These four share one processor, and
+so whatever else the machine does falls on all of them alike; what the server needs, in a
+process of its own on another, does not count. What is compared is user and system time
+from the start of each process to its end, so starting it and importing things is in it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.table import Row, Target
-from benchmarks.timing import Times
+from benchmarks.timing import CHECKOUT, Times, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 HOSTS = 50
 PAGES = 3_000
 SPIDER = "benchmarks/crawl_spider.py"
 TARGET = Target(most_ratio=1.03)
+OFF = {"ROBOTSTXT_OBEY": False}
+UNMINDED = {"REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False}
 
 SETTINGS = {
     "CLOSESPIDER_TIMEOUT": 1800,
@@ -42,50 +44,45 @@ SETTINGS = {
 WITHOUT = "ROBOTSTXT_OBEY = False"
 FETCHING = "the same and 50 robots.txt"
 SUITE = "scrapy-rep, all of it"
+NO_PACE = "scrapy-rep, delays not minded"
 
 
-def crawls(
-    pairs: int, pages: int, say: Callable[[str], None], *, together: bool = False
-) -> Iterator[Row]:
-    """Crawl in turns, or all *together*, and *say* how far that is."""
-    off = {"ROBOTSTXT_OBEY": False}
-    times: dict[str, list[float]] = {WITHOUT: [], FETCHING: [], SUITE: []}
+def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
+    """Crawl all at once, so many times and once more, and *say* how far that is."""
+    times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, serving(pages) as port:
         for number in range(pairs + 1):
             sides = {
-                WITHOUT: Crawl(port, pages, off),
-                FETCHING: Crawl(port, pages, off, extra="/robots.txt"),
-                SUITE: Crawl(port, pages, _suite(folder)),
+                WITHOUT: Crawl(port, pages, folder, OFF),
+                FETCHING: Crawl(port, pages, folder, OFF, extra="/robots.txt"),
+                SUITE: Crawl(port, pages, folder, _suite(folder)),
+                NO_PACE: Crawl(port, pages, folder, _suite(folder) | UNMINDED),
             }
-            for name, seconds in _each(sides, number, together=together):
+            with _on_one_processor():
+                for one in sides.values():
+                    one.start()
+            for name, one in sides.items():
+                seconds = one.seconds()
                 say(f"round {number} of {pairs}, {name}: {seconds:.2f} s")
                 if number:  # the first round warms up
-                    times[name].append(seconds)
+                    times.setdefault(name, []).append(seconds)
+    yield from _rows(pages, {name: Times(tuple(them)) for name, them in times.items()})
+
+
+def _rows(pages: int, found: dict[str, Times]) -> Iterator[Row]:
     what = f"crawl of {pages:,} pages"
-    found = {name: Times(tuple(seconds)) for name, seconds in times.items()}
     plain = found[WITHOUT]
     yield Row(what, WITHOUT, plain.median, plain.spread)
-    for name, target in ((FETCHING, None), (SUITE, TARGET)):
+    for one, other, name, target in (
+        (FETCHING, WITHOUT, FETCHING, None),
+        (SUITE, WITHOUT, SUITE, TARGET),
+        (NO_PACE, WITHOUT, NO_PACE, None),
+        (SUITE, NO_PACE, "of that, for delays where nobody asks for one", None),
+    ):
         # Of pairs the ratios are what counts, and so it is their spread that is given.
-        ratios = plain.ratios(found[name])
-        seconds = found[name].median
-        yield Row(what, name, seconds, ratios.spread, ratios.median, target)
-
-
-def _each(
-    sides: dict[str, Crawl], number: int, *, together: bool
-) -> Iterator[tuple[str, float]]:
-    """Crawl; another one begins each time."""
-    names = list(sides)
-    turn = number % len(names)
-    order = names[turn:] + names[:turn]
-    if together:
-        for name in order:
-            sides[name].start()
-    for name in order:
-        if not together:
-            sides[name].start()
-        yield name, sides[name].seconds()
+        ratios = found[other].ratios(found[one])
+        median = found[one].median
+        yield Row(what, name, median, ratios.spread, ratios.median, target)
 
 
 def _suite(folder: str) -> dict[str, object]:
@@ -98,9 +95,15 @@ class Crawl:
     """A crawl in a process of its own."""
 
     def __init__(
-        self, port: int, pages: int, settings: dict[str, object], extra: str = ""
+        self,
+        port: int,
+        pages: int,
+        folder: str,
+        settings: dict[str, object],
+        extra: str = "",
     ) -> None:
         self._pages = pages
+        self._folder = folder
         self._obeys = "ADDONS" in settings
         self._command = [sys.executable, "-m", "scrapy", "runspider", SPIDER]
         for name, value in (SETTINGS | settings).items():
@@ -112,11 +115,10 @@ class Crawl:
     def start(self) -> None:
         self._said = tempfile.TemporaryFile("w+")
         self._log = tempfile.TemporaryFile("w+")
-        # In this checkout, so that it is what crawls, installed or not.
         self._process = subprocess.Popen(
             self._command,
             cwd=CHECKOUT,
-            env=_environment(),
+            env=environment(self._folder),
             stdout=self._said,
             stderr=self._log,
         )
@@ -132,12 +134,6 @@ class Crawl:
         return usage.ru_utime + usage.ru_stime
 
 
-def _environment() -> dict[str, str]:
-    """Ours, but for what changes Scrapy's settings."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("SCRAPY_")}
-    return {**kept, "PYTHONPATH": str(CHECKOUT)}
-
-
 def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
     """Both sides must have done the same."""
     if not said:
@@ -151,13 +147,31 @@ def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
 
 @contextmanager
 def serving(pages: int) -> Iterator[int]:
-    """Serve the sites. Gives their port."""
+    """Serve the sites, and leave one processor to the crawls. Gives the port."""
     process = subprocess.Popen(
         [sys.executable, "benchmarks/crawl_site.py", str(HOSTS), str(pages // HOSTS)],
         cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
+    others = os.sched_getaffinity(0) - {_processor()}
+    if others:
+        os.sched_setaffinity(process.pid, others)
     with process:
         try:
             yield int(process.stdout.readline())
         finally:
             process.stdin.close()
+
+
+@contextmanager
+def _on_one_processor() -> Iterator[None]:
+    """What is started here has it, with all else that is."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {_processor()})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _processor() -> int:
+    return min(os.sched_getaffinity(0))

@@ -42,7 +42,7 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
     silent, speaking = (_response(number) for number in (0, 1))
     for response in (silent, speaking):
         indexing.process_response(response.request, response)
-    link, item = Request(f"{SITE}/page/3"), {"url": silent.url}
+    output = [Request(f"{SITE}/page/3")] * 20 + [{"url": silent.url}]
     tasks: dict[str, Callable[[], object]] = {
         "a request, robots.txt at hand": _asking(crawler),
         "a page of 20 KB, no statement": lambda: indexing.process_response(
@@ -51,8 +51,9 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
         "a page of 20 KB, three statements": lambda: indexing.process_response(
             speaking.request, speaking
         ),
-        "a link of it": lambda: gate.get_processed_request(link, speaking),
-        "an item of it": lambda: gate.get_processed_item(item, speaking),
+        "20 links and an item of it": lambda: list(
+            gate.process_spider_output(speaking, output)
+        ),
     }
     repeated = {what: _many_times(task) for what, task in tasks.items()}
     for what, times in interleaved(repeated, rounds).items():

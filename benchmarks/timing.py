@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+from pathlib import Path
 from statistics import median, quantiles
 from time import process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class Times(NamedTuple):
@@ -63,3 +68,14 @@ def interleaved(
             if number:
                 times[name].append(seconds)
     return {name: Times(tuple(found)) for name, found in times.items()}
+
+
+def environment(folder: str) -> dict[str, str]:
+    """That of a Python process whose start counts: ours, but for what changes Scrapy's
+    settings, with this checkout, installed or not, and with compiled modules in *folder*.
+
+    Where a package is installed they are beside it; in a checkout there may be none.
+    """
+    left_out = ("SCRAPY_", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    return {**kept, "PYTHONPATH": str(CHECKOUT), "PYTHONPYCACHEPREFIX": folder}

@@ -66,6 +66,8 @@ class Politeness:
         self._crawler = crawler
         self._hold = hold
         self._settings = settings
+        self.is_minded = settings.crawl_delay or settings.visit_time
+        """Whether what a robots.txt asks for is to be kept to, so that it need be read."""
         self._turns = Turns(crawler, hold, reservations)
         self._gates: dict[Origin, CallLaterResult] = {}
         self._lanes_at_most = _LANES_AT_MOST

@@ -54,10 +54,10 @@ def test_compared_with_an_earlier_run(tmp_path: Path) -> None:
     assert new.endswith("|  |  |")
 
 
-def test_crawl() -> None:
+def test_crawl(tmp_path: Path) -> None:
     """What is timed is a crawl that fetches every page, and each robots.txt once."""
     with crawl.serving(crawl.HOSTS) as port:
         addon = {"ADDONS": {"scrapy_rep.Addon": 500}}
-        timed = crawl.Crawl(port, crawl.HOSTS, addon)
+        timed = crawl.Crawl(port, crawl.HOSTS, str(tmp_path), addon)
         timed.start()
         assert timed.seconds() > 0

@@ -83,7 +83,7 @@ def test_the_page_again_is_no_link() -> None:
     """A callback that asks for its own page anew, for a retry, follows no link."""
     mw, _ = gate()
     request = Request(URL, dont_filter=True)
-    assert mw.get_processed_request(request, page(b"nofollow")) is request
+    assert list(mw.process_spider_output(page(b"nofollow"), [request])) == [request]
 
 
 def test_rules_are_not_handed_on() -> None:
@@ -91,16 +91,16 @@ def test_rules_are_not_handed_on() -> None:
     mw, _ = gate()
     response = page()
     request = Request("http://example.com/next", meta=dict(response.meta))
-    assert mw.get_processed_request(request, response) is request
+    assert list(mw.process_spider_output(response, [request])) == [request]
     assert "rep_indexing" not in request.meta
 
 
-def test_what_start_yields_passes() -> None:
-    """There is no response that could be against it."""
+def test_the_request_of_the_page_is_asked_for_again() -> None:
+    """That this request forgets the rules takes them from nothing else of its page."""
     mw, _ = gate()
-    request, item = Request(URL), {"a": 1}
-    assert mw.get_processed_request(request, None) is request
-    assert mw.get_processed_item(item, None) is item
+    response = page(b"none")
+    made = [response.request, Request("http://example.com/next"), {"a": 1}]
+    assert list(mw.process_spider_output(response, made)) == [response.request]
 
 
 def test_responses_without_rules_pass() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.overrides import Override
     from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.pace import Pace
     from scrapy_rep.protocol.robotstxt import RobotsTxt
     from scrapy_rep.registry import Known
 
@@ -134,7 +135,7 @@ class RobotsTxtMiddleware:
         self, robots: RobotsTxt, case: Case, in_place: bool
     ) -> Request | None:
         """Deny a request, or let it go when its turn has come; until then, return it."""
-        request, where, entry, _ = case
+        request = case.request
         agents = self._identity.tokens(request)
         decision = None
         if self._verdicts.are_wanted(case) or not robots.is_allowed(
@@ -143,23 +144,36 @@ class RobotsTxtMiddleware:
             decision = robots.decide(request.url, agents)
             if not decision.allowed:
                 self._deny(case, decision)
-        pace = robots.pace(agents)
-        if self._politeness.concerns(pace):
-            refusal = self._politeness.refusal(where, pace)
-            if refusal is not None:
-                reason, record = refusal
-                rule = record and Rule(record.field, record.value, record.line)
-                agent = robots.decide(request.url, agents).agent
-                self._deny(case, Decision(False, rule, agent, reason))
-            fetched = entry.fetched if entry is not None else float("-inf")
-            if not await self._politeness.turn(
-                request, where, pace, fetched=fetched, in_place=in_place
+        if self._politeness.is_minded:
+            pace = robots.pace(agents)
+            # Of nearly all hosts it asks for nothing.
+            if self._politeness.concerns(pace) and not await self._turn(
+                robots, pace, case, in_place
             ):
                 return request
-        self._count_override(where)
+        self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
         return None
+
+    async def _turn(
+        self, robots: RobotsTxt, pace: Pace, case: Case, in_place: bool
+    ) -> bool:
+        """Whether a request can go now; else it is to be returned. Denies it where its
+        host asks for more than we are willing to wait.
+        """
+        request, where, entry, _ = case
+        refusal = self._politeness.refusal(where, pace)
+        if refusal is not None:
+            reason, record = refusal
+            rule = record and Rule(record.field, record.value, record.line)
+            agents = self._identity.tokens(request)
+            agent = robots.decide(request.url, agents).agent
+            self._deny(case, Decision(False, rule, agent, reason))
+        fetched = entry.fetched if entry is not None else float("-inf")
+        return await self._politeness.turn(
+            request, where, pace, fetched=fetched, in_place=in_place
+        )
 
     def _deny(self, case: Case, decision: Decision) -> NoReturn:
         self._politeness.step_aside(case.request)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from itemadapter import ItemAdapter
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.exceptions import NotConfigured
-from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.log import logformatter_adapter
 
@@ -21,7 +20,8 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import item_annotated, link_dropped
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class IndexingGateMiddleware(BaseSpiderMiddleware):
+class IndexingGateMiddleware:
     """Lets pass what a callback makes of a response, as far as the response allows it."""
 
     ORDER = 100
@@ -39,7 +39,7 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
     makes or changes items and requests."""
 
     def __init__(self, crawler: Crawler) -> None:
-        super().__init__(crawler)
+        self._crawler = crawler
         self._settings = RepSettings.from_settings(crawler.settings)
         settings = self._settings
         if (settings.noindex, settings.nofollow, settings.rel) == (
@@ -53,46 +53,89 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
         self._only_marked = WeakKeyDictionary()
         self._listens = False
 
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> IndexingGateMiddleware:
+        return cls(crawler)
+
+    def process_spider_output(
+        self, response: Response, result: Iterable[Any]
+    ) -> Iterator[Any]:
+        # The rules are the page's, not those of what it links to: a spider that hands its
+        # meta on must not hand them on. For most pages this loop is all that there is.
+        rules = _rules(response)
+        passes = self._lets_all_pass(rules)
+        for one in result:
+            if isinstance(one, Request):
+                one.meta.pop(meta.INDEXING, None)
+            if passes or self._may_pass(one, response, rules):
+                yield one
+
+    async def process_spider_output_async(
+        self, response: Response, result: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        rules = _rules(response)
+        passes = self._lets_all_pass(rules)
+        async for one in result:
+            if isinstance(one, Request):
+                one.meta.pop(meta.INDEXING, None)
+            if passes or self._may_pass(one, response, rules):
+                yield one
+
+    def _lets_all_pass(self, rules: IndexingRules | None) -> bool:
+        """Whether there is nothing to ask about any link or item, as for most pages."""
+        if self._settings.rel or self._settings.noindex == "annotate":
+            return False
+        return rules is None or (
+            rules.follow
+            and rules.index
+            and rules.image_index
+            and rules.unavailable_after is None
+        )
+
+    def _may_pass(
+        self, one: Any, response: Response, rules: IndexingRules | None
+    ) -> bool:
+        if isinstance(one, Request):
+            return self._may_follow(one, response, rules)
+        if (
+            rules is None
+            or self._settings.noindex == "ignore"
+            or response.meta.get(meta.DONT_OBEY_NOINDEX)
+        ):
+            return True
+        return self._may_keep(one, response, rules)
+
     # Links.
 
-    def get_processed_request(
-        self, request: Request, response: Response | None
-    ) -> Request | None:
-        if response is None:
-            return request
-        # Of the page, not of what it links to: a spider that hands its meta on must not
-        # hand this on.
-        request.meta.pop(meta.INDEXING, None)
-        found = self._why_not_follow(request, response)
+    def _may_follow(
+        self, request: Request, response: Response, rules: IndexingRules | None
+    ) -> bool:
+        found = self._why_not_follow(request, response, rules)
         if found is None:
-            return request
+            return True
         why, statement = found
         logger.debug(
             "Not followed from %(response)s (%(why)s): %(request)s",
             {"response": response, "why": why, "request": request},
-            extra={"spider": self.crawler.spider},
+            extra={"spider": self._crawler.spider},
         )
-        self.crawler.stats.inc_value(stats.NOFOLLOW.format(source=why))
-        self.crawler.signals.send_catch_log(
+        self._crawler.stats.inc_value(stats.NOFOLLOW.format(source=why))
+        self._crawler.signals.send_catch_log(
             link_dropped,
             request=request,
             response=response,
             reason=why,
             statement=statement,
-            spider=self.crawler.spider,
+            spider=self._crawler.spider,
         )
-        return None
+        return False
 
     def _why_not_follow(
-        self, request: Request, response: Response
+        self, request: Request, response: Response, rules: IndexingRules | None
     ) -> tuple[str, Statement | str | None] | None:
         """``"page"`` and the statement that says so, or ``"rel"`` and its value; None
         where nothing is against it.
         """
-        rules = _rules(response)
-        # Of nearly every link there is nothing more to ask.
-        if not self._settings.rel and (rules is None or rules.follow):
-            return None
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == response.url:
@@ -111,38 +154,31 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
 
     # Items.
 
-    def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        if response is None or self._settings.noindex == "ignore":
-            return item
-        rules = _rules(response)
-        if rules is None or response.meta.get(meta.DONT_OBEY_NOINDEX):
-            return item
-        is_free = rules.index and rules.image_index and rules.unavailable_after is None
-        if is_free and self._settings.noindex == "drop":
-            return item  # nearly always: there is no date to compare, nor an image
+    def _may_keep(self, item: Any, response: Response, rules: IndexingRules) -> bool:
+        """Whether *item* passes, once it has been annotated where that is wanted."""
         now = datetime.now(timezone.utc)
         if self._settings.noindex == "annotate":
             self._annotate(item, rules)
             if not rules.indexable(now):
-                self.crawler.signals.send_catch_log(
+                self._crawler.signals.send_catch_log(
                     item_annotated,
                     item=item,
                     response=response,
                     rules=rules,
-                    spider=self.crawler.spider,
+                    spider=self._crawler.spider,
                 )
         elif not rules.indexable(now):
             self._drop(item, response, rules)
-            return None
+            return False
         elif rules.unavailable_after is not None:
             self._annotate(item, rules)
         if rules.unavailable_after is not None and now <= rules.unavailable_after:
-            self.crawler.stats.inc_value(stats.EXPIRING)
+            self._crawler.stats.inc_value(stats.EXPIRING)
         if not rules.image_index and self._settings.noindex == "drop":
             self._listen()
             statement = rules.because("noimageindex")
             self._refused_images.add(item, (response.url, statement))
-        return item
+        return True
 
     def _listen(self) -> None:
         """Be told of the end of each item, as of the first for which it matters."""
@@ -151,30 +187,30 @@ class IndexingGateMiddleware(BaseSpiderMiddleware):
             for signal in (
                 signals.item_scraped, signals.item_dropped, signals.item_error
             ):  # fmt: skip
-                self.crawler.signals.connect(self._item_done, signal)
+                self._crawler.signals.connect(self._item_done, signal)
 
     def _annotate(self, item: Any, rules: IndexingRules) -> None:
         try:
             ItemAdapter(item)[self._settings.item_field] = rules.to_dict()
         except (KeyError, TypeError, ValueError):
             # A field that the type of the item does not have, or won't have so.
-            self.crawler.stats.inc_value(stats.NOT_ANNOTATED)
+            self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
         else:
-            self.crawler.stats.inc_value(stats.ANNOTATED)
+            self._crawler.stats.inc_value(stats.ANNOTATED)
 
     def _drop(self, item: Any, response: Response, rules: IndexingRules) -> None:
         """Say of an item that it is dropped, as the item pipelines say it."""
         rule = "noindex" if not rules.index else "unavailable_after"
         exception = ItemDenied(rule, rules)
-        spider = self.crawler.spider
+        spider = self._crawler.spider
         assert spider is not None
-        self.crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
-        entry = self.crawler.logformatter.dropped(item, exception, response, spider)
+        self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
+        entry = self._crawler.logformatter.dropped(item, exception, response, spider)
         if entry is not None:
             logger.log(*logformatter_adapter(entry), extra={"spider": spider})
         # Receivers may be coroutines, and a callback's output can't wait for them.
         deferred_from_coro(
-            self.crawler.signals.send_catch_log_async(
+            self._crawler.signals.send_catch_log_async(
                 signal=signals.item_dropped,
                 item=item,
                 response=response,

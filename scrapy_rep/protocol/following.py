@@ -87,13 +87,21 @@ def _named(agent: str, tokens: list[bytes], dialect: Dialect) -> Collection[byte
 def _spans(
     lowered: bytes, found: list[_UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
-    """The groups that the user-agent lines *hits* belong to, each once."""
+    """The groups that the user-agent lines *hits* belong to, each once; those that follow
+    each other as one, where groups are merged.
+    """
+    ours = frozenset(hits if dialect.merge_groups else ())
 
     def same_group(i: int) -> bool:
         between = found[i][1], found[i + 1][0]
         if dialect.blank_line_ends_group and _BLANK.search(lowered, *between):
             return False
         return _RULE.search(lowered, *between) is None
+
+    def goes_on(i: int) -> bool:
+        if i + 1 in ours and not dialect.blank_line_ends_group:
+            return True  # whichever group it is
+        return same_group(i)
 
     spans: list[Span] = []
     done = counted = 0
@@ -104,7 +112,7 @@ def _spans(
         first = last = hit
         while first > done and same_group(first - 1):
             first -= 1
-        while last + 1 < len(found) and same_group(last):
+        while last + 1 < len(found) and goes_on(last):
             last += 1
         done = last + 1
         start = found[first][0]
@@ -112,10 +120,6 @@ def _spans(
         if dialect.blank_line_ends_group:
             blank = _BLANK.search(lowered, found[last][1], end)
             end = blank.start() if blank else end
-        if dialect.merge_groups and spans and spans[-1][1] == start:
-            # Nothing stands between them: read them as one.
-            spans[-1] = spans[-1][0], end, line
-            continue
         line += lowered.count(b"\n", counted, start)
         counted = start
         spans.append((start, end, line))

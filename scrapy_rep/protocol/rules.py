@@ -74,8 +74,12 @@ class RuleLines:
             mark += 2
 
     def _add_lines(self, lines: list[str], mark: int) -> None:
+        seen = {""}
         for line_mark, line in zip(count(mark, 2), lines, strict=False):
-            if not line or line[0] == "#":
+            if line in seen:
+                continue
+            seen.add(line)
+            if line[0] == "#":
                 continue
             name, colon, value = line.partition(":")
             if colon:

@@ -12,7 +12,7 @@ from scrapy_rep.protocol.statements import (
     DENIALS,
     IMAGE_PREVIEWS,
     UNLIMITED,
-    Finding,
+    Flaw,
     Reading,
     Statement,
 )
@@ -67,7 +67,7 @@ class IndexingRules:
     """When the page leaves every index: an aware datetime in UTC, or None for never."""
     statements: tuple[Statement, ...] = field(default=(), compare=False)
     """Every statement addressed to us, the header's first: the evidence."""
-    findings: tuple[Finding, ...] = field(default=(), compare=False)
+    findings: tuple[Flaw, ...] = field(default=(), compare=False)
     """What was wrong with the statements."""
 
     @classmethod

@@ -16,9 +16,8 @@ Sources:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy_rep.protocol.dates import read_date
 
@@ -94,8 +93,7 @@ Span = tuple[int, int]
 """Where a part of a text starts and ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(NamedTuple):
     """One occurrence of an indexing rule that is addressed to us."""
 
     source: Source
@@ -115,8 +113,7 @@ class Statement:
     """Whether the name is in the dialect's vocabulary; else it has no effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Flaw(NamedTuple):
     """Something that is wrong with how a site says what it says."""
 
     code: str
@@ -136,13 +133,13 @@ class Reading:
     def __init__(self, vocabulary: frozenset[str] | None) -> None:
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.statements: list[Statement] = []
-        self.findings: list[Finding] = []
+        self.findings: list[Flaw] = []
         self.full = False
         """Whether there was more than is read, so that no more need be looked for."""
 
     def find(self, code: str, message: str, origin: Origin) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
-            self.findings.append(Finding(code, message, origin[0], origin[2]))
+            self.findings.append(Flaw(code, message, origin[0], origin[2]))
 
     def read(self, origin: Origin, text: str, spans: list[Span]) -> None:
         """Read the statements in the spans of a text: one in each, but a date may take several."""

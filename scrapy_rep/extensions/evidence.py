@@ -18,6 +18,7 @@ from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.robotstxt import Reason
 from scrapy_rep.protocol.statements import Statement
 from scrapy_rep.settings import NOFOLLOW, NOINDEX, OBEY
+from scrapy_rep.verdicts import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,8 @@ class Evidence:
         override: Override | None,
     ) -> None:
         if self._has_all or self._is_due(origin, override.pattern if override else ""):
-            self._decided(request, decision, origin, entry, override, verdict="allowed")
+            case = Case(request, origin, entry, override)
+            self._decided(case, decision, "allowed")
 
     def _request_denied(
         self,
@@ -95,18 +97,11 @@ class Evidence:
         entry: Entry | None,
         override: Override | None,
     ) -> None:
-        self._decided(request, decision, origin, entry, override, verdict="refused")
+        case = Case(request, origin, entry, override)
+        self._decided(case, decision, "refused")
 
-    def _decided(
-        self,
-        request: Request,
-        decision: Decision,
-        origin: Origin,
-        entry: Entry | None,
-        override: Override | None,
-        *,
-        verdict: str,
-    ) -> None:
+    def _decided(self, case: Case, decision: Decision, verdict: str) -> None:
+        request, origin, entry, override = case
         _, rule, agent, reason = decision
         layer = "delay" if reason in _OF_PACE else "robots.txt"
         line, statement = None, None

@@ -47,7 +47,7 @@ class Identity:
 
     def tokens(self, request: Request) -> tuple[str, ...]:
         """The product tokens to follow for *request*, as it will be sent."""
-        return self._agents or self._of_header(request.headers.get("User-Agent"))
+        return self._agents or self._of_header(request.headers.get(b"User-Agent"))
 
     def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
         """The User-Agent header, as the settings have it, and the tokens to follow."""

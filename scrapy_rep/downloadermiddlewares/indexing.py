@@ -75,7 +75,7 @@ class IndexingMiddleware:
         html, encoding = b"", None
         if self._settings.meta_enabled and isinstance(response, HtmlResponse):
             html = response.body
-            content_type = response.headers.get("Content-Type")
+            content_type = response.headers.get(b"Content-Type")
             encoding = http_content_type_encoding(
                 (content_type or b"").decode("latin-1")
             )
@@ -98,7 +98,7 @@ class IndexingMiddleware:
         return has_all or denies
 
     def _header(self, headers: Headers) -> list[bytes]:
-        return headers.getlist("X-Robots-Tag") if self._settings.header_enabled else []
+        return headers.getlist(b"X-Robots-Tag") if self._settings.header_enabled else []
 
     def _refuse_media(
         self, request: Request, response: Response, rules: IndexingRules
@@ -106,7 +106,7 @@ class IndexingMiddleware:
         """Keep files that must not be in an index from the pipeline that asked for them."""
         if request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
-        content_type = response.headers.get("Content-Type") or b""
+        content_type = response.headers.get(b"Content-Type") or b""
         if not rules.index:
             why, because = "noindex", (response.url, rules.because("noindex"))
         elif content_type.startswith(b"image/") and request.url in self._refused_images:
@@ -127,7 +127,7 @@ class IndexingMiddleware:
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Stop a download of which nothing would be used."""
-        field_values = headers.getlist("X-Robots-Tag")
+        field_values = headers.getlist(b"X-Robots-Tag")
         exemptions = {meta.FETCH, meta.DONT_OBEY_NOINDEX, meta.DONT_OBEY_NOFOLLOW}
         if not field_values or not exemptions.isdisjoint(request.meta):
             return

@@ -11,6 +11,9 @@ _WHITE_SPACE = " \t\v\f"
 # The first disallow line whose value begins with a slash, up to that value.
 _DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
 
+# How a line can begin that is a rule; that of most others tells that they are none.
+_BEGIN_RULES = frozenset(_WHITE_SPACE + "aAdD")
+
 
 class Rule(NamedTuple):
     """An allow or disallow line (RFC 9309, 2.2.2), or another that decided."""
@@ -74,12 +77,8 @@ class RuleLines:
             mark += 2
 
     def _add_lines(self, lines: list[str], mark: int) -> None:
-        seen = {""}
         for line_mark, line in zip(count(mark, 2), lines, strict=False):
-            if line in seen:
-                continue
-            seen.add(line)
-            if line[0] == "#":
+            if line[:1] not in _BEGIN_RULES:
                 continue
             name, colon, value = line.partition(":")
             if colon:

@@ -19,8 +19,6 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scrapy_rep.protocol.dates import read_date
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -70,11 +68,18 @@ def _image_preview(text: str) -> str | None:
     return text.lower() if text.lower() in IMAGE_PREVIEWS else None
 
 
+def _date(text: str) -> datetime | None:
+    # Few pages have one, so that the others need not load what reads dates.
+    from scrapy_rep.protocol.dates import read_date  # noqa: PLC0415
+
+    return read_date(text)
+
+
 VALUED: dict[str, Callable[[str], Value]] = {
     "max-snippet": _limit,
     "max-video-preview": _limit,
     "max-image-preview": _image_preview,
-    "unavailable_after": read_date,
+    "unavailable_after": _date,
 }
 """The names that take a value, and what reads it; it returns None for a bad one. Such a
 name is never an agent, whatever the dialect."""
@@ -180,7 +185,7 @@ class Reading:
         read = VALUED[name]
         result: Value = None
         taken = 1
-        if read is not read_date:
+        if read is not _date:
             result = read(value.strip())
         elif colon:
             for taken in range(len(spans[at : at + _DATE_PARTS]), 0, -1):
@@ -194,7 +199,7 @@ class Reading:
             self._read_unknown(origin, written, name)
         else:
             if result is None:
-                code = "bad-date" if read is read_date else "bad-value"
+                code = "bad-date" if read is _date else "bad-value"
                 self.find(code, f"not a value of {name}: {value.strip()!r}", origin)
             self.statements.append(Statement(*origin, written, name, result))
         return at + taken

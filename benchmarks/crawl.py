@@ -2,10 +2,11 @@
 
 The same spider crawls the same sites, in a fresh Scrapy process each time: without this
 package; without it, but asking each host for its robots.txt as one page more; with all of
-it; and with all of it but delays and visiting hours. These four share one processor, and
-so whatever else the machine does falls on all of them alike; what the server needs, in a
-process of its own on another, does not count. What is compared is user and system time
-from the start of each process to its end, so starting it and importing things is in it.
+it; and with all of it but delays and visiting hours. Two that are compared crawl at the
+same time and share one processor, so that whatever else the machine does falls on both
+alike; what the server needs, in a process of its own on another, does not count. What is
+compared is user and system time from the start of each process to its end, so starting it
+and importing things is in it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment
@@ -28,11 +30,7 @@ if TYPE_CHECKING:
 HOSTS = 50
 PAGES = 3_000
 SPIDER = "benchmarks/crawl_spider.py"
-TARGET = Target(most_ratio=1.03)
-OFF = {"ROBOTSTXT_OBEY": False}
-UNMINDED = {"REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False}
-
-SETTINGS = {
+SETTINGS: dict[str, object] = {
     "CLOSESPIDER_TIMEOUT": 1800,
     "CONCURRENT_REQUESTS": 32,
     "DOWNLOAD_DELAY": 0,
@@ -41,75 +39,78 @@ SETTINGS = {
     "TELNETCONSOLE_ENABLED": False,
     "USER_AGENT": "examplebot (+https://example.com/bot)",
 }
-WITHOUT = "ROBOTSTXT_OBEY = False"
-FETCHING = "the same and 50 robots.txt"
-SUITE = "scrapy-rep, all of it"
-NO_PACE = "scrapy-rep, delays not minded"
+OFF: dict[str, object] = {"ROBOTSTXT_OBEY": False}
+ON: dict[str, object] = {"ADDONS": {"scrapy_rep.Addon": 500}}
+
+
+class Side(NamedTuple):
+    name: str
+    settings: dict[str, object]
+    extra: str = ""
+    """A path that is asked of each host besides its pages, if any."""
+
+
+WITHOUT = Side("ROBOTSTXT_OBEY = False", OFF)
+FETCHING = Side("the same and 50 robots.txt", OFF, "/robots.txt")
+NO_PACE = Side(
+    "scrapy-rep, delays not minded",
+    {**ON, "REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False},
+)
+SUITE = Side("scrapy-rep, all of it", ON)
+
+PAIRS = (
+    ("crawl", WITHOUT, SUITE, Target(most_ratio=1.03)),
+    ("crawl, no host wants a delay", NO_PACE, SUITE, None),
+    ("crawl, what robots.txt costs", WITHOUT, FETCHING, None),
+)
 
 
 def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Crawl all at once, so many times and once more, and *say* how far that is."""
-    times: dict[str, list[float]] = {}
+    """Crawl in pairs, so many of each, and *say* how far that is."""
     with tempfile.TemporaryDirectory() as folder, serving(pages) as port:
-        for number in range(pairs + 1):
-            sides = {
-                WITHOUT: Crawl(port, pages, folder, OFF),
-                FETCHING: Crawl(port, pages, folder, OFF, extra="/robots.txt"),
-                SUITE: Crawl(port, pages, folder, _suite(folder)),
-                NO_PACE: Crawl(port, pages, folder, _suite(folder) | UNMINDED),
-            }
-            with _on_one_processor():
-                for one in sides.values():
-                    one.start()
-            for name, one in sides.items():
-                seconds = one.seconds()
-                say(f"round {number} of {pairs}, {name}: {seconds:.2f} s")
-                if number:  # the first round warms up
-                    times.setdefault(name, []).append(seconds)
-    yield from _rows(pages, {name: Times(tuple(them)) for name, them in times.items()})
+        crawl = partial(Crawl, port=port, pages=pages, folder=folder)
+        _together([crawl(WITHOUT), crawl(SUITE)])  # This warms up.
+        for what, one, other, target in PAIRS:
+            times = []
+            for number in range(pairs):
+                times.append(_together([crawl(one), crawl(other)], turn=number % 2))
+                say(
+                    f"{number + 1} of {pairs}: "
+                    + "{:.2f} s and {:.2f} s".format(*times[-1])
+                )
+            plain, found = map(Times, zip(*times, strict=True))
+            # Of pairs the ratios are what counts, and so it is their spread that is given.
+            ratios = plain.ratios(found)
+            yield Row(what, one.name, plain.median, plain.spread)
+            yield Row(
+                what, other.name, found.median, ratios.spread, ratios.median, target
+            )
 
 
-def _rows(pages: int, found: dict[str, Times]) -> Iterator[Row]:
-    what = f"crawl of {pages:,} pages"
-    plain = found[WITHOUT]
-    yield Row(what, WITHOUT, plain.median, plain.spread)
-    for one, other, name, target in (
-        (FETCHING, WITHOUT, FETCHING, None),
-        (SUITE, WITHOUT, SUITE, TARGET),
-        (NO_PACE, WITHOUT, NO_PACE, None),
-        (SUITE, NO_PACE, "of that, for delays where nobody asks for one", None),
-    ):
-        # Of pairs the ratios are what counts, and so it is their spread that is given.
-        ratios = found[other].ratios(found[one])
-        median = found[one].median
-        yield Row(what, name, median, ratios.spread, ratios.median, target)
-
-
-def _suite(folder: str) -> dict[str, object]:
-    """All of the package, and a ledger of this crawl alone."""
-    ledger = Path(tempfile.mkdtemp(dir=folder)) / "ledger.sqlite"
-    return {"ADDONS": {"scrapy_rep.Addon": 500}, "REP_LEDGER": str(ledger)}
+def _together(crawls: list[Crawl], turn: int = 0) -> tuple[float, ...]:
+    """Crawl on one processor; how long each has had it. Another begins each *turn*."""
+    with _on_one_processor():
+        for crawl in crawls[turn:] + crawls[:turn]:
+            crawl.start()
+    return tuple(crawl.seconds() for crawl in crawls)
 
 
 class Crawl:
     """A crawl in a process of its own."""
 
-    def __init__(
-        self,
-        port: int,
-        pages: int,
-        folder: str,
-        settings: dict[str, object],
-        extra: str = "",
-    ) -> None:
+    def __init__(self, side: Side, *, port: int, pages: int, folder: str) -> None:
         self._pages = pages
         self._folder = folder
-        self._obeys = "ADDONS" in settings
+        self._obeys = "ADDONS" in side.settings
+        settings = SETTINGS | side.settings
+        if self._obeys:  # a ledger of this crawl alone
+            ledger = Path(tempfile.mkdtemp(dir=folder)) / "ledger.sqlite"
+            settings["REP_LEDGER"] = str(ledger)
         self._command = [sys.executable, "-m", "scrapy", "runspider", SPIDER]
-        for name, value in (SETTINGS | settings).items():
+        for name, value in settings.items():
             text = json.dumps(value) if isinstance(value, dict) else str(value)
             self._command += ["-s", f"{name}={text}"]
-        for name, value in {"port": port, "hosts": HOSTS, "extra": extra}.items():
+        for name, value in {"port": port, "hosts": HOSTS, "extra": side.extra}.items():
             self._command += ["-a", f"{name}={value}"]
 
     def start(self) -> None:

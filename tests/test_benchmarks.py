@@ -56,8 +56,8 @@ def test_compared_with_an_earlier_run(tmp_path: Path) -> None:
 
 def test_crawl(tmp_path: Path) -> None:
     """What is timed is a crawl that fetches every page, and each robots.txt once."""
-    with crawl.serving(crawl.HOSTS) as port:
-        addon = {"ADDONS": {"scrapy_rep.Addon": 500}}
-        timed = crawl.Crawl(port, crawl.HOSTS, str(tmp_path), addon)
+    hosts = crawl.HOSTS
+    with crawl.serving(hosts) as port:
+        timed = crawl.Crawl(crawl.SUITE, port=port, pages=hosts, folder=str(tmp_path))
         timed.start()
         assert timed.seconds() > 0

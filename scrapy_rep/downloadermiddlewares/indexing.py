@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -75,10 +76,7 @@ class IndexingMiddleware:
         html, encoding = b"", None
         if self._settings.meta_enabled and isinstance(response, HtmlResponse):
             html = response.body
-            content_type = response.headers.get(b"Content-Type")
-            encoding = http_content_type_encoding(
-                (content_type or b"").decode("latin-1")
-            )
+            encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         return IndexingRules.parse(
             self._header(response.headers),
             html,
@@ -143,3 +141,9 @@ class IndexingMiddleware:
         if length is not None and length.isdigit():
             self._crawler.stats.inc_value(stats.STOPPED_BYTES, int(length[:18]))
         raise StopDownload(fail=False)
+
+
+# A site has few of them.
+@lru_cache(maxsize=256)
+def _declared_encoding(content_type: bytes | None) -> str | None:
+    return http_content_type_encoding((content_type or b"").decode("latin-1"))

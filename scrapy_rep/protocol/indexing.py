@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -89,8 +90,7 @@ class IndexingRules:
         """
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
-        tokens = (agents,) if isinstance(agents, str) else tuple(agents)
-        names = tuple(token.lower() for token in tokens if token)
+        names = _names((agents,) if isinstance(agents, str) else tuple(agents))
         reading = Reading(dialect.indexing_vocabulary)
         read_headers(headers, names, reading)
         if html:
@@ -170,6 +170,13 @@ class IndexingRules:
 
 _SILENCE = IndexingRules()
 """The rules of every response that says nothing."""
+
+
+# A crawler has few of them, and asks about many pages.
+@lru_cache(maxsize=256)
+def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
+    """What a site may call us, in lower case."""
+    return tuple(agent.lower() for agent in agents if agent)
 
 
 def _iso(date: datetime) -> str:

@@ -59,12 +59,15 @@ def test(arguments: list[str]) -> int:
     # slow ones stand together: whoever is done takes from those who are not.
     in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
     on_oldest = [oldest, "-m", "pytest", *in_parallel]
-    # These are the same on the oldest: they know no crawl, or are about what is said to a
-    # crawl, by servers and settings, or what crawls share and leave behind.
+    # These are the same on the oldest: they know no crawl, or are about this checkout, or
+    # about what is said to a crawl, by servers and settings, or what crawls share and
+    # leave behind.
     apart = ["protocol", "stores", "ledger", "report", "commands"]
-    elsewhere = ("access", "agents", "compressed", "ledger", "refresh", "settings")
+    checkout = ("benchmarks", "example_walk", "house", "readme")
+    apart += [f"test_{name}.py" for name in checkout]
+    said = ("access", "agents", "compressed", "fetching", "ledger", "refresh", "settings")
     shared = ("resuming", "stores", "workers", "shared_delay")
-    apart += [f"crawl/test_{name}.py" for name in (*elsewhere, *shared)]
+    apart += [f"crawl/test_{name}.py" for name in (*said, *shared)]
     ignored = [f"--ignore=tests/{name}" for name in apart]
     if arguments:
         steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]

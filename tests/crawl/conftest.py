@@ -23,8 +23,9 @@ def site() -> Iterator[Site]:
 BESIDE = {
     f"tests.crawl.test_{name}"
     for name in (
-        *("access", "agents", "compressed", "fetching", "flight", "obeying", "race"),
-        *("refresh", "settings", "shared_delay", "stores", "workers"),
+        *("access", "agents", "compressed", "fetching", "flight", "obeying", "outage"),
+        *("race", "refresh", "settings", "shared_delay", "stores", "visit_time"),
+        "workers",
     )
 }
 

@@ -65,9 +65,10 @@ def test(arguments: list[str]) -> int:
     apart = ["protocol", "stores", "ledger", "report", "commands"]
     checkout = ("benchmarks", "example_walk", "house", "readme")
     apart += [f"test_{name}.py" for name in checkout]
-    said = ("access", "agents", "compressed", "fetching", "ledger", "refresh", "settings")
+    said = ("access", "agents", "ledger", "refresh", "settings")
+    fetched = ("compressed", "fetching")
     shared = ("resuming", "stores", "workers", "shared_delay")
-    apart += [f"crawl/test_{name}.py" for name in (*said, *shared)]
+    apart += [f"crawl/test_{name}.py" for name in (*said, *fetched, *shared)]
     ignored = [f"--ignore=tests/{name}" for name in apart]
     if arguments:
         steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]

@@ -23,15 +23,20 @@ class SettingError(ValueError):
 class RobotsDenied(IgnoreRequest):
     """A request is not sent, because robots.txt does not allow it.
 
-    It reaches the errback of the request as any IgnoreRequest does.
+    It reaches the errback of the request as any IgnoreRequest does. *robotstxt_url* is
+    empty where the URL of the request has no host that could be asked for one.
     """
 
     def __init__(self, decision: Decision, robotstxt_url: str) -> None:
-        if decision.rule is None:
+        if not robotstxt_url:
+            why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
+        elif decision.rule is None:
             why = f"{robotstxt_url} ({decision.reason})"
         else:
             kind, pattern, line = decision.rule
             why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
+        if decision.form:
+            why += f", as {decision.form}"
         super().__init__(f"Forbidden by {why}")
         self.decision = decision
         self.robotstxt_url = robotstxt_url

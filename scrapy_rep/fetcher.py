@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import Request, signals
@@ -139,14 +139,13 @@ class RobotsTxtFetcher:
         for name in names:
             if name in cause.headers:
                 headers[name] = cause.headers[name]
-        return Request(
+        return RobotsTxtRequest(
             url,
             headers=headers,
             callback=NO_CALLBACK,
             dont_filter=True,
             meta={
                 **copied,
-                meta.FETCH: _Received(),
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 "allow_offsite": True,
                 "autothrottle_dont_adjust_delay": True,
@@ -164,9 +163,9 @@ class RobotsTxtFetcher:
         )
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
-        received = request.meta.get(meta.FETCH)
-        if received is None:
+        if not isinstance(request, RobotsTxtRequest):
             return
+        received = request.received
         now = time.monotonic()
         if not received.bytes:
             received.since = now
@@ -181,15 +180,25 @@ class RobotsTxtFetcher:
 
 
 class _Received:
-    """How much of a robots.txt has come in, and since when. Copies of the request share
-    it.
-    """
+    """How much of a robots.txt has come in, and since when."""
 
     __slots__ = ("bytes", "since")
 
     def __init__(self) -> None:
         self.bytes = 0
         self.since = 0.0
+
+
+class RobotsTxtRequest(Request):
+    """A request for robots.txt that this package makes itself.
+
+    Such requests alone pass the gate unseen. They are known by their class, which
+    ``replace()`` keeps and no meta that is copied to another request carries.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.received = _Received()
 
 
 def bound_decompression(request: Request) -> None:

@@ -27,9 +27,6 @@ CALLED = "_rep_called"
 """On a request that was held: its turn has come. A mark that outlives the object, which a
 scheduler may write to a disk."""
 
-FETCH = "_rep_fetch"
-"""Marks the requests for robots.txt that this package makes itself."""
-
 COPIED_FLAG = "robotstxt_copy"
 """On a Response, as a flag: it was not downloaded, but made from the robots.txt at hand."""
 

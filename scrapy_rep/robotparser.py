@@ -13,8 +13,9 @@ from scrapy.utils.python import to_unicode
 
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robotstxt import RobotsTxt
-from scrapy_rep.settings import dialect_of
+from scrapy_rep.settings import dialect_of, is_requoted
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -25,22 +26,29 @@ _tokens = lru_cache(maxsize=64)(product_tokens)
 class RobotParser(BaseRobotParser):
     """A robots.txt, with the interface that Scrapy gives to its parsers."""
 
-    def __init__(self, robots: RobotsTxt) -> None:
+    def __init__(self, robots: RobotsTxt, *, requoted: bool = False) -> None:
         self.robots = robots
+        self._requoted = requoted
 
     @classmethod
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
         """Parse *robotstxt_body* in the dialect that the settings choose."""
-        dialect = RFC9309
+        dialect, requoted = RFC9309, False
         if crawler is not None:
             dialect = dialect_of(crawler.settings)
-        return cls(RobotsTxt.parse(robotstxt_body, dialect))
+            requoted = is_requoted(crawler.settings)
+        return cls(RobotsTxt.parse(robotstxt_body, dialect), requoted=requoted)
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
         """Whether *user_agent*, a product token or a whole header, may fetch *url*."""
-        return self.robots.is_allowed(to_unicode(url), _tokens(to_unicode(user_agent)))
+        return is_allowed(
+            self.robots,
+            to_unicode(url),
+            _tokens(to_unicode(user_agent)),
+            requoted=self._requoted,
+        )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """The ``Crawl-delay`` for *user_agent* in seconds, or None."""

@@ -122,6 +122,10 @@ class RepSettings:
     stop_download: bool
     """Only where neither items nor links of such a response would be kept."""
 
+    requoted: bool
+    """Whether what downloads decodes more of a URL than it need (see
+    :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
+
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
@@ -157,6 +161,7 @@ class RepSettings:
             rel=_rel(settings, dialect),
             item_field=values.name("REP_ITEM_FIELD"),
             stop_download=stop_download and (noindex, nofollow) == ("drop", "drop"),
+            requoted=is_requoted(settings),
         )
 
 
@@ -178,6 +183,15 @@ def dialect_of(settings: BaseSettings) -> Dialect:
     raise SettingError(
         "REP_DIALECT", value, f"{names}, or the import path of a Dialect"
     )
+
+
+def is_requoted(settings: BaseSettings) -> bool:
+    """Whether the URLs of a crawl are sent as aiohttp makes them."""
+    # Without a reactor, Scrapy downloads with it unless told otherwise.
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    chosen = {str(handlers.get(scheme)).lower() for scheme in ("http", "https")}
+    has_reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
+    return not has_reactor or any("aiohttp" in handler for handler in chosen)
 
 
 def _agents(settings: BaseSettings) -> tuple[str, ...]:

@@ -39,15 +39,16 @@ request_allowed = object()
 """A request may be sent. Sent only where there is a ledger: of ``REP_LEDGER_LEVEL``
 ``"all"`` for each request, else where the user of the crawler has decided it.
 
-Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin), *entry*
-(Entry: what is known of its robots.txt; None where that does not count), *override*
-(Override or None), and *spider*.
+Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin; None
+where host or port of the URL can't be read), *entry* (Entry: what is known of its
+robots.txt; None where that does not count), *override* (Override or None), and *spider*.
 """
 
 request_denied = object()
 """A request is not sent, because robots.txt does not allow it.
 
-Arguments: *robotstxt_url* (str), and those of ``request_allowed``.
+Arguments: *robotstxt_url* (str; empty where *origin* is None), and those of
+``request_allowed``.
 """
 
 robotstxt_known = object()

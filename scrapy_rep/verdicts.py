@@ -29,13 +29,16 @@ logger = logging.getLogger(__name__)
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
+BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 
 class Case(NamedTuple):
     """A request, and what there is to decide it by."""
 
     request: Request
-    origin: Origin
+
+    origin: Origin | None
+    """None where the URL has no host and port that can be read."""
 
     entry: Entry | None = None
     """What is known of the robots.txt, if that counts."""
@@ -66,7 +69,7 @@ class Verdicts:
             self._send(request_allowed, **case._asdict(), decision=decision)
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
-        url = case.origin.robotstxt_url
+        url = case.origin.robotstxt_url if case.origin else ""
         denied = RobotsDenied(decision, url)
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)

@@ -111,8 +111,7 @@ class Checking:
         return self._status
 
     def _show(self, asked: AskedUrl, readings: Sequence[Reading]) -> None:
-        agents = self._terms.agents
-        decisions = [each.robots.decide(asked.url, agents) for each in readings]
+        decisions = [self._terms.decide(each.robots, asked.url) for each in readings]
         if not decisions[0].allowed:
             self._status = max(self._status, FOUND)
         if self._output.as_json:
@@ -225,8 +224,10 @@ def why(decision: Decision) -> str:
     """The reason of a decision in words, on one line."""
     rule = decision.rule
     if rule is None:
-        return _REASONS[decision.reason]
-    return f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}".rstrip()
+        words = _REASONS[decision.reason]
+    else:
+        words = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}".rstrip()
+    return f"{words} (as {decision.form})" if decision.form else words
 
 
 def _for_whom(reading: Reading, decision: Decision) -> list[str]:

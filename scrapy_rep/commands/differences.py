@@ -127,7 +127,7 @@ class Differences:
     ) -> None:
         self._old = old
         self._new = new
-        self._agents = terms.agents
+        self._terms = terms
         self._output = output
         self._has_changed = False
         self._compared = 0
@@ -172,8 +172,8 @@ class Differences:
         """The URLs that are allowed by one of the files, and denied by the other."""
         for url in urls:
             self._compared += 1
-            old = self._old.robots.decide(url, self._agents)
-            new = self._new.robots.decide(url, self._agents)
+            old = self._terms.decide(self._old.robots, url)
+            new = self._terms.decide(self._new.robots, url)
             if old.allowed == new.allowed:
                 continue
             self._changed += 1
@@ -200,7 +200,7 @@ class Differences:
                 "new": self._new.where,
                 "old_access": access_record(self._old),
                 "new_access": access_record(self._new),
-                "agents": list(self._agents),
+                "agents": list(self._terms.agents),
                 "dialect": self._new.dialect.name,
                 "urls": self._compared,
                 "verdicts_changed": self._changed,
@@ -210,7 +210,7 @@ class Differences:
         elif not self._has_changed and not self._changed:
             self._output.line(Painted("Nothing changed.", GREEN))
         else:
-            whom = ", ".join(self._agents)
+            whom = ", ".join(self._terms.agents)
             self._output.line(
                 f"{self._changed} of {self._compared} URLs change their verdict for ",
                 "everyone" if whom == "*" else whom,

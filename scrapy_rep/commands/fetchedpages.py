@@ -73,7 +73,7 @@ async def fetched_page(
     redirects: list[str] = []
     while True:
         (reading,) = (await sources.of([asked.origin]))[asked.origin]
-        decision = reading.robots.decide(asked.url, terms.agents)
+        decision = terms.decide(reading.robots, asked.url)
         found = Page(
             where=asked.url, decision=decision, reading=reading, redirects=redirects
         )

@@ -102,6 +102,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
         "reason": str(decision.reason),
         "agent": decision.agent,
         "rule": decision.rule and decision.rule._asdict(),
+        "form": decision.form or None,
     }
 
 

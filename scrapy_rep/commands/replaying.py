@@ -60,9 +60,8 @@ def replay(arguments: Namespace, settings: Settings) -> int:
         purge_list = PurgeList(arguments.purge_list)
         stack.callback(purge_list.discard)
         found = Found(output, purge_list)
-        replaying = Replaying(
-            crawls, dialects, terms.agents if arguments.agent else None, found, state
-        )
+        agents = terms.agents if arguments.agent else None
+        replaying = Replaying(crawls, dialects, terms, found, state, agents=agents)
         ask(terms, list(dialects.values()), given, replaying.run)
         purge_list.keep()
         if state is not None:
@@ -176,12 +175,15 @@ class Replaying:
         self,
         crawls: PastCrawls,
         dialects: dict[str, Dialect],
-        agents: tuple[str, ...] | None,
+        terms: Terms,
         found: Found,
         state: State | None,
+        *,
+        agents: tuple[str, ...] | None,
     ) -> None:
         self._crawls = crawls
         self._places = {name: place for place, name in enumerate(dialects)}
+        self._terms = terms
         self._agents = agents
         self._found = found
         self._state = state
@@ -233,7 +235,7 @@ class Replaying:
 
     def _compare(self, past: PastDecision, reading: Reading) -> None:
         agents = self._agents or past.agents or (EVERYONE,)
-        decision = reading.robots.decide(past.url, agents)
+        decision = self._terms.decide(reading.robots, past.url, agents)
         if decision.allowed == past.allowed:
             return
         self._add(

@@ -10,14 +10,17 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.identity import default_header
 from scrapy_rep.protocol.agents import EVERYONE, product_tokens
+from scrapy_rep.protocol.request_target import decide
 from scrapy_rep.settings import USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Sequence
 
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt import Decision, RobotsTxt
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class Terms:
     @property
     def dialect(self) -> Dialect:
         return self.rep.dialect
+
+    def decide(
+        self, robots: RobotsTxt, url: str, agents: Sequence[str] | None = None
+    ) -> Decision:
+        """What a crawl on these terms decides; *agents* ask in the place of ours."""
+        asking = self.agents if agents is None else agents
+        return decide(robots, url, asking, requoted=self.rep.requoted)
 
 
 def terms_of(arguments: Namespace, settings: Settings) -> Terms:

@@ -13,6 +13,7 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import IndexingDenied
+from scrapy_rep.fetcher import RobotsTxtRequest
 from scrapy_rep.identity import Identity
 from scrapy_rep.protocol.indexing import IndexingRules
 from scrapy_rep.refusedimages import RefusedImages
@@ -52,7 +53,7 @@ class IndexingMiddleware:
         return cls(crawler)
 
     def process_response(self, request: Request, response: Response) -> Response:
-        if meta.FETCH in request.meta:
+        if isinstance(request, RobotsTxtRequest):
             return response
         rules = self._rules(request, response)
         request.meta[meta.INDEXING] = rules
@@ -126,8 +127,10 @@ class IndexingMiddleware:
     def _headers_received(self, headers: Headers, request: Request) -> None:
         """Stop a download of which nothing would be used."""
         field_values = headers.getlist(b"X-Robots-Tag")
-        exemptions = {meta.FETCH, meta.DONT_OBEY_NOINDEX, meta.DONT_OBEY_NOFOLLOW}
+        exemptions = {meta.DONT_OBEY_NOINDEX, meta.DONT_OBEY_NOFOLLOW}
         if not field_values or not exemptions.isdisjoint(request.meta):
+            return
+        if isinstance(request, RobotsTxtRequest):
             return
         rules = IndexingRules.parse(
             self._header(headers),

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
-from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep import meta, stats
-from scrapy_rep.fetcher import RobotsTxtFetcher, bound_decompression
+from scrapy_rep.destinations import is_of_http, origin_asked
+from scrapy_rep.fetcher import RobotsTxtFetcher, RobotsTxtRequest, bound_decompression
 from scrapy_rep.hold import Hold
 from scrapy_rep.identity import Identity
 from scrapy_rep.keeper import Keeper
 from scrapy_rep.politeness import Politeness
 from scrapy_rep.protocol.access import Access
-from scrapy_rep.protocol.origins import origin, origin_of
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 from scrapy_rep.protocol.robotstxt import Decision
 from scrapy_rep.protocol.rules import Rule
 from scrapy_rep.registry import RobotsTxtRegistry
 from scrapy_rep.reservations import Reservations
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.stores import open_store
-from scrapy_rep.verdicts import BY_USER, ROBOTS_TXT, Case, Verdicts
+from scrapy_rep.verdicts import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -79,22 +80,24 @@ class RobotsTxtMiddleware:
             crawler, self._hold, Reservations(keeper, shared=shared), settings
         )
         self._overrides = settings.overrides
+        self._requoted = settings.requoted
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Request | Response | None:
-        if meta.FETCH in request.meta:
+        if isinstance(request, RobotsTxtRequest):
             await self._politeness.turn_of_robotstxt(request)
             return None
-        url = urlparse_cached(request)
-        where = origin(url.scheme, url.netloc)
-        if where is None:
+        if not is_of_http(request):
             return None
+        where = origin_asked(request)
         if _is_exempt(request):
             self._verdicts.allowed(Case(request, where), BY_USER)
             return None
+        if where is None:
+            self._verdicts.deny(Case(request, where), BAD_URL)
         in_place = self._hold.came_straight_back(request)
         override = self._override(where)
         if override is not None and override.kind != "obey":
@@ -112,7 +115,7 @@ class RobotsTxtMiddleware:
                 self._politeness.step_aside(request)
                 return request
         case = Case(request, where, known.entry)
-        if url.path == "/robots.txt" and not url.query and request.method == "GET":
+        if is_robotstxt(request.url) and request.method == "GET":
             self._count_override(where)
             copy = self._copy(known, request)
             if copy is None and self._verdicts.are_wanted(case):
@@ -121,7 +124,7 @@ class RobotsTxtMiddleware:
         return await self._keep_to(known.robots, case, in_place)
 
     def process_response(self, request: Request, response: Response) -> Response:
-        if meta.FETCH in request.meta:
+        if isinstance(request, RobotsTxtRequest):
             bound_decompression(request)
         # Where it was fetched, that has been seen.
         self._politeness.step_aside(request)
@@ -138,10 +141,10 @@ class RobotsTxtMiddleware:
         request = case.request
         agents = self._identity.tokens(request)
         decision = None
-        if self._verdicts.are_wanted(case) or not robots.is_allowed(
-            request.url, agents
+        if self._verdicts.are_wanted(case) or not is_allowed(
+            robots, request.url, agents, requoted=self._requoted
         ):
-            decision = robots.decide(request.url, agents)
+            decision = decide(robots, request.url, agents, requoted=self._requoted)
             if not decision.allowed:
                 self._deny(case, decision)
         if self._politeness.is_minded:
@@ -163,6 +166,7 @@ class RobotsTxtMiddleware:
         host asks for more than we are willing to wait.
         """
         request, where, entry, _ = case
+        assert where is not None
         refusal = self._politeness.refusal(where, pace)
         if refusal is not None:
             reason, record = refusal
@@ -180,10 +184,10 @@ class RobotsTxtMiddleware:
         self._count_override(case.origin)
         self._verdicts.deny(case, decision)
 
-    def _count_override(self, where: Origin) -> None:
+    def _count_override(self, where: Origin | None) -> None:
         """A request to *where* has been decided on; not one that is held."""
-        override = self._override(where)
-        if override is not None:
+        override = self._override(where) if where else None
+        if where and override is not None:
             self._verdicts.override_used(override, where)
 
     def _override(self, where: Origin) -> Override | None:
@@ -234,4 +238,6 @@ def _is_exempt(request: Request) -> bool:
         return False
     redirected_from = request.meta.get("redirect_urls", ())
     where = origin_of(request.url)
+    if where is None:
+        return not redirected_from
     return all(origin_of(url) == where for url in redirected_from)

@@ -81,7 +81,7 @@ class Evidence:
         self,
         request: Request,
         decision: Decision,
-        origin: Origin,
+        origin: Origin | None,
         entry: Entry | None,
         override: Override | None,
     ) -> None:
@@ -93,7 +93,7 @@ class Evidence:
         self,
         request: Request,
         decision: Decision,
-        origin: Origin,
+        origin: Origin | None,
         entry: Entry | None,
         override: Override | None,
     ) -> None:
@@ -102,7 +102,7 @@ class Evidence:
 
     def _decided(self, case: Case, decision: Decision, verdict: str) -> None:
         request, origin, entry, override = case
-        _, rule, agent, reason = decision
+        rule, reason = decision.rule, decision.reason
         layer = "delay" if reason in _OF_PACE else "robots.txt"
         line, statement = None, None
         why: str = reason.value
@@ -116,16 +116,17 @@ class Evidence:
         self._write(
             Decided(
                 time.time(),
-                str(origin),
+                str(origin or ""),
                 url_text(request.url),
                 None,
-                agent,
+                decision.agent,
                 layer,
                 verdict,
                 why,
                 None if entry is None else entry.fetched,
                 line,
                 statement,
+                url_text(decision.form) or None,
             )
         )
 
@@ -135,9 +136,9 @@ class Evidence:
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
             self._said_of(request.url, "override", "allowed", OBEY)
 
-    def _is_due(self, origin: Origin, what: str) -> bool:
+    def _is_due(self, origin: Origin | None, what: str) -> bool:
         """Whether *what* was decided about *origin* has not been said yet."""
-        key = str(origin), what
+        key = str(origin or ""), what
         if key in self._said:
             return False
         if len(self._said) >= _SAID_AT_MOST:

@@ -7,7 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.ledger.schema import ADDED, APPLICATION_ID, TABLES, VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
             _make(connection, path)
         # The switch below fails at once where another process writes; this waits for it.
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
+        _add_columns(connection)
+        connection.execute("COMMIT")
         # What was committed outlives a process that is killed, and readers do not wait
         # for the writer, nor it for them.
         connection.execute("PRAGMA journal_mode = WAL")
@@ -108,3 +109,11 @@ def _make(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    for table, columns in ADDED.items():
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for column in columns:
+            if column.partition(" ")[0] not in there:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")

@@ -129,11 +129,13 @@ class Decided(NamedTuple):
     line: int | None
     statement: str | None
 
+    form: str | None = None
+    """The form of *url* that was refused, where that is not the one as written."""
+
     @property
     def weight(self) -> int:
-        return (
-            _RECORD + len(self.url) + len(self.page or "") + len(self.statement or "")
-        )
+        texts = self.url, self.page or "", self.statement or "", self.form or ""
+        return _RECORD + sum(map(len, texts))
 
 
 def url_text(url: str) -> str:

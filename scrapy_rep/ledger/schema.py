@@ -64,6 +64,10 @@ CREATE TABLE decision (
     reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- of the robots.txt, from 1
-    statement TEXT              -- the rule, or the statement, as it is written
+    statement TEXT,             -- the rule, or the statement, as it is written
+    form TEXT                   -- of url, that was refused; NULL: url as written
 );
 """
+
+ADDED = {"decision": ("form TEXT",)}
+"""The columns that tables made by earlier versions of this package can lack."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-# What names and IPv4 addresses are made of; "_" is no letter of a host name, but of many
-# a name in the DNS.
-_HOST = re.compile(r"[a-z0-9._-]+")
+# An IPv6 address, with a zone perhaps, or a name; and a port.
+_HOST_AND_PORT = re.compile(
+    r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\[\]:]+)(?::([0-9]*))?"
+).fullmatch
+_MAX_PORT = 0xFFFF
+
+# What no host has in it (WHATWG URL, 3.1: forbidden domain code points). All else some
+# proxy takes for a name, whether or not the DNS knows it.
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
+
+C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
+"""What parsers of URLs take away at both ends (WHATWG URL, 4.4)."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 
@@ -20,7 +29,8 @@ class Origin(NamedTuple):
     scheme: str
 
     host: str
-    """In lower case; a name as Punycode, an IPv6 address in brackets."""
+    """In lower case, nothing percent-encoded; a name as Punycode, an IPv6 address in
+    brackets."""
 
     port: int
 
@@ -37,11 +47,11 @@ class Origin(NamedTuple):
 def origin_of(url: str) -> Origin | None:
     """The origin of an absolute URL.
 
-    None where the scheme is not http, https or ftp, or where there is no valid host and
-    port: there is no robots.txt for these.
+    None where the scheme is not http, https or ftp, or where host or port can't be read:
+    there is no robots.txt for these.
     """
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url.strip(C0_CONTROL_OR_SPACE))
     except ValueError:  # "http://["
         return None
     return origin(parts.scheme, parts.netloc)
@@ -52,20 +62,26 @@ def origin(scheme: str, netloc: str) -> Origin | None:
     """The same, for the parts of a URL that is parsed already."""
     if scheme not in _DEFAULT_PORTS:
         return None
-    try:
-        parts = urlsplit(f"//{netloc}")
-        host, port = parts.hostname, parts.port
-    except ValueError:  # a port that is no number, or too large a one
+    match = _HOST_AND_PORT(netloc.rpartition("@")[2])
+    if match is None:
         return None
-    if not host:
+    host, digits = match[1].lower(), (match[2] or "").lstrip("0")
+    if len(digits) > 5 or int(digits or 0) > _MAX_PORT:
         return None
-    if ":" in host:
-        host = f"[{host}]"
-    else:
+    if not host.startswith("["):
         try:
-            host = host if host.isascii() else host.encode("idna").decode("ascii")
+            host = _name(host)
         except UnicodeError:  # no such name can exist
             return None
-        if not _HOST.fullmatch(host):
+        if not host or _FORBIDDEN(host):
             return None
-    return Origin(scheme, host, _DEFAULT_PORTS[scheme] if port is None else port)
+    return Origin(scheme, host, int(match[2]) if match[2] else _DEFAULT_PORTS[scheme])
+
+
+def _name(host: str) -> str:
+    """The name of a host as the DNS has it. Raises UnicodeError where there is none."""
+    if "%" in host:
+        host = unquote(host, errors="strict")
+    if host.isascii():
+        return host.lower()
+    return host.encode("idna").decode("ascii").lower()

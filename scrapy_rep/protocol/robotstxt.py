@@ -55,6 +55,8 @@ class Reason(str, Enum):
     """It asks for a longer delay between requests than the user of the crawler allows."""
     VISIT_TIME = "visit-time"
     """The window in which visits are welcome is closed for too long."""
+    BAD_URL = "bad-url"
+    """The host or port of the URL can't be read, so it is not known whose rules hold."""
 
     def __str__(self) -> str:
         return self.value
@@ -72,6 +74,10 @@ class Decision(NamedTuple):
     """The product token whose groups were followed, ``*``, or None."""
 
     reason: Reason
+
+    form: str = ""
+    """The form of the URL that was denied, where that is not the one as written (see
+    :mod:`~scrapy_rep.protocol.request_target`)."""
 
     @property
     def line(self) -> int:

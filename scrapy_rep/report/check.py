@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 from scrapy_rep.report.model import Check
 
@@ -51,7 +52,7 @@ def _check(ledger: sqlite3.Connection, found: Check) -> None:
             found.unchecked += 1
             continue
         found.checked += 1
-        if not robots.is_allowed(url, agent or "*"):
+        if not is_allowed(robots, url, agent or "*"):
             found.forbidden += 1
             if len(found.examples) < EXAMPLES:
                 found.examples += (url,)

@@ -1,0 +1,180 @@
+"""The request target: what a server gets to see of a URL (RFC 9112, 3.2).
+
+What a client sends is not always the URL as it was written, and what a server does with it
+is not always what was sent: segments of dots are resolved, octets decoded. A crawl that is
+kept to a robots.txt is judged by each of these forms, and the strictest verdict holds. A
+:class:`~scrapy_rep.protocol.robotstxt.RobotsTxt` judges the text that it is given; the
+functions here ask it about the forms.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_rep.protocol.robotstxt import Decision, RobotsTxt
+
+# Nearly every URL: of characters that all clients send as they are, "%" and "\" excepted,
+# with neither a dot nor a slash behind a slash. Such a URL has one form. Each character can
+# be taken in one way alone, so there is no backtracking.
+_ORDINARY = re.compile(
+    r"[a-z]+://[!-$&-.0-\[\]-~]*(?:/[!-$&-\-0-\[\]-~][!-$&-.0-\[\]-~]*)*/?"
+).fullmatch
+
+# Where it matters that one of these is there: what is no part of a URL (RFC 3986), a
+# segment of dots, a path that begins with "//", an encoded octet that is unreserved.
+_OF_CONSEQUENCE = re.compile(
+    r"[^!-\[\]-~]"
+    r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
+    r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe])"
+).search
+
+# Scheme and authority, path, query. Each character is taken once.
+_PARTS = re.compile(r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?").match
+
+# What parsers of URLs take away wherever it is (WHATWG URL, 4.4).
+_TAB_OR_NEWLINE = str.maketrans("", "", "\t\r\n")
+
+_WHITE_SPACE = re.compile(r"[\x00-\x20\x7f]").search
+_UNSENDABLE = re.compile(r"[^!-~]")
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})?")
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
+_DOT = frozenset({".", "%2e", "%2E"})
+_DOTS = frozenset(one + other for one in _DOT for other in _DOT)
+
+# What yarl decodes, which builds the URLs of aiohttp.
+_DECODED_IN_QUERIES = _UNRESERVED | frozenset("!$'()*,?/:@")
+_DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
+
+
+def decide(
+    robots: RobotsTxt, url: str, agents: str | Sequence[str], *, requoted: bool = False
+) -> Decision:
+    """What *robots* decides about *url*, in whichever form a server may see it.
+
+    Where one of :func:`other_forms` is denied that is allowed as written, the decision
+    says so in its ``form``.
+    """
+    decision = robots.decide(url, agents)
+    if decision.allowed and not _ORDINARY(url):
+        for form in other_forms(url, requoted=requoted):
+            other = robots.decide(form, agents)
+            if not other.allowed:
+                return other._replace(form=form)
+    return decision
+
+
+def is_allowed(
+    robots: RobotsTxt, url: str, agents: str | Sequence[str], *, requoted: bool = False
+) -> bool:
+    """The same as ``decide(...).allowed``, without the evidence."""
+    if not robots.is_allowed(url, agents):
+        return False
+    if _ORDINARY(url):
+        return True
+    return all(
+        robots.is_allowed(form, agents) for form in other_forms(url, requoted=requoted)
+    )
+
+
+def other_forms(url: str, *, requoted: bool = False) -> tuple[str, ...]:
+    """The URLs, besides *url*, whose target a server may see or read in its place.
+
+    These are: without white space around it, and tabs and line breaks in it; cut at other
+    white space, which ends a target in a request line; with its segments of dots resolved
+    (RFC 3986, 5.2.4), ``%2e`` being a dot and a backslash a slash; with unreserved octets
+    decoded and what can't be sent encoded (RFC 3986, 6.2.2); and with two slashes more
+    where the path begins with two, which Twisted sends. *requoted* adds what aiohttp
+    sends, which decodes most of the reserved octets too.
+    """
+    if not (_OF_CONSEQUENCE(url) or (requoted and "%" in url)):
+        return ()
+    cleaned = url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE)
+    parts = _PARTS(cleaned)
+    if parts is None:
+        return ()
+    start, path, query = parts[1], parts[2] or "/", parts[3] or ""
+    forms = dict.fromkeys(start + each for each in _targets(path, query, requoted))
+    forms.pop(url, None)
+    return tuple(forms)
+
+
+def is_robotstxt(url: str) -> bool:
+    """Whether what is sent for *url* is exactly ``/robots.txt``."""
+    if "/robots.txt" not in url:
+        return False
+    parts = _PARTS(url)
+    return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
+
+
+def _targets(path: str, query: str, requoted: bool) -> Iterator[str]:
+    target = path + query
+    yield from _readings(path, query, requoted)
+    end = _WHITE_SPACE(target)
+    if end:
+        path, mark, query = target[: end.start()].partition("?")
+        yield from _readings(path, mark + query, requoted)
+
+
+def _readings(path: str, query: str, requoted: bool) -> Iterator[str]:
+    slashed = path.replace("\\", "/")
+    normal = _without_dots(_normal(slashed)) + _normal(query)
+    yield path + query
+    yield _without_dots(slashed) + query
+    yield normal
+    if requoted:
+        resolved = _without_dots(_requoted(slashed, _DECODED_IN_PATHS))
+        yield resolved + _requoted(query, _DECODED_IN_QUERIES)
+    if path.startswith("//"):
+        yield "//" + path + query
+        yield "//" + normal
+
+
+def _without_dots(path: str) -> str:
+    """*path* as RFC 3986, 5.2.4, leaves it."""
+    segments = path.split("/")
+    if _DOT.isdisjoint(segments) and _DOTS.isdisjoint(segments):
+        return path
+    kept: list[str] = []
+    for segment in segments[1:]:
+        if segment in _DOTS:
+            del kept[-1:]
+        elif segment not in _DOT:
+            kept.append(segment)
+    if segments[-1] in _DOT or segments[-1] in _DOTS:
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+def _normal(text: str) -> str:
+    """*text* with what can't be sent encoded, and unreserved octets decoded."""
+    text = _UNSENDABLE.sub(_as_encoded, text)
+    return _ENCODED.sub(_as_normal, text) if "%" in text else text
+
+
+def _as_encoded(match: re.Match[str]) -> str:
+    return quote(match[0], safe="", errors="surrogatepass")
+
+
+def _as_normal(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0]
+    octet = chr(int(match[1], 16))
+    return octet if octet in _UNRESERVED else match[0]
+
+
+def _requoted(text: str, decoded: frozenset[str]) -> str:
+    def as_sent(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "%25"
+        octet = chr(int(match[1], 16))
+        return octet if octet in decoded else match[0].upper()
+
+    return _ENCODED.sub(as_sent, text)

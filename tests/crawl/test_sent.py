@@ -1,0 +1,421 @@
+"""What is judged is what is sent: the server's log has no page that its robots.txt forbids,
+however a URL is written.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from scrapy import Request
+
+from scrapy_rep.protocol.dialect import DIALECTS
+from tests.crawl.answers import robots
+from tests.crawl.crawl import run_crawl
+from tests.protocol import reference
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.crawl.server import Hit, Host, Site
+
+RULES = (
+    "User-agent: *\nDisallow: /secret\nDisallow: /no\nDisallow: /*&x\nDisallow: ////\n"
+    "Disallow: /a!b\nDisallow: /q?x\nDisallow: /end$\nDisallow: /%C3%A9\nDisallow: //h\n"
+)
+needs_verbatim = pytest.mark.skipif(
+    not hasattr(Request, "_url_is_verbatim"), reason="This Scrapy encodes every URL"
+)
+
+AROUND = {
+    "/a/../secret/1": "/secret/1",
+    "/./secret/2": "/secret/2",
+    "/a/%2e%2e/secret/3": "/secret/3",
+    "/../secret/4": "/secret/4",
+    "/a\\..\\secret/5": "/secret/5",
+    "/a/b/../../secret/7": "/secret/7",
+    "/a/.%2E/secret/8": "/secret/8",
+    "/a//../../secret/../no": "/no",
+    "/x;y/../secret": "/secret",
+    "/%2e/secret?x=/..": "/secret?x=/..",
+}
+ORDINARY = (
+    "/.well-known/x", "/a..b/.c", "/a%20b", "/caf%C3%A9", "/a%2Fb?u=http://h//x&y=%26",
+    "/open/", "/?x=/../secret", "/a%26xb", "/%5Bsecret%5D", "/a/b;c=d",
+)  # fmt: skip
+
+ODD_HOSTS = {
+    "ex%61mple.test": "example.test",
+    "a+b.test": "a+b.test",
+    "a!b.test": "a!b.test",
+    "*.test": "*.test",
+    "a%2eb.test": "a.b.test",
+    "a%2BB.test": "a+b.test",
+    "a~b.test": "a~b.test",
+    "(x),y;z='1'&$.test": "(x),y;z='1'&$.test",
+    'a"{b}`.test': 'a"{b}`.test',
+    "%C3%BC.test": "xn--tda.test",
+    "user:secret@u.test": "u.test",
+}
+BAD_HOSTS = (
+    "a|b.test", "a%20b.test", "a%2fb.test", "a%3ab.test", "a^b.test", "%zz.test",
+    "a%25b.test", "%FF.test", "a%00b.test",
+)  # fmt: skip
+
+
+class RulesForAll(dict[str, Any]):
+    """The answers of a proxy behind which every host has the same robots.txt."""
+
+    def get(self, target: str, default: Any = None) -> Any:
+        if target.endswith("/robots.txt"):
+            return robots(RULES)
+        return super().get(target, default)
+
+
+def proxy_of(site: Site) -> Host:
+    proxy = site.add()
+    proxy.answers = RulesForAll()
+    return proxy
+
+
+def through(proxy: Host, url: str) -> dict[str, Any]:
+    return {"url": url, "meta": {"proxy": proxy.origin}}
+
+
+def target(hit: Hit) -> str:
+    """What was asked for, without the origin that a proxy is told."""
+    if hit.target.startswith("/"):
+        return hit.target
+    _, _, rest = hit.target.partition("://")
+    slash = rest.find("/")
+    return rest[slash:] if slash >= 0 else "/" + rest.partition("?")[2]
+
+
+def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
+    """The request lines in the log that its robots.txt forbids, read as they came and as
+    RFC 3986 resolves them.
+    """
+    found = []
+    for hit in host.hits:
+        seen = target(hit)
+        for each in (seen, resolved(seen)):
+            url = "http://host" + each
+            verdict = reference.decide(
+                RULES.encode(), url, "testbot", DIALECTS[dialect]
+            )
+            if each != "/robots.txt" and not verdict[0]:
+                found.append(hit.target)
+    return found
+
+
+def resolved(seen: str) -> str:
+    """RFC 3986, 5.2.4 and 6.2.2.2, for a path and query; written from its text."""
+    out, at = "", 0
+    while at < len(seen):
+        octet = seen[at + 1 : at + 3]
+        is_octet = len(octet) == 2 and all(each in string.hexdigits for each in octet)
+        if seen[at] == "%" and is_octet:
+            plain = chr(int(octet, 16))
+            keeps = plain not in string.ascii_letters + string.digits + "-._~"
+            out, at = out + (seen[at : at + 3] if keeps else plain), at + 3
+        else:
+            out, at = out + seen[at], at + 1
+    path, mark, query = out.partition("?")
+    left, done = path.replace("\\", "/"), ""
+    while left:
+        if left.startswith("/./"):
+            left = left[2:]
+        elif left == "/.":
+            left = "/"
+        elif left.startswith("/../") or left == "/..":
+            left = "/" + left[4:]
+            done = done[: done.rfind("/")] if "/" in done else ""
+        else:
+            end = left.find("/", 1)
+            end = len(left) if end < 0 else end
+            done, left = done + left[:end], left[end:]
+    return done + mark + query
+
+
+@pytest.mark.parametrize("where", ["direct", "proxy"])
+def test_ways_around(site: Site, where: str, every_mode: str) -> None:
+    """A path that leads to a forbidden page is forbidden, and the denial says which page
+    that is; ordinary ones are fetched.
+    """
+    if where == "direct":
+        host = site.add(RULES)
+        start, meta = host.origin, {}
+    else:
+        host = proxy_of(site)
+        start, meta = "http://host.test", {"proxy": host.origin}
+    requests = [{"url": start + path, "meta": meta} for path in (*AROUND, *ORDINARY)]
+    result = run_crawl(requests, mode=every_mode)
+    assert forbidden(host) == []
+    expected = {path.replace("\\", "/"): form for path, form in AROUND.items()}
+    if every_mode == "reactorless":
+        expected["/a%26xb"] = "/a&xb"  # as aiohttp sends it
+    said = {error["url"]: error["message"] for error in result.errors}
+    assert said.keys() == {start + path for path in expected}
+    for path, form in expected.items():
+        assert said[start + path].endswith(f", as {start}{form}"), path
+    assert len(result.responses) == len(requests) - len(expected)
+    assert result.stats["rep/denied/rule"] == len(expected)
+    (line,) = result.lines("DEBUG", start + "/./secret/2")
+    assert f"as {start}/secret/2" in line
+
+
+def test_odd_hosts(site: Site, every_mode: str) -> None:
+    """Hosts that a proxy takes have a robots.txt, which is asked for under their plain
+    name; a host that can't be read is refused, and so is nothing else.
+    """
+    proxy = proxy_of(site)
+    paths = ("/no", "/open")
+    requests = [
+        through(proxy, f"http://{host}{path}")
+        for host in (*ODD_HOSTS, *BAD_HOSTS)
+        for path in paths
+    ]
+    result = run_crawl(requests, mode=every_mode)
+    assert forbidden(proxy) == []
+    asked = [hit.target for hit in proxy.hits if hit.target.endswith("/robots.txt")]
+    plain = {f"http://{host}/robots.txt" for host in ODD_HOSTS.values()}
+    assert sorted(asked) == sorted(plain)
+    assert len(result.responses) == len(ODD_HOSTS)
+    bad = [error for error in result.errors if error["reason"] == "bad-url"]
+    assert len(bad) == 2 * len(BAD_HOSTS)
+    assert {error["error"] for error in result.errors} == {"RobotsDenied"}
+    assert {error["robotstxt_url"] for error in bad} == {""}
+    assert result.stats["rep/denied/bad-url"] == len(bad)
+    assert result.stats["rep/denied/rule"] == len(ODD_HOSTS)
+    said = [one for one in result.denied if one["reason"] == "bad-url"]
+    assert {one["url"] for one in said} == {one["url"] for one in bad}
+    assert len(result.lines("DEBUG", "host or port", "can't be read")) == len(bad)
+
+
+@needs_verbatim
+@pytest.mark.parametrize("where", ["direct", "proxy"])
+def test_verbatim(site: Site, where: str, every_mode: str) -> None:
+    """URLs that Scrapy does not encode, since the user says so, are judged as they are
+    read; what can't be read is refused.
+    """
+    host = site.add(RULES) if where == "direct" else proxy_of(site)
+    name, port = host.origin.removeprefix("http://").split(":")
+    if where == "proxy":
+        name, port = "host.test", "4790"
+    start = f"http://{name}:{port}"
+    bad = [
+        f"http://{name}:+{port}/1",
+        f"http://{name}:{port[0]}_{port[1:]}/2",
+        f"http://{name}: {port}/3",
+        f"http://{name}:{port} /4",
+        f"http://{name}:port/5",
+        f"http://{name}:99999/6",
+        f"http://a\\b@{name}:{port}\\/7",
+        f"http:///{name}:{port}/8",
+    ]
+    denied = [
+        *(f" {start}/secret/1", f"\x00{start}/secret/2", f"{start}/sec\tret/3"),
+        *(f"{start}/sec\r\nret/4", f"{start}/a\\..\\secret", f"{start}/end x"),
+        *(
+            f"{start}/é",
+            f"{start}//h",
+            f"HTTP://{name}:{port}/secret",
+            f"{start}/a/../no",
+        ),
+        *(f"{start}/no\x0bx", f"{start}/x/..\t/no", f"http://{name}\n:{port}/no"),
+    ]
+    meta = {
+        "verbatim_url": True,
+        **({"proxy": host.origin} if where == "proxy" else {}),
+    }
+    allowed = f"{start}/open[1]|2"
+    requests = [{"url": url, "meta": meta} for url in (*bad, *denied, allowed)]
+    result = run_crawl(requests, mode=every_mode)
+    assert forbidden(host) == []
+    assert [target(hit) for hit in host.hits] == ["/robots.txt", "/open[1]|2"]
+    reasons = {error["url"]: error["reason"] for error in result.errors}
+    assert reasons == {**dict.fromkeys(bad, "bad-url"), **dict.fromkeys(denied, "rule")}
+
+
+def test_no_meta_key_opens_the_gate(site: Site, every_mode: str) -> None:
+    """Only the package's own requests pass unseen, whatever a request's meta says."""
+    host = site.add(RULES)
+    keys: list[Mapping[str, Any]] = [{"_rep_fetch": each} for each in (True, None, {})]
+    keys.append({"is_start_request": True, "rep_fetch": True, "robotstxt": True})
+    requests = [
+        {"url": host.url(f"/secret/{number}"), "meta": meta}
+        for number, meta in enumerate(keys)
+    ]
+    result = run_crawl(requests, mode=every_mode)
+    assert host.pages == []
+    assert result.stats["rep/denied/rule"] == len(keys)
+
+
+def test_robotstxt_with_more(site: Site, every_mode: str) -> None:
+    """What is not exactly /robots.txt is no robots.txt: it is judged and downloaded."""
+    host = site.add(RULES + "Disallow: /robots.txt;no\n")
+    paths = ["/robots.txt", "/robots.txt;x", "/robots.txt;no", "/robots.txt?x"]
+    result = run_crawl(map(host.url, paths), mode=every_mode)
+    assert host.pages == ["/robots.txt;x", "/robots.txt?x"]
+    assert len(host.robots_hits) == 1
+    copies = [each["url"] for each in result.responses if each["flags"]]
+    assert copies == [host.robotstxt]
+    assert [error["url"] for error in result.errors] == [host.url("/robots.txt;no")]
+
+
+PIECES = (
+    *(
+        "/",
+        "/",
+        "/",
+        "secret",
+        "secret",
+        "no",
+        "a",
+        "b",
+        "..",
+        ".",
+        "%2e",
+        "%2E",
+        "%73",
+    ),
+    *("%2F", "%5c", "\\", "%26", "&", "x", "!", "%21", "?", "q", "end", "é", "%C3%A9"),
+    *("%e9", "\t", "\n", "\r", " ", "\x0b", "\x00", "\x7f", "#", ";", "=", "%", "%zz"),
+    *(
+        "//",
+        "h",
+        "%00",
+        "%20",
+        "$",
+        "*",
+        "~",
+        "%7E",
+        ":",
+        "@",
+        "[",
+        "|",
+        "^",
+        "ツ",
+    ),
+)
+PATHS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
+HOST_PIECES = (
+    *(
+        "a",
+        "b",
+        "B",
+        ".",
+        "-",
+        "_",
+        "+",
+        "!",
+        "*",
+        "%61",
+        "%2e",
+        "%2E",
+        "%20",
+        "ü",
+        "%C3%BC",
+    ),
+    *("~", "|", "\\", " ", "\t", "%00", "%25", "(", ",", "1", "'", "。", "ß", "^", "{"),
+)
+HOSTS = st.lists(st.sampled_from(HOST_PIECES), min_size=1, max_size=5).map("".join)
+USERS = st.sampled_from(("", "", "", "u@", "u:p@", "a@b@", ":@", "%40@", "u:80@"))
+PORTS = st.sampled_from(
+    (
+        "",
+        "",
+        "",
+        ":80",
+        ":0",
+        ":8080",
+        ":080",
+        ":+80",
+        ":8_0",
+        ":",
+        ":x",
+        ":99999",
+        ": 80",
+    )
+)
+STARTS = st.sampled_from(
+    ("http://", "http://", "http://", "HTTP://", " http://", "ht\ttp://")
+)
+PLAIN = st.lists(
+    st.sampled_from(
+        ("a", "b", "Z", "9", "-", "_", ".", "~", "%20", "%C3%BC", "+", ",")
+    ),
+    min_size=1,
+    max_size=6,
+).map("".join)
+PLAIN_PATHS = st.lists(PLAIN, min_size=1, max_size=4).map(
+    lambda all_: "/" + "/".join(all_)
+)
+
+
+def drawn(strategy: st.SearchStrategy[str], count: int) -> list[str]:
+    """The same *count* examples each time."""
+    found: list[str] = []
+
+    @settings(
+        max_examples=count,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def draw(example: str) -> None:
+        found.append(example)
+
+    draw()
+    return found
+
+
+def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
+    """Those that can be made, as Scrapy encodes them and as they are."""
+    found = []
+    for url in urls:
+        for more in ({}, {"verbatim_url": True}):
+            request = {"url": url, "meta": {**meta, **more}, "dont_filter": True}
+            try:
+                urlsplit(Request(**request).url)  # Scrapy's scheduler does this.
+            except (ValueError, TypeError):
+                continue
+            found.append(request)
+    return found
+
+
+DIALECT = {"asyncio": "rfc9309", "select": "classic", "reactorless": "google"}
+
+
+def test_random_urls(site: Site, mode: str) -> None:
+    """What the server receives is never forbidden by a plain reading of the request line;
+    URLs of ordinary form that are allowed are all fetched.
+    """
+    proxy, host, dialect = proxy_of(site), site.add(RULES), DIALECT[mode]
+    anywhere = st.builds("".join, st.tuples(STARTS, USERS, HOSTS, PORTS, PATHS))
+    here = PATHS.map(lambda path: host.origin + "/" + path)
+    plain = [
+        host.url(path)
+        for path in drawn(PLAIN_PATHS, 60)
+        if not any(part in {".", ".."} for part in path.split("/"))
+    ]
+    requests = [
+        *requests_of(drawn(anywhere, 250), proxy=proxy.origin),
+        *requests_of(drawn(here, 250)),
+        *({"url": url, "meta": {"plain": True}, "dont_filter": True} for url in plain),
+    ]
+    result = run_crawl(requests, mode=mode, settings={"REP_DIALECT": dialect})
+    assert forbidden(proxy, dialect) == []
+    assert forbidden(host, dialect) == []
+    fetched = set(result.fetched())
+    assert set(plain) <= fetched
+    assert len(proxy.hits) > 100
+    assert len(host.hits) > 200
+    assert result.stats["rep/denied/rule"] > 50
+    assert result.stats["rep/denied/bad-url"] > 50

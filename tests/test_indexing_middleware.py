@@ -12,6 +12,7 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import IndexingDenied
+from scrapy_rep.fetcher import RobotsTxtRequest
 from scrapy_rep.refusedimages import RefusedImages
 from tests.fakes import fake_crawler
 
@@ -106,7 +107,7 @@ def test_declared_encoding() -> None:
 
 def test_our_own_requests_are_not_read() -> None:
     """A robots.txt is no page."""
-    request = Request(URL, meta={"_rep_fetch": True})
+    request = RobotsTxtRequest(URL)
     mw, _ = middleware()
     response = page(b"", "noindex")
     mw.process_response(request, response)

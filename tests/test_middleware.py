@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.fetcher import RobotsTxtRequest
 from scrapy_rep.signals import request_denied
 from tests.fakes import answer, coroutine_test, fake_crawler
 
@@ -130,13 +131,79 @@ async def test_a_failure_of_ours_is_no_permission() -> None:
     assert caught.value.decision.reason == "unreachable"
 
 
-@pytest.mark.parametrize("url", ["data:,x", "file:///tmp/x", "s3://bucket/key"])
+@pytest.mark.parametrize(
+    "url", ["data:,x", "file:///tmp/x", "s3://bucket/key", "ftp://example.com/private/"]
+)
 @coroutine_test
 async def test_other_schemes_pass(url: str) -> None:
     """What has no robots.txt is not asked for one."""
     mw, crawler = middleware()
     assert await ask(mw, Request(url)) is None
     assert asked(crawler) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://a|b/", "https://%20/", "http://a:+80/", "HTTP://a:b/", "http://[::/"],
+)
+@coroutine_test
+async def test_a_host_that_cannot_be_read(url: str) -> None:
+    """It is refused as anything is, with a reason of its own; unless the user says so."""
+    mw, crawler = middleware(REP_OVERRIDES={"*": "ignore"})
+    seen = []
+
+    def receive(**arguments: Any) -> None:
+        seen.append(arguments)
+
+    crawler.signals.connect(receive, request_denied)
+    request = Request("http://example.com/")
+    request._url = url  # as with verbatim_url, where Scrapy has that
+    with pytest.raises(
+        RobotsDenied, match="host or port of the URL can't be read"
+    ) as caught:
+        await ask(mw, request)
+    assert caught.value.decision.reason == "bad-url"
+    assert caught.value.robotstxt_url == seen[0]["robotstxt_url"] == ""
+    assert seen[0]["origin"] is None
+    assert crawler.stats.get_value("robotstxt/forbidden") == 1
+    assert crawler.stats.get_value("rep/denied/bad-url") == 1
+    request.meta["dont_obey_robotstxt"] = True
+    assert await ask(mw, request) is None
+    request.meta["redirect_urls"] = ["http://[::/x"]
+    with pytest.raises(RobotsDenied):
+        await ask(mw, request)
+
+
+@coroutine_test
+async def test_who_may_skip_the_gate() -> None:
+    """The package's own requests, by their class, which ``replace()`` keeps; no others,
+    whatever they carry.
+    """
+    mw, crawler = middleware()
+    await ask(mw, Request(PUBLIC))
+    (own,) = crawler.engine.asked
+    assert isinstance(own, RobotsTxtRequest)
+    assert await ask(mw, own) is None
+    replaced = own.replace(url=PRIVATE)
+    assert await ask(mw, replaced) is None
+    meta = {key: own.meta[key] for key in own.meta if key != "dont_obey_robotstxt"}
+    for request in (
+        Request(PRIVATE, meta=meta),
+        Request(PRIVATE, meta={"_rep_fetch": True}),
+        own.replace(url=PRIVATE, cls=Request, meta=meta),
+    ):
+        with pytest.raises(RobotsDenied):
+            await ask(mw, request)
+
+
+@coroutine_test
+async def test_the_form_that_is_denied() -> None:
+    """The error says as what a URL is denied, where it is not as it is written."""
+    mw, _ = middleware()
+    with pytest.raises(RobotsDenied) as caught:
+        await ask(mw, Request("http://example.com/a/../private/1"))
+    assert caught.value.decision.form == PRIVATE
+    assert str(caught.value).endswith(f"(disallow: /private/), as {PRIVATE}")
 
 
 @coroutine_test
@@ -170,6 +237,7 @@ async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
     [
         Request(ROBOTS_URL, method="HEAD"),
         Request(f"{ROBOTS_URL}?x=1"),
+        Request(f"{ROBOTS_URL};x"),
         Request(ROBOTS_URL, meta={"dont_obey_robotstxt": True}),
     ],
 )

@@ -56,6 +56,7 @@ _REASONS = {
     Reason.UNAVAILABLE: "robots.txt is unavailable",
     Reason.UNREACHABLE: "robots.txt is unreachable",
     Reason.OVERRIDE: "the settings say so",
+    Reason.BAD_URL: "the host or port can't be read",
 }
 
 

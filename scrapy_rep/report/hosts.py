@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 RULES = 3
 """How many rules of a host are shown."""
 
-_ORIGINS = "SELECT origin FROM tally UNION SELECT origin FROM snapshot"
+# What has none is no host.
+_ORIGINS = (
+    "SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot"
+)
 
 _HOSTS = f"""
 SELECT all_of.origin AS origin,

@@ -31,6 +31,7 @@ REASONS = {
     "robots-txt": "robots.txt itself",
     "crawl-delay": "a longer delay than the crawl allows",
     "visit-time": "no visits wanted at that time",
+    "bad-url": "the host or port of the URL can't be read",
     "stopped": "stopped at its headers",
 }
 

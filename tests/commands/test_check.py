@@ -39,6 +39,30 @@ def test_denied(rep: Rep) -> None:
     )
 
 
+def test_the_form_that_is_denied(rep: Rep) -> None:
+    """A URL that leads to a denied page is denied, as it would be in a crawl, and the
+    page is named.
+    """
+    around = BASKET.replace("/basket", "/tea/../basket")
+    ended = rep("check", around, *FILE, "--brief")
+    assert ended.status == 1
+    assert ended.out == f"denied\t{around}\tline 5, Disallow: /basket/ (as {BASKET})\n"
+    (record,) = rep("check", around, *FILE, "--format", "json").records("check")
+    assert record["form"] == BASKET
+    (record,) = rep("check", BASKET, *FILE, "--format", "json").records("check")
+    assert record["form"] is None
+
+
+def test_a_handler_that_decodes(rep: Rep) -> None:
+    """Where the project downloads with aiohttp, its URLs are judged as that sends them."""
+    Path("and.txt").write_text("User-agent: *\nDisallow: /a&b\n")
+    url, given = "https://shop.example/a%26b", ("--robots", "and.txt")
+    assert rep("check", url, *given).status == 0
+    handler = "scrapy.core.downloader.handlers._aiohttp.AiohttpDownloadHandler"
+    settings = {"DOWNLOAD_HANDLERS": {"https": handler}}
+    assert rep("check", url, *given, **settings).status == 1
+
+
 def test_allowed(rep: Rep) -> None:
     """The exit status is 0 where every URL is allowed."""
     ended = rep("check", "https://shop.example/tea", f"{BASKET[:-1]}help", *FILE)
@@ -142,6 +166,7 @@ def test_json(rep: Rep) -> None:
         "reason": "rule",
         "agent": "mybot",
         "rule": {"kind": "disallow", "pattern": "/basket/", "line": 5},
+        "form": None,
         "group": ["otherbot", "mybot"],
         "robotstxt": "robots.txt",
         "access": {
@@ -164,7 +189,7 @@ def test_brief_json(rep: Rep) -> None:
         "check"
     )
     assert set(record) == {
-        "url", "agents", "dialect", "allowed", "reason", "agent", "rule",
+        "url", "agents", "dialect", "allowed", "reason", "agent", "rule", "form",
     }  # fmt: skip
 
 

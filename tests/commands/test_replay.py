@@ -51,6 +51,21 @@ def test_what_changed(rep: Rep) -> None:
     )
 
 
+def test_forms_of_a_url(rep: Rep) -> None:
+    """URLs are judged in all the forms that a server may see, as the crawl did; what has
+    no origin is passed over.
+    """
+    around = FORBIDDEN.replace("/basket", "/tea/../basket")
+    ledger = write_ledger(
+        Path("ledger"),
+        [(around, "refused"), (f"{around}2", "allowed"), ("http:\\bad", "refused")],
+    )
+    ended = rep("replay", ledger, *FILE, "--format", "json")
+    record, _ = ended.records("replay")
+    assert (record["change"], record["url"]) == ("forbidden", f"{around}2")
+    assert record["now"]["form"] == f"{FORBIDDEN}2"
+
+
 def test_json(rep: Rep) -> None:
     """JSON has what was decided then, and what is decided now."""
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])

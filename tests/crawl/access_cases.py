@@ -107,8 +107,6 @@ def _failing(site: Site) -> Iterator[Case]:
 
 def _unanswered(site: Site) -> Iterator[Case]:
     permits = robots(PERMITS).body
-    ftp = site.refusing()
-    ftp.scheme = "ftp"
     hosts = {
         "no answer": site.add(Answer(hang=True)),
         "refused": site.refusing(),
@@ -116,7 +114,6 @@ def _unanswered(site: Site) -> Iterator[Case]:
         "reset after a bad chunk": site.add(Answer(permits, reset="chunks")),
         "no TLS": site.plain_on_https(),
         "unknown host": Host(site, "nosuchhost.invalid", tls=False),
-        "FTP that is refused": ftp,
     }
     for name, host in hosts.items():
         yield Case(name, host, NONE, "unreachable")

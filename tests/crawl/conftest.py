@@ -24,8 +24,8 @@ BESIDE = {
     f"tests.crawl.test_{name}"
     for name in (
         *("access", "agents", "compressed", "fetching", "flight", "obeying", "outage"),
-        *("race", "refresh", "settings", "shared_delay", "stores", "visit_time"),
-        "workers",
+        *("race", "refresh", "sent", "settings", "shared_delay", "stores"),
+        *("visit_time", "workers"),
     )
 }
 

@@ -5,6 +5,7 @@ however a URL is written.
 from __future__ import annotations
 
 import string
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,13 +14,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scrapy import Request
 
+from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.protocol.dialect import DIALECTS
+from tests.commands.rep import scrapy_rep
 from tests.crawl.answers import robots
 from tests.crawl.crawl import run_crawl
 from tests.protocol import reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.crawl.server import Hit, Host, Site
 
@@ -267,6 +271,43 @@ def test_robotstxt_with_more(site: Site, every_mode: str) -> None:
     assert [error["url"] for error in result.errors] == [host.url("/robots.txt;no")]
 
 
+def test_the_ledger(site: Site, tmp_path: Path) -> None:
+    """It has what was refused for its form, and what can't be read; a replay and a report
+    of it stand that, and find nothing to object to.
+    """
+    host, ledger = proxy_of(site), tmp_path / "ledger"
+    start = "http://host.test"
+    bad, around = "http://a%7Cb.test/", f"{start}/a/../secret/1"
+    result = run_crawl(
+        [through(host, url) for url in (bad, around, f"{start}/a/../open", start)],
+        settings={"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"},
+    )
+    assert len(result.responses) == 2
+    with closing(open_ledger(str(ledger))) as opened:
+        columns = "origin, url, layer, verdict, reason, statement, form"
+        refused = (
+            f"SELECT {columns} FROM decision WHERE verdict = 'refused' ORDER BY url"
+        )
+        rows = [tuple(row) for row in opened.execute(refused)]
+    assert rows == [
+        ("", bad, "robots.txt", "refused", "bad-url", None, None),
+        (
+            *(start, around, "robots.txt", "refused", "rule", "Disallow: /secret"),
+            f"{start}/secret/1",
+        ),
+    ]
+    (tmp_path / "robots.txt").write_text(RULES)
+    given = ("--robots", str(tmp_path / "robots.txt"), "--format", "json")
+    ended = scrapy_rep("replay", str(ledger), *given, cwd=tmp_path)
+    (summary,) = ended.records("replay")
+    assert (ended.status, summary["forbidden"], summary["allowed"]) == (0, 0, 0)
+    html = tmp_path / "report.html"
+    assert scrapy_rep("report", str(ledger), "-o", str(html), cwd=tmp_path).status == 0
+    text = html.read_text()
+    assert "0 of 2 requests that were let through were forbidden" in text
+    assert "host or port of the URL can" in text
+
+
 PIECES = (
     *(
         "/",
@@ -406,8 +447,8 @@ def test_random_urls(site: Site, mode: str) -> None:
         if not any(part in {".", ".."} for part in path.split("/"))
     ]
     requests = [
-        *requests_of(drawn(anywhere, 250), proxy=proxy.origin),
-        *requests_of(drawn(here, 250)),
+        *requests_of(drawn(anywhere, 200), proxy=proxy.origin),
+        *requests_of(drawn(here, 200)),
         *({"url": url, "meta": {"plain": True}, "dont_filter": True} for url in plain),
     ]
     result = run_crawl(requests, mode=mode, settings={"REP_DIALECT": dialect})

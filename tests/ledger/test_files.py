@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +108,25 @@ def test_closed_for_good(tmp_path: Path) -> None:
     files.close_for_good(other)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     assert len(open_ledger(str(path)).execute("SELECT * FROM body").fetchall()) == 1
+
+
+def test_a_column_that_is_new(tmp_path: Path) -> None:
+    """A ledger that an earlier version made gets it, and keeps what it has."""
+    path = tmp_path / "ledger.sqlite"
+    before = re.sub(r",( *-- [^\n]*)\n *form TEXT[^\n]*", r" \1", TABLES)
+    assert "form" not in before
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(before)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("INSERT INTO body VALUES ('a', 'b')")
+        connection.commit()
+    for _ in range(2):
+        files.open_to_write(path).close()
+    found = open_ledger(str(path))
+    columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
+    assert columns[-1] == "form"
+    assert len(found.execute("SELECT * FROM body").fetchall()) == 1
+    found.close()
 
 
 def test_a_statement_for_each_table() -> None:

@@ -252,6 +252,27 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
     assert set(report.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
 
 
+def test_forms_are_asked_about_again(ledger: Ledger) -> None:
+    """What was let through is held against the rules in all the forms that a server sees."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/1")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
+    report, _ = read(ledger.close())
+    assert report.check.examples == (f"{ORIGIN}/news/../private/1",)
+
+
+def test_a_url_without_a_host(ledger: Ledger) -> None:
+    """It is counted among what was refused, and not among the hosts."""
+    crawl = ledger.crawl()
+    ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.decision(crawl, None, "http://a:+80/", origin="", reason="bad-url")
+    report, hosts = read(ledger.close())
+    assert [host.origin for host in hosts] == [ORIGIN]
+    assert report.hosts_met == 1
+    assert [(one.reason, one.count) for one in report.held_back] == [("bad-url", 1)]
+
+
 def test_examples_are_few(ledger: Ledger) -> None:
     """All that should not have been let through is counted, ten URLs are shown."""
     crawl = ledger.crawl()

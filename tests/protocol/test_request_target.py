@@ -1,0 +1,236 @@
+"""What a server gets to see of a URL, and the verdict over all of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from w3lib.url import safe_url_string
+
+from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309
+from scrapy_rep.protocol.request_target import (
+    decide,
+    is_allowed,
+    is_robotstxt,
+    other_forms,
+)
+from scrapy_rep.protocol.robotstxt import Reason, RobotsTxt
+
+HOST = "http://host.test"
+PIECES = (
+    *(
+        "/",
+        "/",
+        "//",
+        "a",
+        "b",
+        ".",
+        "..",
+        "%2e",
+        "%2E",
+        "%41",
+        "%7e",
+        "%2F",
+        "%26",
+        "%3D",
+    ),
+    *(
+        "%2B",
+        "%",
+        "%zz",
+        "%2",
+        "?",
+        "&",
+        "=",
+        "+",
+        ";",
+        "%3B",
+        "'",
+        "%27",
+        "!",
+        "%21",
+        "*",
+    ),
+    *(
+        "%2A",
+        "$",
+        "%24",
+        "@",
+        "%40",
+        ":",
+        "%3a",
+        "[",
+        "%5b",
+        "|",
+        "%3F",
+        "%25",
+        "é",
+        "\\",
+    ),
+)
+PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
+    lambda all_: "/" + "".join(all_)
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "forms"),
+    [
+        ("/a/../b", ["/b"]),
+        ("/a/./b", ["/a/b"]),
+        ("/../../b", ["/b"]),
+        ("/a/b/..", ["/a/"]),
+        ("/a/.", ["/a/"]),
+        ("/..", ["/"]),
+        ("/a/%2e%2E/b", ["/b"]),
+        ("/a/.%2e/b?c=/../d", ["/b?c=/../d"]),
+        ("/%73ecret/%7E", ["/secret/~"]),
+        ("/./%73/%e9", ["/%73/%e9", "/s/%e9"]),
+        ("/a?b=%41", ["/a?b=A"]),
+        ("/a\\..\\b", ["/b"]),
+        ("/a\\b", ["/a/b"]),
+        ("/a\tb\r\nc", ["/abc"]),
+        ("/a b", ["/a%20b", "/a"]),
+        ("/a?b c", ["/a?b%20c", "/a?b"]),
+        ("/a\x0b/../b", ["/b", "/a"]),
+        ("/é", ["/%C3%A9"]),
+        ("/\ud800", ["/%ED%A0%80"]),
+        ("//a", ["////a"]),
+        ("//a/../b", ["//b", "////a/../b", "////b"]),
+        ("/a/../../x/..//b", ["//b"]),
+        ("/a#/../b", ["/a"]),
+        ("/a/../b#c", ["/a/../b", "/b"]),
+        ("?a=%41", ["/?a=%41", "/?a=A"]),
+        # Of these there is no other form.
+        ("", []),
+        ("/", []),
+        ("/.well-known/x", []),
+        ("/a/...", []),
+        ("/a/..b/.c/d..", []),
+        ("/a%2Fb%2f%26%20%C3%A9%zz%", []),
+        ("/a?u=http://b//c&d=..", []),
+        ("/a//b/", []),
+        ("/a;b/c:d@e!$&'()*+,=", []),
+        ("/%5c%252e%00", []),
+    ],
+)
+def test_other_forms(path: str, forms: list[str]) -> None:
+    """Only what reads in another way has other forms, each once."""
+    assert other_forms(HOST + path) == tuple(HOST + form for form in forms)
+
+
+@pytest.mark.parametrize(
+    ("url", "forms"),
+    [
+        (f" {HOST}/a ", (f"{HOST}/a",)),
+        (f"\x00{HOST}/a", (f"{HOST}/a",)),
+        ("HTTP://user@HOST:080/./a", ("HTTP://user@HOST:080/a",)),
+        ("/a/../b", ()),
+        ("", ()),
+        ("no URL \\ at all", ()),
+    ],
+)
+def test_the_rest_of_a_url(url: str, forms: tuple[str, ...]) -> None:
+    """White space around a URL goes; what is no URL has no forms."""
+    assert other_forms(url) == forms
+
+
+@given(PATHS)
+def test_requoted_is_what_aiohttp_sends(path: str) -> None:
+    """Of a URL as Scrapy encodes it, aiohttp sends one of the forms."""
+    yarl = pytest.importorskip("yarl")
+    url = safe_url_string(HOST + path)
+    sent = HOST + yarl.URL(url).raw_path_qs
+    assert sent in (url, f"{url}/", *other_forms(url, requoted=True))
+
+
+@given(PATHS)
+def test_forms_are_ends(path: str) -> None:
+    """No form but a cut leads to what was not a form before: a server that resolves what
+    it was sent has been asked about.
+    """
+    forms = other_forms(HOST + path)
+    for form in forms:
+        assert set(other_forms(form)) <= {
+            HOST + path,
+            *forms,
+            *(f"{HOST}//{each.removeprefix(HOST)}" for each in forms),
+        }
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC])
+def test_the_stricter_verdict_holds(dialect: object) -> None:
+    """Either form can be the one that is denied; the decision says which."""
+    robots = RobotsTxt.parse(
+        b"User-agent: *\nDisallow: /secret\nDisallow: /x/", dialect
+    )
+    around, written = f"{HOST}/a/../secret", f"{HOST}/x/../open"
+    decision = decide(robots, around, "bot")
+    assert (decision.allowed, decision.line) == (False, 2)
+    assert decision.form == f"{HOST}/secret"
+    assert decide(robots, written, "bot") == robots.decide(written, "bot")
+    assert decide(robots, written, "bot").form == ""
+    open_ = decide(robots, f"{HOST}/a/../open", "bot")
+    assert (open_.allowed, open_.reason, open_.form) == (True, Reason.NO_RULE, "")
+
+
+@given(PATHS, st.booleans(), st.sampled_from(sorted(DIALECTS)))
+def test_the_fast_answer_agrees(path: str, requoted: bool, dialect: str) -> None:
+    """``is_allowed`` says what ``decide`` does, and neither allows what a form denies."""
+    body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
+    robots = RobotsTxt.parse(body, DIALECTS[dialect])
+    url = HOST + path
+    found = is_allowed(robots, url, "bot", requoted=requoted)
+    assert found is decide(robots, url, "bot", requoted=requoted).allowed
+    forms = other_forms(url, requoted=requoted)
+    assert found is all(robots.decide(each, "bot").allowed for each in (url, *forms))
+
+
+def test_a_blanket_and_robotstxt() -> None:
+    """The way to robots.txt is free only where it is written so."""
+    robots = RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE)
+    assert is_allowed(robots, f"{HOST}/robots.txt", "bot")
+    assert is_allowed(robots, f"{HOST}/robots.txt#x", "bot")
+    assert not is_allowed(robots, f"{HOST}/x/../robots.txt", "bot")
+    assert not is_allowed(robots, f"{HOST}/robots.txt/../x", "bot")
+
+
+@pytest.mark.parametrize(
+    ("rest", "exact"),
+    [
+        ("/robots.txt", True),
+        ("/robots.txt#x", True),
+        ("/robots.txt;x", False),
+        ("/robots.txt;", False),
+        ("/robots.txt?", False),
+        ("/robots.txt?x", False),
+        ("/a/robots.txt", False),
+        ("/?/robots.txt", False),
+        ("#/robots.txt", False),
+        ("/./robots.txt", False),
+    ],
+)
+def test_is_robotstxt(rest: str, exact: bool) -> None:
+    """Only the exact target is that of robots.txt."""
+    assert is_robotstxt(HOST + rest) is exact
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["/..", "/.", "//", "%2e", "/%2e%2e", "%", "\\", " ", "/a/..", "?", "%41", "é"],
+)
+def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
+    """A URL ten times as long takes no more than ten times as long, or little more."""
+
+    def seconds(count: int) -> float:
+        url = HOST + "/" + piece * count
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            other_forms(url, requoted=True)
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(100_000) < 40 * seconds(10_000) + 0.01

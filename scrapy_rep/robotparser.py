@@ -15,7 +15,7 @@ from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robotstxt import RobotsTxt
-from scrapy_rep.settings import dialect_of, is_requoted
+from scrapy_rep.settings import clients_of, dialect_of
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -26,20 +26,22 @@ _tokens = lru_cache(maxsize=64)(product_tokens)
 class RobotParser(BaseRobotParser):
     """A robots.txt, with the interface that Scrapy gives to its parsers."""
 
-    def __init__(self, robots: RobotsTxt, *, requoted: bool = False) -> None:
+    def __init__(
+        self, robots: RobotsTxt, clients: frozenset[str] = frozenset()
+    ) -> None:
         self.robots = robots
-        self._requoted = requoted
+        self._clients = clients
 
     @classmethod
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
         """Parse *robotstxt_body* in the dialect that the settings choose."""
-        dialect, requoted = RFC9309, False
+        dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
             dialect = dialect_of(crawler.settings)
-            requoted = is_requoted(crawler.settings)
-        return cls(RobotsTxt.parse(robotstxt_body, dialect), requoted=requoted)
+            clients = clients_of(crawler.settings)
+        return cls(RobotsTxt.parse(robotstxt_body, dialect), clients)
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
         """Whether *user_agent*, a product token or a whole header, may fetch *url*."""
@@ -47,7 +49,7 @@ class RobotParser(BaseRobotParser):
             self.robots,
             to_unicode(url),
             _tokens(to_unicode(user_agent)),
-            requoted=self._requoted,
+            self._clients,
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:

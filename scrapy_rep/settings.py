@@ -16,6 +16,7 @@ from scrapy_rep.overrides import Override, parse_overrides
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.freshness import Bounds
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
 from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
 from scrapy_rep.stores import open_store
 from scrapy_rep.values import Values
@@ -122,8 +123,8 @@ class RepSettings:
     stop_download: bool
     """Only where neither items nor links of such a response would be kept."""
 
-    requoted: bool
-    """Whether what downloads decodes more of a URL than it need (see
+    clients: frozenset[str]
+    """What downloads, as far as it has ways of its own (see
     :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
 
     @classmethod
@@ -161,7 +162,7 @@ class RepSettings:
             rel=_rel(settings, dialect),
             item_field=values.name("REP_ITEM_FIELD"),
             stop_download=stop_download and (noindex, nofollow) == ("drop", "drop"),
-            requoted=is_requoted(settings),
+            clients=clients_of(settings),
         )
 
 
@@ -185,13 +186,15 @@ def dialect_of(settings: BaseSettings) -> Dialect:
     )
 
 
-def is_requoted(settings: BaseSettings) -> bool:
-    """Whether the URLs of a crawl are sent as aiohttp makes them."""
-    # Without a reactor, Scrapy downloads with it unless told otherwise.
+def clients_of(settings: BaseSettings) -> frozenset[str]:
+    """Those of the clients with ways of their own that the pages of a crawl are sent by."""
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    chosen = {str(handlers.get(scheme)).lower() for scheme in ("http", "https")}
-    has_reactor = settings.getbool("TWISTED_REACTOR_ENABLED", True)
-    return not has_reactor or any("aiohttp" in handler for handler in chosen)
+    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
+    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
+    # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
+    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        found.add(AIOHTTP)
+    return frozenset(found)
 
 
 def _agents(settings: BaseSettings) -> tuple[str, ...]:

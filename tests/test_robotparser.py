@@ -36,3 +36,15 @@ def test_the_settings_choose_the_dialect() -> None:
     assert not parser.allowed(url, "mybot")
     assert google.allowed(url, "mybot")
     assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)
+
+
+def test_it_judges_as_the_gate_does() -> None:
+    """A way round a rule is none under Scrapy's own middleware either."""
+    parser = RobotParser.from_crawler(fake_crawler(), BODY)
+    assert not parser.allowed("http://example.com/a/../private/", "mybot")
+    assert parser.allowed("http://example.com/private/../a", "other")
+    reactorless = fake_crawler({"DOWNLOAD_HANDLERS": {"http": "x.aiohttp"}})
+    body = b"User-agent: *\nDisallow: /a&b\n"
+    for crawler, allowed in ((fake_crawler(), True), (reactorless, False)):
+        parser = RobotParser.from_crawler(crawler, body)
+        assert parser.allowed("http://example.com/a%26b", "mybot") is allowed

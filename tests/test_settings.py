@@ -159,3 +159,21 @@ def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=uri)
     assert str(caught.value).startswith(f"REP_STORE is {shown!r}, ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "clients"),
+    [
+        ({}, set()),
+        ({"TWISTED_REACTOR_ENABLED": False}, {"aiohttp"}),
+        (
+            {"DOWNLOAD_HANDLERS": {"https": "a._aiohttp.AiohttpDownloadHandler"}},
+            {"aiohttp"},
+        ),
+        ({"DOWNLOAD_HANDLERS": {"https": "a.http2.H2DownloadHandler"}}, {"http2"}),
+        ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, set()),
+    ],
+)
+def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
+    """What downloads in a way of its own is known by the settings of Scrapy."""
+    assert RepSettings.from_settings(Settings(settings)).clients == clients

@@ -45,7 +45,7 @@ class Terms:
     ) -> Decision:
         """What a crawl on these terms decides; *agents* ask in the place of ours."""
         asking = self.agents if agents is None else agents
-        return decide(robots, url, asking, requoted=self.rep.requoted)
+        return decide(robots, url, asking, self.rep.clients)
 
 
 def terms_of(arguments: Namespace, settings: Settings) -> Terms:

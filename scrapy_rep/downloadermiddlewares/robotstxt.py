@@ -80,7 +80,7 @@ class RobotsTxtMiddleware:
             crawler, self._hold, Reservations(keeper, shared=shared), settings
         )
         self._overrides = settings.overrides
-        self._requoted = settings.requoted
+        self._clients = settings.clients
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -142,9 +142,9 @@ class RobotsTxtMiddleware:
         agents = self._identity.tokens(request)
         decision = None
         if self._verdicts.are_wanted(case) or not is_allowed(
-            robots, request.url, agents, requoted=self._requoted
+            robots, request.url, agents, self._clients
         ):
-            decision = decide(robots, request.url, agents, requoted=self._requoted)
+            decision = decide(robots, request.url, agents, self._clients)
             if not decision.allowed:
                 self._deny(case, decision)
         if self._politeness.is_minded:

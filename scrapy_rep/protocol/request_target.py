@@ -21,18 +21,29 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt import Decision, RobotsTxt
 
-# Nearly every URL: of characters that all clients send as they are, "%" and "\" excepted,
-# with neither a dot nor a slash behind a slash. Such a URL has one form. Each character can
-# be taken in one way alone, so there is no backtracking.
+AIOHTTP = "aiohttp"
+HTTP2 = "http2"
+"""Clients that send a URL in a way of their own: aiohttp decodes most of the reserved octets,
+and Scrapy's handler of HTTP/2 leaves out the parameters of a path (``;x``)."""
+
+_ALL_ALIKE: frozenset[str] = frozenset()
+
+# Nearly every URL: of characters that all clients send as they are, "#%;\" excepted, with
+# neither a dot nor a slash behind a slash, and no "?" at its end. Such a URL has one form.
+# Each character can be taken in one way alone, so there is no backtracking.
+_CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
+_BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
-    r"[a-z]+://[!-$&-.0-\[\]-~]*(?:/[!-$&-\-0-\[\]-~][!-$&-.0-\[\]-~]*)*/?"
+    rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
 # Where it matters that one of these is there: what is no part of a URL (RFC 3986), a
-# segment of dots, a path that begins with "//", an encoded octet that is unreserved.
+# segment of dots, a path that begins with "//", parameters or a query with nothing in them,
+# an encoded octet that is unreserved.
 _OF_CONSEQUENCE = re.compile(
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
+    r"|;(?:[?#]|$)|\?(?:#|$)"
     r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe])"
 ).search
 
@@ -55,7 +66,10 @@ _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
 
 def decide(
-    robots: RobotsTxt, url: str, agents: str | Sequence[str], *, requoted: bool = False
+    robots: RobotsTxt,
+    url: str,
+    agents: str | Sequence[str],
+    clients: frozenset[str] = _ALL_ALIKE,
 ) -> Decision:
     """What *robots* decides about *url*, in whichever form a server may see it.
 
@@ -64,7 +78,7 @@ def decide(
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
-        for form in other_forms(url, requoted=requoted):
+        for form in other_forms(url, clients):
             other = robots.decide(form, agents)
             if not other.allowed:
                 return other._replace(form=form)
@@ -72,36 +86,39 @@ def decide(
 
 
 def is_allowed(
-    robots: RobotsTxt, url: str, agents: str | Sequence[str], *, requoted: bool = False
+    robots: RobotsTxt,
+    url: str,
+    agents: str | Sequence[str],
+    clients: frozenset[str] = _ALL_ALIKE,
 ) -> bool:
     """The same as ``decide(...).allowed``, without the evidence."""
     if not robots.is_allowed(url, agents):
         return False
     if _ORDINARY(url):
         return True
-    return all(
-        robots.is_allowed(form, agents) for form in other_forms(url, requoted=requoted)
-    )
+    return all(robots.is_allowed(form, agents) for form in other_forms(url, clients))
 
 
-def other_forms(url: str, *, requoted: bool = False) -> tuple[str, ...]:
+def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ...]:
     """The URLs, besides *url*, whose target a server may see or read in its place.
 
     These are: without white space around it, and tabs and line breaks in it; cut at other
     white space, which ends a target in a request line; with its segments of dots resolved
     (RFC 3986, 5.2.4), ``%2e`` being a dot and a backslash a slash; with unreserved octets
-    decoded and what can't be sent encoded (RFC 3986, 6.2.2); and with two slashes more
-    where the path begins with two, which Twisted sends. *requoted* adds what aiohttp
-    sends, which decodes most of the reserved octets too.
+    decoded and what can't be sent encoded (RFC 3986, 6.2.2); and as Twisted sends it, with
+    two slashes more where the path begins with two, and without parameters or a query that
+    are empty. *clients* are those whose ways count besides, :data:`AIOHTTP` and
+    :data:`HTTP2`.
     """
-    if not (_OF_CONSEQUENCE(url) or (requoted and "%" in url)):
+    is_told = (AIOHTTP in clients and "%" in url) or (HTTP2 in clients and ";" in url)
+    if not (is_told or _OF_CONSEQUENCE(url)):
         return ()
     cleaned = url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE)
     parts = _PARTS(cleaned)
     if parts is None:
         return ()
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
-    forms = dict.fromkeys(start + each for each in _targets(path, query, requoted))
+    forms = dict.fromkeys(start + each for each in _targets(path, query, clients))
     forms.pop(url, None)
     return tuple(forms)
 
@@ -114,27 +131,38 @@ def is_robotstxt(url: str) -> bool:
     return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
 
 
-def _targets(path: str, query: str, requoted: bool) -> Iterator[str]:
-    target = path + query
-    yield from _readings(path, query, requoted)
-    end = _WHITE_SPACE(target)
+def _targets(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
+    whole = [(path, query)]
+    end = _WHITE_SPACE(path + query)
     if end:
-        path, mark, query = target[: end.start()].partition("?")
-        yield from _readings(path, mark + query, requoted)
+        path, mark, query = (path + query)[: end.start()].partition("?")
+        whole.append((path, mark + query))
+    for one in whole:
+        short = _without_parameters(one[0], clients), "" if one[1] == "?" else one[1]
+        for each in dict.fromkeys((one, short)):
+            yield from _readings(*each, clients)
 
 
-def _readings(path: str, query: str, requoted: bool) -> Iterator[str]:
+def _readings(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
     slashed = path.replace("\\", "/")
     normal = _without_dots(_normal(slashed)) + _normal(query)
     yield path + query
     yield _without_dots(slashed) + query
     yield normal
-    if requoted:
+    if AIOHTTP in clients:
         resolved = _without_dots(_requoted(slashed, _DECODED_IN_PATHS))
         yield resolved + _requoted(query, _DECODED_IN_QUERIES)
     if path.startswith("//"):
         yield "//" + path + query
         yield "//" + normal
+
+
+def _without_parameters(path: str, clients: frozenset[str]) -> str:
+    """*path* without those of its last segment, where they are not sent."""
+    at = path.find(";", path.rfind("/"))
+    if at < 0 or (at < len(path) - 1 and HTTP2 not in clients):
+        return path
+    return path[:at]
 
 
 def _without_dots(path: str) -> str:

@@ -11,6 +11,8 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309
 from scrapy_rep.protocol.request_target import (
+    AIOHTTP,
+    HTTP2,
     decide,
     is_allowed,
     is_robotstxt,
@@ -103,6 +105,11 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
         ("/a#/../b", ["/a"]),
         ("/a/../b#c", ["/a/../b", "/b"]),
         ("?a=%41", ["/?a=%41", "/?a=A"]),
+        ("/a;", ["/a"]),
+        ("/a?", ["/a"]),
+        ("/a;?#x", ["/a;?", "/a"]),
+        ("/a;?b", ["/a?b"]),
+        ("/a/..;", ["/a/..", "/"]),
         # Of these there is no other form.
         ("", []),
         ("/", []),
@@ -113,6 +120,9 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
         ("/a?u=http://b//c&d=..", []),
         ("/a//b/", []),
         ("/a;b/c:d@e!$&'()*+,=", []),
+        ("/a;b", []),
+        ("/a;/b?c;?", []),
+        ("/a;b?c=?d#?e", []),
         ("/%5c%252e%00", []),
     ],
 )
@@ -143,7 +153,17 @@ def test_requoted_is_what_aiohttp_sends(path: str) -> None:
     yarl = pytest.importorskip("yarl")
     url = safe_url_string(HOST + path)
     sent = HOST + yarl.URL(url).raw_path_qs
-    assert sent in (url, f"{url}/", *other_forms(url, requoted=True))
+    assert sent in (url, f"{url}/", *other_forms(url, frozenset({AIOHTTP})))
+
+
+def test_http2_leaves_parameters_out() -> None:
+    """Those of the last segment alone, as Scrapy's handler does."""
+    http2 = frozenset({HTTP2})
+    assert other_forms(f"{HOST}/a;b/c;d;e?f;g", http2) == (f"{HOST}/a;b/c?f;g",)
+    assert other_forms(f"{HOST}/a;b/c?f;g", http2) == ()
+    robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /a$")
+    assert is_allowed(robots, f"{HOST}/a;b", "bot")
+    assert not is_allowed(robots, f"{HOST}/a;b", "bot", http2)
 
 
 @given(PATHS)
@@ -176,15 +196,21 @@ def test_the_stricter_verdict_holds(dialect: object) -> None:
     assert (open_.allowed, open_.reason, open_.form) == (True, Reason.NO_RULE, "")
 
 
-@given(PATHS, st.booleans(), st.sampled_from(sorted(DIALECTS)))
-def test_the_fast_answer_agrees(path: str, requoted: bool, dialect: str) -> None:
+@given(
+    PATHS,
+    st.sets(st.sampled_from([AIOHTTP, HTTP2])).map(frozenset),
+    st.sampled_from(sorted(DIALECTS)),
+)
+def test_the_fast_answer_agrees(
+    path: str, clients: frozenset[str], dialect: str
+) -> None:
     """``is_allowed`` says what ``decide`` does, and neither allows what a form denies."""
     body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
     robots = RobotsTxt.parse(body, DIALECTS[dialect])
     url = HOST + path
-    found = is_allowed(robots, url, "bot", requoted=requoted)
-    assert found is decide(robots, url, "bot", requoted=requoted).allowed
-    forms = other_forms(url, requoted=requoted)
+    found = is_allowed(robots, url, "bot", clients)
+    assert found is decide(robots, url, "bot", clients).allowed
+    forms = other_forms(url, clients)
     assert found is all(robots.decide(each, "bot").allowed for each in (url, *forms))
 
 
@@ -229,7 +255,7 @@ def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
         best = float("inf")
         for _ in range(3):
             start = time.process_time()
-            other_forms(url, requoted=True)
+            other_forms(url, frozenset({AIOHTTP}))
             best = min(best, time.process_time() - start)
         return best
 

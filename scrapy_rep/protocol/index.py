@@ -39,11 +39,13 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards", "_written",
+        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards",
+        "_written",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
         shapes = _Shapes(lines, dialect)
+        self._dialect = dialect
         self._first_wins = dialect.rule_choice == "first"
         self._heads = heads = sorted(shapes.literals)
         marks = list(map(shapes.literals.__getitem__, heads))
@@ -62,6 +64,9 @@ class RuleIndex:
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches."""
         heads, parents, marks = self._heads, self._parents, self._marks
+        whole = target
+        if "%2F" in target:
+            target = paths.with_slashes(target, self._dialect)
         longest = bisect_right(heads, target) - 1
         while not target.startswith(heads[longest]):
             longest = parents[longest]
@@ -79,7 +84,7 @@ class RuleIndex:
             exact = self._exact[target]
             best = exact if best is None else max(best, exact)
         if self._wildcards:
-            best = self._best_wildcard(target, longest, best)
+            best = self._best_wildcard(whole, longest, best)
         return best
 
     def _best_wildcard(
@@ -154,7 +159,8 @@ class _Shapes:
 
     def _add_known(self, mark: int, value: str, pattern: paths.Pattern) -> None:
         head = pattern.segments[0]
-        if len(pattern.segments) > 1 or not head:
+        is_counted = len(head) + pattern.anchored == pattern.octets
+        if len(pattern.segments) > 1 or not head or not is_counted:
             rules = self.wildcards.setdefault(head or _ROOT, [])
             rules.append((mark, value, pattern))
         elif pattern.anchored:

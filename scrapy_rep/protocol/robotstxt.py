@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
-from scrapy_rep.protocol.followed import Followed, pace_of
+from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
@@ -186,25 +186,28 @@ class RobotsTxt:
         return self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """All that a crawler's groups say of how fast and when."""
-        followed = self._follow(agents)
-        if followed.pace is None:
-            followed.pace = pace_of(followed.agents, self._text(), self.dialect)
-        return followed.pace
+        """All that is said to a crawler of how fast and when; nothing in a dialect that
+        ignores it.
+        """
+        return self._follow(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """The ``Crawl-delay`` of a crawler's groups, the largest of several, in seconds;
-        None where there is none, or the dialect ignores it.
+        """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
+        where there is none, or the dialect ignores it.
         """
-        return self.pace(agents).crawl_delay if self.dialect.crawl_delay else None
+        return self._follow(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """The ``Request-rate`` of a crawler's groups, the slowest of several."""
+        """The ``Request-rate`` for a crawler, the slowest of several; None where there
+        is none, or the dialect ignores it.
+        """
         rates = self.pace(agents).request_rates
         return max(rates, key=lambda rate: rate.delay, default=None)
 
     def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
-        """The ``Visit-time`` of a crawler's groups, the first of several."""
+        """The ``Visit-time`` for a crawler, the first of several; None where there is
+        none, or the dialect ignores it.
+        """
         return self.pace(agents).visit_time
 
     def lint(self) -> tuple[Finding, ...]:

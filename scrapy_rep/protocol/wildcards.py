@@ -45,7 +45,7 @@ class Wildcards:
         for place, (precedence, minus_mark, value, needle, known) in enumerate(tests):
             if best is not None and (precedence, minus_mark) < best:
                 break
-            if needle in target:
+            if needle in target or "%2F" in target:
                 pattern = known or paths.pattern(value, self._dialect) or _NOTHING
                 if known is None:
                     tests[place] = precedence, minus_mark, value, needle, pattern

@@ -42,7 +42,7 @@ _ASCII_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010f
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 # What Scrapy asks about is encoded already: nearly every URL matches this.
-_NORMAL_URL = re.compile(
+NORMAL_URL = re.compile(
     rf"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[{NORMAL_CLASS}]*)"
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -74,7 +74,7 @@ def target(url: str, dialect: Dialect) -> str:
 
     Userinfo and fragment are not part of it; no path is ``/``.
     """
-    normal = _NORMAL_URL(url)
+    normal = NORMAL_URL(url)
     return normal[1] if normal else plain_target(url, dialect)
 
 

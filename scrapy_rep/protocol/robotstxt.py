@@ -174,16 +174,19 @@ class RobotsTxt:
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """The same as ``decide(url, agents).allowed``, without the evidence."""
-        target = paths.target(url, self.dialect)
-        if self._blanket is None:
+        # This is asked for each request, so that what is nearly always true comes first.
+        normal = paths.NORMAL_URL(url)
+        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        followed = self._followed
+        if followed is None or followed.agents != agents or followed.index is None:
+            if self._blanket is not None:
+                return self._blanket.allowed or self._is_robotstxt(target)
             followed = self._follow(agents)
             index = followed.index or self._index(followed)
-            winner = index.winner(target)
-            if winner is None or winner[1] & 1:
-                return True
-        elif self._blanket.allowed:
-            return True
-        return self._is_robotstxt(target)
+            is_allowed = index.allows(target)
+        else:
+            is_allowed = followed.index.allows(target)
+        return is_allowed or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """All that is said to a crawler of how fast and when; nothing in a dialect that

@@ -70,6 +70,11 @@ class RuleScan:
         self._lines = lines
         self._dialect = dialect
 
+    def allows(self, target: str) -> bool:
+        """Whether *target* is allowed."""
+        winner = self.winner(target)
+        return winner is None or bool(winner[1] & 1)
+
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches."""
         dialect, elsewhere = self._dialect, _elsewhere(target[1:2])

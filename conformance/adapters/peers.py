@@ -100,7 +100,6 @@ class StandardLibrary(Peer):
         return {
             "crawl_delay": None if delay is None else float(delay),
             "request_rate": rate and [rate.requests, rate.seconds],
-            "visit_time": None,
         }
 
 
@@ -137,7 +136,7 @@ class Rerp(Peer):
 
     def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
         delay = self._parse(body).get_crawl_delay(agent)
-        return {"crawl_delay": delay, "request_rate": None, "visit_time": None}
+        return {"crawl_delay": delay}
 
 
 class Gpyrobotstxt(Peer):

@@ -27,28 +27,25 @@ Span: TypeAlias = tuple[int, int, int]
 """Where a group starts and ends, its user-agent lines included, or several that are
 merged; and the number of its first line, from 1."""
 
-MENTIONED = tuple(field.encode() for field in sorted(FIELDS))
-"""Of these words, a text in lower case has one if it has any such line."""
-
-# None of them goes over a character more than twice.
+# For text in lower case. Neither goes over a character more than twice.
 _LINE = re.compile(
-    rb"\n[ \t\v\f]*(%b)[ \t\v\f]*:([^#\n]*)" % b"|".join(MENTIONED), re.IGNORECASE
+    rb"\n[ \t\v\f]*(crawl-delay|request-rate|visit-time)[ \t\v\f]*:([^#\n]*)"
 )
-_ENDS_RUN = re.compile(
-    rb"\n[ \t\v\f]*(?!sitemap[ \t\v\f]*:)[^ \t\v\f:#\n][^:#\n]*:", re.IGNORECASE
-)
+_ENDS_RUN = re.compile(rb"\n[ \t\v\f]*(?!sitemap[ \t\v\f]*:)[^ \t\v\f:#\n][^:#\n]*:")
 
 
 def delays_of(
     text: bytes,
+    lowered: bytes,
     spans: Sequence[Span],
     found: Sequence[UserAgentLine],
     hits: Collection[int],
+    *,
     dialect: Dialect,
 ) -> tuple[Record, ...]:
     """The lines about pace in the groups *spans* of *text* that are for a crawler.
 
-    *found* are all user-agent lines, and *hits* the places in it of those that name the
+    *lowered* is the text in lower case; *found* are all user-agent lines, and *hits* the places in it of those that name the
     crawler.
     """
     if dialect.misspelt_fields:
@@ -56,19 +53,17 @@ def delays_of(
         agents = {found[hit][2].decode() for hit in hits}
         return tuple(_read_all(text, spans, agents, dialect))
     starts = [start for start, _, _ in found]
-    runs = _Runs(text, found, hits)
+    runs = _Runs(lowered, found, hits)
     records = []
     for start, end, number in spans:
         first = bisect_right(starts, start - 1)
         counted, line = start, number
-        for match in _LINE.finditer(text, start, end):
+        for match in _LINE.finditer(lowered, start, end):
             line += text.count(b"\n", counted, match.end())
             counted = match.end()
             if runs.has_hit(bisect_right(starts, match.start()) - 1, first):
-                field, value = (
-                    part.strip().decode("utf-8", "replace") for part in match.groups()
-                )
-                records.append(Record(field.lower(), value, line))
+                value = text[slice(*match.span(2))].strip().decode("utf-8", "replace")
+                records.append(Record(match[1].decode(), value, line))
     return tuple(records)
 
 

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
-from scrapy_rep.protocol.delays import MENTIONED, delays_of
+from scrapy_rep.protocol.delays import delays_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -29,16 +29,10 @@ if TYPE_CHECKING:
 # All of these are for text in lower case. The first begins with a literal, so that what
 # lies between two user-agent lines is skipped at the speed of a search for a word; that
 # it begins a line is looked at afterwards.
-_LINE = rb"user-agent[ \t\v\f]*:[ \t\v\f]*(?:(\*)(?=[ \t\v\f#\n%b]|\Z)|%b)[^\n]*"
-_TOKEN = rb"([^ \t\v\f/*#\n]*)"
-_USER_AGENT = {
-    ("token", True): re.compile(_LINE % (b",", rb"([^ \t\v\f/*,#\n]*)")),
-    ("token", False): re.compile(_LINE % (b"", _TOKEN)),
-    ("prefix", False): re.compile(_LINE % (b"", _TOKEN)),
-    ("letters", False): re.compile(_LINE % (b"", rb"([a-z_-]*)([a-z0-9_.-]*)")),
-}
-_USER_AGENT["prefix", True] = _USER_AGENT["token", True]
-_USER_AGENT["letters", True] = _USER_AGENT["letters", False]
+_LINE = rb"user-agent[ \t\v\f]*:[ \t\v\f]*(\*(?=[ \t\v\f#\n%b]|\Z)|%b)[^\n]*"
+_USER_AGENT = re.compile(_LINE % (b"", rb"[^ \t\v\f/*#\n]*")).finditer
+_USER_AGENT_OR_LIST = re.compile(_LINE % (b",", rb"[^ \t\v\f/*,#\n]*")).finditer
+_USER_AGENT_LETTERS = re.compile(_LINE % (b"", rb"[a-z_-]*)([a-z0-9_.-]*")).finditer
 _RULE = re.compile(rb"\n[ \t\v\f]*(?:dis)?allow[ \t\v\f]*:")
 _BLANK = re.compile(rb"\n[ \t\v\f]*(?=\n)")
 
@@ -69,18 +63,23 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
             if not dialect.merge_groups:
                 del spans[1:]
             records: tuple[Record, ...] = ()
-            if dialect.crawl_delay and any(field in lowered for field in MENTIONED):
-                records = delays_of(text, spans, found, frozenset(hits), dialect)
+            if dialect.crawl_delay and (
+                b"crawl-delay" in lowered
+                or b"request-rate" in lowered
+                or b"visit-time" in lowered
+            ):
+                whose = spans, found, frozenset(hits)
+                records = delays_of(text, lowered, *whose, dialect=dialect)
             return Following(agent, tuple(spans), records)
     return Following(None, (), ())
 
 
 def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
     found: list[UserAgentLine] = []
-    has_lists = dialect.comma_separated_agents
+    has_lists = dialect.comma_separated_agents and b"," in lowered
     has_letters = dialect.agent_match == "letters"
-    expression = _USER_AGENT[dialect.agent_match, has_lists]
-    for match in expression.finditer(lowered):
+    expression = _USER_AGENT_OR_LIST if has_lists else _USER_AGENT
+    for match in (_USER_AGENT_LETTERS if has_letters else expression)(lowered):
         start, end = match.span()
         if start and lowered[start - 1] != 0x0A:
             # White space may stand before it, and nothing else. As the expression takes
@@ -88,15 +87,14 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
             word, start = start, lowered.rfind(b"\n", 0, start) + 1
             if lowered[start:word].strip():
                 continue
-        token = match[1] or match[2]
+        token = match[1]
         if has_lists and b"," in match[0]:
             value = match[0].partition(b":")[2].partition(b"#")[0]
             names = agents_of_line(value, dialect)
             found += [(start, end, name.encode()) for name in names]
             continue
-        if has_letters and match[3]:
-            found.append((start, end, match[2] + match[3]))
-            token = match[2]
+        if has_letters and match[2]:
+            found.append((start, end, token + match[2]))
         elif not token.isascii():
             token = token.decode("utf-8", "replace").lower().encode()
         found.append((start, end, token))

@@ -153,7 +153,7 @@ def _line_for_the_port(line: bytes) -> bytes:
         return b""
     name, colon, value = line.partition(b":" if b":" in line else b" ")
     if not name.lower().strip().startswith(USER_AGENT):
-        line = name + colon + b" " + as_one_library_writes(value.strip(b" \t\x0b\x0c"))
+        line = name + colon + as_one_library_writes(value.strip(b" \t\x0b\x0c"))
     # Taken for white space, as str.strip() and str.isspace() do; none of them can
     # stand in a URL, and the original keeps them.
     line = line.translate(bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"\x01\x01\x01\x01"))

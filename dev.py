@@ -63,7 +63,7 @@ def test(arguments: list[str]) -> int:
     # about what is said to a crawl, by servers and settings, or what crawls share and
     # leave behind.
     apart = ["protocol", "stores", "ledger", "report", "commands"]
-    checkout = ("benchmarks", "example_walk", "house", "readme")
+    checkout = ("benchmarks", "conformance", "example_walk", "house", "readme")
     apart += [f"test_{name}.py" for name in checkout]
     said = ("access", "agents", "ledger", "refresh", "settings")
     fetched = ("compressed", "fetching")

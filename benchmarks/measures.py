@@ -35,19 +35,23 @@ def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
         for body in bodies:
             parser.find_rules(parser.parse(body))
 
-    task = Task("parse a file, find the agent's rules", do, Target(6), peers=PARSERS)
+    what = "read a file, find the agent's rules"
+    task = Task(what, do, Target(6), peers=PARSERS)
     yield from compare(task, files, rounds)
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse a file, and decide on one URL."""
+    """What a crawl asks of each host at first: the delay, and a decision."""
     asked = {body: corpus.urls(body)[7] for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
-            parser.is_allowed(parser.parse(body), asked[body])
+            parsed = parser.parse(body)
+            parser.is_allowed(parsed, asked[body])
+            parser.crawl_delay(parsed)
 
-    task = Task("parse a file, decide on one URL", do, Target(5))
+    what = "read a file, its delay and one decision"
+    task = Task(what, do, Target(5), peers=PARSERS)
     yield from compare(task, files, rounds)
 
 
@@ -61,14 +65,14 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
             for url in asked[body]:
                 parser.is_allowed(parsed, url)
 
-    task = Task("parse a file, decide on 20 URLs", do, peers=PARSERS)
+    task = Task("read a file, decide on 20 URLs", do, peers=PARSERS)
     yield from compare(task, files, rounds)
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
     """Decide on twenty URLs of each file, most of which touch its rules."""
-    what = "decide on a URL, warm"
-    task = Task(what, _decide_on(files), Target(3), questions=20)
+    what = "decide on a URL, the file being read"
+    task = Task(what, _decide_on(files), Target(4), questions=20)
     yield from compare(task, files, rounds)
 
 

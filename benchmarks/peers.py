@@ -34,6 +34,10 @@ class Parser(ABC):
     def find_rules(self, parsed: Any) -> None:  # noqa: B027
         """Get ready to decide for the agent, where that is not part of parsing."""
 
+    @abstractmethod
+    def crawl_delay(self, parsed: Any) -> object:
+        """The delay that is asked of the agent."""
+
     @property
     def label(self) -> str:
         return f"{self.name} {version(self.package)}" if self.package else self.name
@@ -52,6 +56,9 @@ class Ours(Parser):
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
         return parsed.is_allowed(url, AGENT)
 
+    def crawl_delay(self, parsed: RobotsTxt) -> object:
+        return parsed.crawl_delay(AGENT)
+
 
 class Protego(Parser):
     name = package = "protego"
@@ -64,6 +71,9 @@ class Protego(Parser):
 
     def is_allowed(self, parsed: protego.Protego, url: str) -> bool:
         return parsed.can_fetch(url, AGENT)
+
+    def crawl_delay(self, parsed: protego.Protego) -> object:
+        return parsed.crawl_delay(AGENT)
 
 
 class StandardLibrary(Parser):
@@ -78,6 +88,10 @@ class StandardLibrary(Parser):
     def is_allowed(self, parsed: RobotFileParser, url: str) -> bool:
         return parsed.can_fetch(AGENT, url)
 
+    def crawl_delay(self, parsed: RobotFileParser) -> object:
+        parsed.modified()  # it answers nothing before it believes to have fetched
+        return parsed.crawl_delay(AGENT)
+
 
 class Robotspy(Parser):
     name = package = "robotspy"
@@ -88,6 +102,9 @@ class Robotspy(Parser):
 
     def is_allowed(self, parsed: RobotsParser, url: str) -> bool:
         return parsed.can_fetch(AGENT, url)
+
+    def crawl_delay(self, parsed: RobotsParser) -> object:
+        return None  # it knows none
 
 
 class Rerp(Parser):
@@ -101,6 +118,9 @@ class Rerp(Parser):
 
     def is_allowed(self, parsed: RobotExclusionRulesParser, url: str) -> bool:
         return parsed.is_allowed(AGENT, url)
+
+    def crawl_delay(self, parsed: RobotExclusionRulesParser) -> object:
+        return parsed.get_crawl_delay(AGENT)
 
 
 class Gpyrobotstxt(Parser):
@@ -117,6 +137,9 @@ class Gpyrobotstxt(Parser):
             return RobotsMatcher().one_agent_allowed_by_robots(parsed, AGENT, url)
         except (IndexError, TypeError):  # as some files make it raise
             return True
+
+    def crawl_delay(self, parsed: bytes) -> object:
+        return None  # Google ignores it
 
 
 OURS = Ours()

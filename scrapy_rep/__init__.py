@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.findings import Finding
+    from scrapy_rep.protocol.indexing import IndexingRules
     from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
     from scrapy_rep.protocol.rules import Rule
     from scrapy_rep.robotparser import RobotParser
@@ -23,6 +24,7 @@ __all__ = [
     "Decision",
     "Dialect",
     "Finding",
+    "IndexingRules",
     "Reason",
     "RobotParser",
     "RobotsDenied",
@@ -41,6 +43,7 @@ _MODULES = {
     "Decision": "protocol.robotstxt",
     "Dialect": "protocol.dialect",
     "Finding": "protocol.findings",
+    "IndexingRules": "protocol.indexing",
     "Reason": "protocol.robotstxt",
     "RobotParser": "robotparser",
     "RobotsDenied": "exceptions",

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from scrapy import signals
 
-from scrapy_rep.protocol.agents import product_tokens
-from scrapy_rep.settings import USER_AGENT
+from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
+from scrapy_rep.settings import PARSER, USER_AGENT, unused_parser
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -56,9 +56,27 @@ class Identity:
         return written, self._agents or self._of_header(header)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Say at the start, not at the first request, if nobody can tell who crawls."""
-        if not self._agents:
-            self._of_header(self._default_header(spider))
+        """Say at the start, not at the first request, if nobody can tell who crawls, or
+        if sites may not know the name.
+        """
+        agents = self._agents or self._of_header(self._default_header(spider))
+        unusual = [agent for agent in agents if not is_rfc_token(agent)]
+        if unusual:
+            logger.warning(
+                "The product token %(token)r has other characters than letters, '_' and "
+                "'-', the only ones that RFC 9309 knows (2.2.1). It is followed as it is; "
+                "some sites and checkers may cut it.",
+                {"token": ", ".join(unusual)},
+                extra={"spider": spider},
+            )
+        parser = unused_parser(self._crawler.settings)
+        if parser:
+            logger.warning(
+                "%(setting)s = %(parser)r is not used: scrapy-rep reads robots.txt itself. "
+                "Leave it out, or use Scrapy's own middleware for robots.txt.",
+                {"setting": PARSER, "parser": parser},
+                extra={"spider": spider},
+            )
 
     def _default_header(self, spider: Spider) -> str | bytes | None:
         return default_header(self._crawler.settings, spider)

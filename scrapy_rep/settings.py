@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy.settings import get_settings_priority
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
+PARSER = "ROBOTSTXT_PARSER"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
@@ -210,14 +212,30 @@ def _agents(settings: BaseSettings) -> tuple[str, ...]:
     tokens: list[str] = []
     for name in names:
         found = product_tokens(name)
-        if not found:
+        # A header says more than names; words alone are an attempt at one name.
+        are_words = len(name.split()) > 1 and not set("/(;") & set(name)
+        if are_words or not found:
             allowed = (
-                "the name of the crawler, a product token of letters, '-' and '_' alone "
-                "(RFC 9309, 2.2.1), or a list of such names"
+                "the name of the crawler, a product token of letters, digits, '_', '-' "
+                "and '.' alone (RFC 9309, 2.2.1), or a list of such names"
             )
+            if are_words and found:
+                allowed += f"; as a token, {name!r} would be {found[0]!r}"
             raise SettingError(USER_AGENT, value, allowed)
         tokens += found
     return tuple(dict.fromkeys(tokens))
+
+
+def unused_parser(settings: BaseSettings) -> str | None:
+    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
+    components read robots.txt themselves.
+    """
+    value = settings.get(PARSER)
+    priority = settings.getpriority(PARSER) or 0
+    if not value or priority <= get_settings_priority("default"):
+        return None
+    path = value if isinstance(value, str) else f"{value.__module__}.{value.__name__}"
+    return None if path.startswith("scrapy_rep.") else path
 
 
 def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:

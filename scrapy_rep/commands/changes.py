@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from scrapy_rep.protocol.pace import FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.groups import Group
     from scrapy_rep.protocol.robotstxt import RobotsTxt
@@ -14,6 +18,11 @@ if TYPE_CHECKING:
 # Lines that are compared, in all. Only files that are made for the purpose need more:
 # with thousands of agents, each in a group of its own and in one with thousands of rules.
 _COMPARED_AT_MOST = 500_000
+
+
+Followed: TypeAlias = tuple[tuple[int, int], ...]
+"""The groups that an agent follows, by number, each with a run of user-agent lines whose
+delays are for it, or 0."""
 
 
 class Said(NamedTuple):
@@ -45,19 +54,19 @@ class GroupChange(NamedTuple):
 def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bool]:
     """What has changed in the groups, and whether that is all of it.
 
-    Agents that have the same groups come together.
+    Agents that are told the same by the same lines come together.
     """
     old_groups, new_groups = old.groups, new.groups
     before, after = _followed(old_groups, old), _followed(new_groups, new)
-    together: dict[tuple[tuple[int, ...], tuple[int, ...]], list[str]] = {}
+    together: dict[tuple[Followed, Followed], list[str]] = {}
     for agent in dict.fromkeys([*before, *after]):
-        numbers = tuple(before.get(agent, ())), tuple(after.get(agent, ()))
-        together.setdefault(numbers, []).append(agent)
+        followed = tuple(before.get(agent, ())), tuple(after.get(agent, ()))
+        together.setdefault(followed, []).append(agent)
     changes: list[GroupChange] = []
     compared = 0
     for (old_numbers, new_numbers), agents in together.items():
-        was = _said(old_groups[number] for number in old_numbers)
-        now = _said(new_groups[number] for number in new_numbers)
+        was = _said(old_groups, old_numbers)
+        now = _said(new_groups, new_numbers)
         compared += len(was) + len(now)
         if compared > _COMPARED_AT_MOST:
             return changes, False
@@ -89,28 +98,38 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                         yield sample
 
 
-def _followed(groups: Sequence[Group], robots: RobotsTxt) -> dict[str, list[int]]:
-    """The numbers of the groups that each agent follows."""
-    found: dict[str, list[int]] = {}
+def _followed(
+    groups: Sequence[Group], robots: RobotsTxt
+) -> dict[str, list[tuple[int, int]]]:
+    """The numbers of the groups that each agent follows, and of the runs of user-agent
+    lines there that name it and have records about pace below.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
-        for agent in dict.fromkeys(group.agents):
-            numbers = found.setdefault(agent, [])
-            if robots.dialect.merge_groups or not numbers:
-                numbers.append(number)
+        slow = {record.run for record in group.records if record.field in FIELDS}
+        for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
+            followed = found.setdefault(agent, [])
+            if robots.dialect.merge_groups or not followed or followed[0][0] == number:
+                pair = number, run if run in slow else 0
+                if pair not in followed[-1:]:
+                    followed.append(pair)
     found.pop("", None)
     return found
 
 
-def _said(groups: Iterable[Group]) -> dict[tuple[str, str], Said]:
-    """What groups say, each thing once, in order."""
+def _said(groups: Sequence[Group], followed: Followed) -> dict[tuple[str, str], Said]:
+    """What groups say to those who follow them, each thing once, in order."""
     found: dict[tuple[str, str], Said] = {}
-    for group in groups:
+    for number, pairs in groupby(followed, key=itemgetter(0)):
+        group = groups[number]
+        runs = {run for _, run in pairs}
         for rule in group.rules:
             said = Said(rule.kind, rule.pattern, rule.line)
             found.setdefault(said[:2], said)
         for record in group.records:
-            said = Said(record.field, record.value, record.line)
-            found.setdefault(said[:2], said)
+            if record.field not in FIELDS or record.run in runs:
+                said = Said(record.field, record.value, record.line)
+                found.setdefault(said[:2], said)
     return found
 
 

@@ -10,9 +10,12 @@ if TYPE_CHECKING:
 
 EVERYONE = "*"
 
-_LETTERS = re.compile(rb"[A-Za-z_-]*")
-_TOKEN = re.compile(rb"[^\s/*]*")
+_LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
+_TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = b" \t\v\f"
+
+_PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
+_RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
 # What browsers and their engines call themselves, in lower case. A crawler that gives
 # only these names has not said who it is.
@@ -29,8 +32,15 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* is made of letters, ``-`` and ``_`` alone (RFC 9309, 2.2.1)."""
-    return bool(re.fullmatch(r"[A-Za-z_-]+", token))
+    """Whether *token* is made of letters, digits, ``_``, ``-`` and ``.`` alone, as those
+    by which sites address crawlers are.
+    """
+    return bool(_PRODUCT_TOKEN(token))
+
+
+def is_rfc_token(token: str) -> bool:
+    """Whether *token* is made of letters, ``_`` and ``-`` alone (RFC 9309, 2.2.1)."""
+    return bool(_RFC_TOKEN(token))
 
 
 def product_tokens(user_agent: str) -> tuple[str, ...]:
@@ -39,7 +49,7 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
     A bare token is itself, and a product with a version is its name. Of a header that
     begins like a browser's, the crawler is looked for where crawlers put themselves: in
     a comment, as ``compatible; mybot/1.0; +url``. The names of browsers are never taken
-    for a crawler's, nor are names with other characters than RFC 9309, 2.2.1, allows.
+    for a crawler's, nor are names with other characters than product tokens have.
     """
     outside, comments = _split_comments(user_agent[:2048])
     tokens = _names(outside.split())
@@ -81,12 +91,19 @@ def _names(products: list[str]) -> list[str]:
     return found
 
 
-def agent_of_line(value: bytes, dialect: Dialect) -> str:
-    """Whom a user-agent line names: a token in lower case, ``*``, or nobody: an empty
-    string.
+def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
+    """Whom a user-agent line names: tokens in lower case, ``*``, or nobody, an empty
+    string alone.
     """
-    if value[:1] == b"*" and (len(value) == 1 or value[1:2] in _WHITE_SPACE):
-        return EVERYONE
-    expression = _LETTERS if dialect.agent_match == "letters" else _TOKEN
-    match = expression.match(value)
-    return match[0].decode("utf-8", "replace").lower() if match else ""
+    names = value.split(b",") if dialect.comma_separated_agents else [value]
+    found = [token for name in names for token in _agents_of_name(name, dialect)]
+    return tuple(dict.fromkeys(filter(None, found))) or ("",)
+
+
+def _agents_of_name(name: bytes, dialect: Dialect) -> tuple[str, ...]:
+    name = name.strip(_WHITE_SPACE)
+    if name[:1] == b"*" and (len(name) == 1 or name[1:2] in _WHITE_SPACE):
+        return (EVERYONE,)
+    match = (_LETTERS if dialect.agent_match == "letters" else _TOKEN)(name)
+    found = (match[0], *match.groups()) if match else ()
+    return tuple(token.decode("utf-8", "replace").lower() for token in found)

@@ -40,11 +40,23 @@ class Dialect:
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
     """How percent-encoding is levelled before octets are compared.
 
-    ``"rfc3986"``: what may not stand in a URI is encoded, encoded unreserved octets are
-    decoded, encoded reserved ones are kept, hex is in upper case, on both sides (RFC
-    2.2.2). ``"high-octets"``: in patterns, octets over 0x7F are encoded and hex is put
-    in upper case; the URL is taken as it is (Google's parser). ``"decoded"``: all but
-    ``%2F`` is decoded, on both sides (1996, 3.2.2)."""
+    ``"rfc3986"``, on both sides: characters that may not stand raw in a path or query
+    are encoded; encoded unreserved octets are decoded, and so are the reserved ones that
+    delimit nothing there (``: @ ! ' ( ) , ;`` and brackets); ``/ ? & = + * $`` and their
+    encoded forms stay apart, but for a ``/`` or ``%2F`` behind the first raw ``?`` of a
+    pattern, which matches both; hex is in upper case. RFC 2.2.2 says that reserved
+    octets are encoded before they are compared, and the table there has the rule
+    ``/foo/bar?baz=https://foo.bar`` match ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``; to do
+    so to all of them would make ``/a?b`` and ``/a%3Fb`` one path, which RFC 3986, 2.2,
+    says they are not.
+
+    ``"high-octets"``: in patterns, octets over 0x7F are encoded and hex is put in upper
+    case; otherwise both sides are taken as they are (Google's parser), apart from
+    characters that one URL library encodes and another does not: those that may not
+    stand raw in a path or query, brackets and ``'`` are the same raw and encoded, as
+    otherwise the library would decide which rules hold.
+
+    ``"decoded"``: all but ``%2F`` is decoded, on both sides (1996, 3.2.2)."""
 
     leading_slash_assumed: bool = True
     """Whether a pattern that starts with neither ``/`` nor ``*`` gets a ``/``, rather
@@ -68,8 +80,14 @@ class Dialect:
 
     ``"token"``: the line's product token, up to white space, ``/`` or ``*``, equals the
     crawler's (RFC 2.2.1). ``"letters"``: the same, but the token is the letters, ``-``
-    and ``_`` that the line starts with (Google's parser). ``"prefix"``: the crawler's
-    token starts with the line's (1996, 3.2.1)."""
+    and ``_`` that the line starts with (Google's parser); a line whose token has digits
+    or dots too names the crawler of that whole token as well, as a crawler called
+    ``MJ12bot`` could not be named otherwise. ``"prefix"``: the crawler's token starts
+    with the line's (1996, 3.2.1)."""
+
+    comma_separated_agents: bool = True
+    """Whether a user-agent line names several crawlers, with commas between them (RFC,
+    erratum 8895, reported and not decided on; Google's parser reads the first)."""
 
     merge_groups: bool = True
     """Whether all groups of an agent count as one (RFC 2.2.1), or the first alone
@@ -84,7 +102,8 @@ class Dialect:
     takes, and white space may stand for a forgotten colon."""
 
     crawl_delay: bool = True
-    """Whether ``Crawl-delay`` is kept to (Google: not supported)."""
+    """Whether ``Crawl-delay``, ``Request-rate`` and ``Visit-time`` are kept to (Google:
+    not supported)."""
 
     # Pages.
 
@@ -100,6 +119,15 @@ class Dialect:
     noarchive, nocache, nositelinkssearchbox; HTML 4.01 for the classic ones.)"""
 
     # Bytes.
+
+    utf_16: bool = True
+    """Whether a robots.txt in UTF-16 is decoded (RFC 2.2.2 leaves it to the crawler):
+    one with a byte order mark and null bytes where UTF-16 has them. Google's parser
+    reads bytes."""
+
+    nul_ends_line: bool = False
+    """Whether a null byte ends what is read of its line (Google's parser, which keeps
+    lines as C strings)."""
 
     size_limit: int = 512_000
     """How many bytes of a robots.txt are read; what follows the last whole line in them
@@ -154,6 +182,7 @@ GOOGLE = Dialect(
     index_html_quirk=True,
     robotstxt_allowed=False,
     agent_match="letters",
+    comma_separated_agents=False,
     misspelt_fields=True,
     crawl_delay=False,
     untrusted_rel=frozenset({"nofollow", "ugc", "sponsored"}),
@@ -168,6 +197,8 @@ GOOGLE = Dialect(
         "notranslate",
         "unavailable_after",
     },
+    utf_16=False,
+    nul_ends_line=True,
     line_limit=2083 * 8 - 1,
     partial_bom=True,
     freshness="max-age",
@@ -183,6 +214,7 @@ CLASSIC = Dialect(
     leading_slash_assumed=False,
     empty_disallow="allow-all",
     agent_match="prefix",
+    comma_separated_agents=False,
     merge_groups=False,
     blank_line_ends_group=True,
     indexing_vocabulary=_HTML4_VOCABULARY,

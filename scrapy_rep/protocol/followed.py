@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.following import find_groups
-from scrapy_rep.protocol.groups import parse_groups
-from scrapy_rep.protocol.pace import FIELDS, NO_PACE, Pace
+from scrapy_rep.protocol.following import follow
+from scrapy_rep.protocol.pace import NO_PACE, Pace
 from scrapy_rep.protocol.rules import RuleLines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.index import RuleIndex
 
@@ -28,8 +25,12 @@ class Followed:
         self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
     ) -> None:
         self.agents = agents
-        self.agent, spans = find_groups(text, _tokens(agents), dialect)
+        tokens = (agents,) if isinstance(agents, str) else agents
+        self.agent, spans, records = follow(text, tokens, dialect)
         """The product token whose groups are followed, ``*``, or None."""
+
+        self.pace = Pace.of(records) if records else NO_PACE
+        """What the groups say to the crawler of how fast and when."""
 
         lines = RuleLines()
         for start, end, line in spans:
@@ -42,24 +43,3 @@ class Followed:
 
         self.asked = False
         """Whether the rules have been asked about."""
-
-        self.pace: Pace | None = None
-        """What the groups say of how fast and when, once someone has asked."""
-
-
-def pace_of(agents: str | tuple[str, ...], text: bytes, dialect: Dialect) -> Pace:
-    """What the groups of a crawler say of how fast and when to crawl."""
-    lowered = text.lower()
-    if not any(field.encode() in lowered for field in FIELDS):
-        return NO_PACE
-    _, spans = find_groups(text, _tokens(agents), dialect)
-    return Pace.of(
-        record._replace(line=record.line + line - 1)
-        for start, end, line in spans
-        for group in parse_groups(text[start:end], dialect)[0]
-        for record in group.records
-    )
-
-
-def _tokens(agents: str | tuple[str, ...]) -> Sequence[str]:
-    return (agents,) if isinstance(agents, str) else agents

@@ -14,39 +14,44 @@ what they have read.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.agents import EVERYONE
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.delays import delays_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from scrapy_rep.protocol.delays import Span, UserAgentLine
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.groups import Record
 
 # All of these are for text in lower case. The first begins with a literal, so that what
 # lies between two user-agent lines is skipped at the speed of a search for a word; that
 # it begins a line is looked at afterwards.
-_EVERYONE_OR = rb"user-agent[ \t\v\f]*:[ \t\v\f]*(\*(?=[ \t\v\f#\n]|\Z)|%b)[^\n]*"
-_USER_AGENT = {
-    "token": re.compile(_EVERYONE_OR % rb"[^ \t\v\f/*#\n]*"),
-    "letters": re.compile(_EVERYONE_OR % rb"[a-z_-]*"),
-    "prefix": re.compile(_EVERYONE_OR % rb"[^ \t\v\f/*#\n]*"),
-}
+_LINE = rb"user-agent[ \t\v\f]*:[ \t\v\f]*(\*(?=[ \t\v\f#\n%b]|\Z)|%b)[^\n]*"
+_USER_AGENT = re.compile(_LINE % (b"", rb"[^ \t\v\f/*#\n]*")).finditer
+_USER_AGENT_OR_LIST = re.compile(_LINE % (b",", rb"[^ \t\v\f/*,#\n]*")).finditer
+_USER_AGENT_LETTERS = re.compile(_LINE % (b"", rb"[a-z_-]*)([a-z0-9_.-]*")).finditer
 _RULE = re.compile(rb"\n[ \t\v\f]*(?:dis)?allow[ \t\v\f]*:")
 _BLANK = re.compile(rb"\n[ \t\v\f]*(?=\n)")
 
-_UserAgentLine: TypeAlias = tuple[int, int, bytes]
-"""Where it starts and ends, and its token."""
 
-Span: TypeAlias = tuple[int, int, int]
-"""Where a group starts and ends, its user-agent lines included, or several that are
-merged; and the number of its first line, from 1."""
+class Following(NamedTuple):
+    """What in a text one crawler follows."""
+
+    agent: str | None
+    """The first of its product tokens that has groups, or ``*``, or None."""
+
+    spans: tuple[Span, ...]
+    """Where these groups are, in the order of the text."""
+
+    records: tuple[Record, ...]
+    """What is said of how fast and when, to this crawler."""
 
 
-def find_groups(
-    text: bytes, agents: Sequence[str], dialect: Dialect
-) -> tuple[str | None, tuple[Span, ...]]:
-    """The first of *agents* that has groups in *text*, or ``*``, and where these are."""
+def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
+    """The groups of the first of *agents* that has any in *text*, or of everyone."""
     lowered = text.lower()
     found = _user_agent_lines(lowered, dialect)
     tokens = [token for _, _, token in found]
@@ -55,13 +60,26 @@ def find_groups(
         if named:
             hits = [i for i, token in enumerate(tokens) if token in named]
             spans = _spans(lowered, found, hits, dialect)
-            return agent, tuple(spans if dialect.merge_groups else spans[:1])
-    return None, ()
+            if not dialect.merge_groups:
+                del spans[1:]
+            records: tuple[Record, ...] = ()
+            if dialect.crawl_delay and (
+                b"crawl-delay" in lowered
+                or b"request-rate" in lowered
+                or b"visit-time" in lowered
+            ):
+                whose = spans, found, frozenset(hits)
+                records = delays_of(text, lowered, *whose, dialect=dialect)
+            return Following(agent, tuple(spans), records)
+    return Following(None, (), ())
 
 
-def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[_UserAgentLine]:
-    found = []
-    for match in _USER_AGENT[dialect.agent_match].finditer(lowered):
+def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
+    found: list[UserAgentLine] = []
+    has_lists = dialect.comma_separated_agents and b"," in lowered
+    has_letters = dialect.agent_match == "letters"
+    expression = _USER_AGENT_OR_LIST if has_lists else _USER_AGENT
+    for match in (_USER_AGENT_LETTERS if has_letters else expression)(lowered):
         start, end = match.span()
         if start and lowered[start - 1] != 0x0A:
             # White space may stand before it, and nothing else. As the expression takes
@@ -70,7 +88,14 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[_UserAgentLine]:
             if lowered[start:word].strip():
                 continue
         token = match[1]
-        if not token.isascii():
+        if has_lists and b"," in match[0]:
+            value = match[0].partition(b":")[2].partition(b"#")[0]
+            names = agents_of_line(value, dialect)
+            found += [(start, end, name.encode()) for name in names]
+            continue
+        if has_letters and match[2]:
+            found.append((start, end, token + match[2]))
+        elif not token.isascii():
             token = token.decode("utf-8", "replace").lower().encode()
         found.append((start, end, token))
     return found
@@ -85,7 +110,7 @@ def _named(agent: str, tokens: list[bytes], dialect: Dialect) -> Collection[byte
 
 
 def _spans(
-    lowered: bytes, found: list[_UserAgentLine], hits: list[int], dialect: Dialect
+    lowered: bytes, found: list[UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
     """The groups that the user-agent lines *hits* belong to, each once; those that follow
     each other as one, where groups are merged.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.agents import agent_of_line
+from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.lines import Line, lines
 from scrapy_rep.protocol.rules import Rule
 
@@ -22,6 +22,10 @@ class Record(NamedTuple):
 
     value: str
     line: int
+
+    run: int = 0
+    """The run of user-agent lines directly above it: the number of its first line. A
+    record about pace is for the agents of that run alone."""
 
 
 class Group(NamedTuple):
@@ -41,6 +45,11 @@ class Group(NamedTuple):
     lines: tuple[int, ...]
     """The numbers of its user-agent lines, one for each of the agents."""
 
+    runs: tuple[int, ...]
+    """For each of the agents, the run of user-agent lines that names it: the number of
+    the first line. A run goes over blank lines, comments and sitemaps; any other record
+    ends it, though not the group."""
+
 
 Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
 
@@ -54,36 +63,37 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
     """The same, of lines that have been read."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
-    agents: list[tuple[str, int]] = []
+    agents: list[tuple[str, int, int]] = []
     rules: list[Rule] = []
     records: list[Record] = []
+    run = latest_run = 0
 
     def close() -> None:
         if agents:
-            names, numbers = zip(*agents, strict=True)
-            groups.append(Group(names, tuple(rules), tuple(records), numbers))
-        agents.clear()
-        rules.clear()
-        records.clear()
+            names, numbers, runs = zip(*agents, strict=True)
+            groups.append(Group(names, tuple(rules), tuple(records), numbers, runs))
+        for part in (agents, rules, records):
+            part.clear()
 
     for line in lines:
         number, field, value = line
-        if field == "user-agent":
+        if field == "sitemap":
+            sitemaps.append(line)
+        elif field == "user-agent":
             if rules:
                 close()
-            agents.append((agent_of_line(value, dialect), number))
-        elif field in {"allow", "disallow"}:
-            # An empty one closes the run of user-agent lines as well. Rules that stand
-            # before any user-agent line are in no group (RFC 2.2.2).
-            if agents:
-                pattern = value.decode("utf-8", "replace")
-                allows = field == "allow"
-                rules.append(Rule("allow" if allows else "disallow", pattern, number))
-        elif field == "sitemap":
-            sitemaps.append(line)
-        elif not field:
-            close()
-        elif agents:
-            records.append(Record(field, value.decode("utf-8", "replace"), number))
+            run = latest_run = run or number
+            agents += [(name, number, run) for name in agents_of_line(value, dialect)]
+        else:
+            run = 0
+            text = value.decode("utf-8", "replace")
+            if not field:
+                close()
+            elif agents and field in {"allow", "disallow"}:
+                # An empty one closes the run of user-agent lines as well. Rules that
+                # stand before any user-agent line are in no group (RFC 2.2.2).
+                rules.append(Rule(field, text, number))
+            elif agents:
+                records.append(Record(field, text, number, latest_run))
     close()
     return tuple(groups), sitemaps

@@ -39,11 +39,13 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards", "_written",
+        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards",
+        "_written",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
         shapes = _Shapes(lines, dialect)
+        self._dialect = dialect
         self._first_wins = dialect.rule_choice == "first"
         self._heads = heads = sorted(shapes.literals)
         marks = list(map(shapes.literals.__getitem__, heads))
@@ -59,40 +61,77 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
 
+    def allows(self, target: str) -> bool:
+        """Whether *target* is allowed: what :meth:`winner` comes to, without evidence.
+
+        It is asked for each request of a crawl, so it is written out in one piece.
+        """
+        if self._exact or "%2F" in target:
+            winner = self.winner(target)
+            return winner is None or bool(winner[1] & 1)
+        heads, parents, marks = self._heads, self._parents, self._marks
+        place = bisect_right(heads, target) - 1
+        while not target.startswith(heads[place]):
+            place = parents[place]
+        best = None
+        wildcards = self._wildcards
+        if wildcards:
+            at = place
+            while True:
+                if at in wildcards:
+                    rule = wildcards[at].best(target)
+                    if rule is not None and (best is None or rule > best):
+                        best = rule
+                if not at:
+                    break
+                at = parents[at]
+            while place and not marks[place]:  # the head of wildcards alone
+                place = parents[place]
+        mark = marks[place]
+        if best is not None:
+            precedence = 0 if self._first_wins else 2 * len(heads[place]) + (mark & 1)
+            if not mark or best > (precedence, -mark):
+                mark = best[1]
+        return not mark or bool(mark & 1)
+
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches."""
         heads, parents, marks = self._heads, self._parents, self._marks
-        longest = bisect_right(heads, target) - 1
-        while not target.startswith(heads[longest]):
-            longest = parents[longest]
-        place = longest
-        while place and not marks[place]:  # the head of wildcards alone
+        whole = target
+        if "%2F" in target:
+            target = paths.with_slashes(target, self._dialect)
+        place = bisect_right(heads, target) - 1
+        while not target.startswith(heads[place]):
             place = parents[place]
         best = None
+        if self._wildcards:
+            best = self._best_wildcard(whole, place)
+        if self._exact and target in self._exact:
+            exact = self._exact[target]
+            best = exact if best is None else max(best, exact)
+        while place and not marks[place]:  # the head of wildcards alone
+            place = parents[place]
         mark = marks[place]
         if mark:
             head = heads[place]
             precedence = 0 if self._first_wins else 2 * len(head) + (mark & 1)
-            value = self._written.get(mark, head) if self._written else head
-            best = precedence, -mark, value
-        if self._exact and target in self._exact:
-            exact = self._exact[target]
-            best = exact if best is None else max(best, exact)
-        if self._wildcards:
-            best = self._best_wildcard(target, longest, best)
+            if best is None or best < (precedence, -mark):
+                value = self._written.get(mark, head) if self._written else head
+                return precedence, -mark, value
         return best
 
-    def _best_wildcard(
-        self, target: str, place: int, best: Candidate | None
-    ) -> Candidate | None:
-        """The best of *best* and of the wildcards whose heads *target* begins with; the
-        longest of these is at *place*.
+    def _best_wildcard(self, target: str, place: int) -> Candidate | None:
+        """The best of the wildcards whose heads *target* begins with; the longest of
+        these is at *place*.
         """
         wildcards, parents = self._wildcards, self._parents
         assert wildcards is not None
+        best = None
         while True:
             if place in wildcards:
-                best = wildcards[place].best(target, best)
+                rule = wildcards[place].best(target)
+                if rule is not None and (best is None or rule > best):
+                    best = rule
             if not place:
                 return best
             place = parents[place]
@@ -154,7 +193,8 @@ class _Shapes:
 
     def _add_known(self, mark: int, value: str, pattern: paths.Pattern) -> None:
         head = pattern.segments[0]
-        if len(pattern.segments) > 1 or not head:
+        is_counted = len(head) + pattern.anchored == pattern.octets
+        if len(pattern.segments) > 1 or not head or not is_counted:
             rules = self.wildcards.setdefault(head or _ROOT, [])
             rules.append((mark, value, pattern))
         elif pattern.anchored:

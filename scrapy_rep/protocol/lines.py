@@ -55,17 +55,23 @@ _TO_RESPELL = re.compile(
 
 
 _CR_ALONE = re.compile(rb"\r(?!\n)").search
+_FROM_NUL = re.compile(rb"\0[^\n]*")
 
 
 def text(body: bytes, dialect: Dialect) -> bytes:
     """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
     mark, its lines ended by LF alone.
     """
-    if len(body) > dialect.size_limit:
+    is_cut = len(body) > dialect.size_limit
+    if is_cut:
         body = body[: dialect.size_limit]
-        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
-    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+    is_utf_16 = dialect.utf_16 and _is_utf_16(body)
+    if is_utf_16:
         body = body.decode("utf-16", "replace").encode("utf-8", "replace")
+    if is_cut:
+        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    if is_utf_16:
+        pass
     elif body.startswith(BOM_UTF8):
         body = body[len(BOM_UTF8) :]
     elif dialect.partial_bom:
@@ -81,6 +87,20 @@ def text(body: bytes, dialect: Dialect) -> bytes:
     return body
 
 
+def _is_utf_16(body: bytes) -> bool:
+    """Whether *body* has the byte order mark of UTF-16, and null bytes where it has them
+    in ASCII, of which robots.txt is made but for comments.
+    """
+    if body.startswith(BOM_UTF16_LE):
+        low, high = body[2::2], body[3::2]
+    elif body.startswith(BOM_UTF16_BE):
+        high, low = body[2::2], body[3::2]
+    else:
+        return False
+    zeros = high.count(0)
+    return zeros > max(low.count(0), len(high) // 8)
+
+
 def proper_text(text: bytes, dialect: Dialect) -> bytes:
     """The same lines, with user-agent, allow and disallow written as RFC 9309 writes
     them, so that whoever looks for these need not know how else they may be written.
@@ -88,6 +108,8 @@ def proper_text(text: bytes, dialect: Dialect) -> bytes:
     limit = dialect.line_limit
     if limit is not None and len(text) > limit:
         text = b"\n".join([line[:limit] for line in text.split(b"\n")])
+    if dialect.nul_ends_line and b"\0" in text:
+        text = _FROM_NUL.sub(b"", text)
     if not dialect.misspelt_fields:
         return text
 
@@ -112,7 +134,10 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
     """What a line of :func:`text` says, if it says something."""
-    content, comment, _ = raw[: dialect.line_limit].partition(b"#")
+    raw = raw[: dialect.line_limit]
+    if dialect.nul_ends_line:
+        raw = raw.partition(b"\0")[0]
+    content, comment, _ = raw.partition(b"#")
     name, colon, value = content.partition(b":")
     name = name.strip()
     if colon:

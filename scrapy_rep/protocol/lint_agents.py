@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import EVERYONE, agent_of_line, product_tokens
+from scrapy_rep.protocol.agents import (
+    EVERYONE,
+    agents_of_line,
+    is_rfc_token,
+    product_tokens,
+)
 from scrapy_rep.protocol.findings import quoted
 
 if TYPE_CHECKING:
@@ -47,8 +52,13 @@ def check_agents(
 def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
     number, _, whole = line
     value = whole[:_SHOWN]
-    token = agent_of_line(value, dialect)
+    tokens = agents_of_line(value, dialect)
+    token = tokens[0]
+    if dialect.agent_match == "letters" and token != EVERYONE:
+        # What Google's parser reads.
+        token = next(filter(is_rfc_token, tokens), "")
     rest = value[len(token.encode()) :]
+    is_list = dialect.comma_separated_agents and len(tokens) > 1
     if not value:
         message = "names nobody: write a product token, or * for everyone"
         found.add(number, "no-agent", message)
@@ -57,8 +67,11 @@ def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
         message = f"a User-Agent header, of which {quoted(token.encode())} is read"
         meant = names[0] if names else "the crawler's product token"
         found.add(number, "browser-header", f"{message}: write {meant}")
-    elif _LIST.match(value):
-        message = "names are not listed in one line: write a user-agent line for each"
+    elif is_list or _LIST.match(value):
+        message = "names are not listed in one line"
+        if is_list:
+            message = "several names in one line, of which Google reads the first"
+        message += ": write a user-agent line for each"
         found.add(number, "agent-list", message)
     elif not token:
         message = f"{quoted(value)} names nobody: write a product token, of letters, - "

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import paths
-from scrapy_rep.protocol.agents import EVERYONE, agent_of_line
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.findings import quoted
 from scrapy_rep.protocol.lines import lines
@@ -53,6 +53,16 @@ _REASONS = {
         "they differ in whether to allow index.html is to allow its directory",
         "add a rule for the directory, with a $ after it",
     ),
+    "comma_separated_agents": (
+        "they differ in whether commas separate names",
+        "write a user-agent line for each name",
+    ),
+    "utf_16": (
+        "they differ in whether UTF-16 is decoded", "save the file as UTF-8",
+    ),
+    "nul_ends_line": (
+        "they differ in whether a null byte ends a line", "delete null bytes",
+    ),
     "agent_match": (
         "they differ in whom a user-agent line names",
         "use product tokens of letters, - and _ alone, none the beginning of another",
@@ -96,7 +106,9 @@ def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str
     agents = {EVERYONE: None}
     for number, field, value in lines(body, replace(dialect, misspelt_fields=True)):
         if field == "user-agent":
-            agents[agent_of_line(value, dialect) or EVERYONE] = None
+            for reading in DIALECTS.values():
+                for name in agents_of_line(value, reading):
+                    agents[name or EVERYONE] = None
         elif field in {"allow", "disallow"} and 0 < len(value) < _MAX_PATH:
             # As URLs of Scrapy are written, whatever is the dialect.
             pattern = paths.pattern(value.decode("latin-1"), RFC9309)

@@ -112,7 +112,9 @@ def _check_encoding(
     if _BAD_PERCENT(value):
         message = "a % stands before two hexadecimal digits: for itself, write %25"
         found.add(number, "bad-percent", message)
-    if _ENCODED_SLASH(value):
+    # Behind a "?" both forms of a slash match both, where reserved octets are levelled.
+    path = value.partition(b"?")[0] if reading == "rfc3986" else value
+    if _ENCODED_SLASH(path):
         message = "%2F matches %2F in a URL, and never a /: write / if that is meant"
         found.add(number, "encoded-slash", message)
     if _ENCODED_WILDCARD(value):

@@ -33,7 +33,7 @@ def check_record(
     number, field, value = line
     if field == "sitemap":
         _check_sitemap(line, url, found)
-    elif field in _READERS and (field != "crawl-delay" or dialect.crawl_delay):
+    elif field in _READERS and dialect.crawl_delay:
         read, meant = _READERS[field]
         if read(value[:_MAX_URL].decode("utf-8", "replace")) is None:
             message = f"{quoted(value)} can't be read, and is ignored: write {meant}"
@@ -69,23 +69,26 @@ def check_delays(
         return
     delays: dict[str, tuple[float, int]] = {}
     for group in groups:
+        agents: dict[int, list[str]] = {}
+        for agent, run in zip(group.agents, group.runs, strict=True):
+            agents.setdefault(run, []).append(agent)
         for record in group.records:
             if record.field == "crawl-delay":
                 delay = pace.crawl_delay(record.value)
-                _check_delay(delay, record.line, group, delays, found)
+                _check_delay(delay, record.line, agents[record.run], delays, found)
 
 
 def _check_delay(
     delay: float | None,
     number: int,
-    group: Group,
+    agents: Sequence[str],
     delays: dict[str, tuple[float, int]],
     found: Findings,
 ) -> None:
     if delay is None:
         return
     told = False
-    for token in filter(None, group.agents):
+    for token in filter(None, agents):
         other, line = delays.setdefault(token, (delay, number))
         if other != delay and not told:
             told = True

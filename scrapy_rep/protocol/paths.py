@@ -16,10 +16,20 @@ if TYPE_CHECKING:
 # RFC 3986, 2.3 and 2.2. "#" ends a path, "%" begins an encoding, and "*" and "$" must be
 # told from the special characters of a pattern, so these four are never left as they are.
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
-_RESERVED = ":/?[]@!&'()+,;="
+_DELIMITERS = "/?&=+"
 
-NORMAL = _UNRESERVED + _RESERVED
+# Reserved characters that delimit nothing in a path or query. Brackets may not even stand
+# there, but many leave them raw.
+_OTHER_RESERVED = ":@!'(),;[]"
+
+# Of those that may stand raw in a URL, the ones that one URL library encodes and another
+# does not: w3lib the brackets, and the WHATWG's parser the quote in a query.
+_ENCODED_BY_SOME = "[]'"
+
+NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
 """The characters that stand for themselves, in every dialect and on both sides."""
+
+_DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
 
 NORMAL_CLASS = re.escape(NORMAL)
 """The same, as a regular expression has them between brackets."""
@@ -28,14 +38,18 @@ NORMAL_CLASS = re.escape(NORMAL)
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
 _HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
+_ASCII_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010ffff]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 # What Scrapy asks about is encoded already: nearly every URL matches this.
-_NORMAL_URL = re.compile(
+NORMAL_URL = re.compile(
     rf"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[{NORMAL_CLASS}]*)"
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AUTHORITY_END = re.compile(r"[/?#]")
+
+# A URL with more question marks than this is not made for people. Each costs a look.
+_QUESTION_MARKS_TRIED = 8
 
 
 class Pattern(NamedTuple):
@@ -50,13 +64,17 @@ class Pattern(NamedTuple):
     octets: int
     """The length of the normalised pattern, its special characters included."""
 
+    halves: tuple[Pattern, Pattern] | None = None
+    """If a ``/`` stands behind the first raw ``?``: the pattern up to this ``?``, and
+    what follows it, in which a ``/`` matches ``%2F`` too."""
+
 
 def target(url: str, dialect: Dialect) -> str:
     """What of *url* is compared with patterns: its path and query, normalised.
 
     Userinfo and fragment are not part of it; no path is ``/``.
     """
-    normal = _NORMAL_URL(url)
+    normal = NORMAL_URL(url)
     return normal[1] if normal else plain_target(url, dialect)
 
 
@@ -71,24 +89,34 @@ def plain_target(url: str, dialect: Dialect) -> str:
     found = url[start:] if fragment < 0 else url[start:fragment]
     if not found.startswith("/"):
         found = "/" + found
-    if dialect.path_encoding == "high-octets":
-        return found
     if _NORMAL(found):
         return found
+    if dialect.path_encoding == "high-octets":
+        return _ASCII_TO_LEVEL.sub(_encoded_by_some, found)
     return _level(found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect)
+
+
+def with_slashes(target: str, dialect: Dialect) -> str:
+    """*target* as the literal patterns of a dialect are compared with it: in its query,
+    ``%2F`` and ``/`` are one, where they are in what follows the ``?`` of a pattern.
+    """
+    if dialect.path_encoding != "rfc3986" or "%2F" not in target:
+        return target
+    path, mark, query = target.partition("?")
+    return path + mark + query.replace("%2F", "/")
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
     """The pattern of a rule whose value, an octet a character, is *value*; None if it is
     one that matches nothing.
     """
-    found = _levelled(value, dialect)
-    return found and _pattern(*found)
+    found = _segments(value, dialect)
+    return found and _pattern(*found, dialect)
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
     """The pattern of the directory alone, where *value* is that of its index page."""
-    found = _levelled(value, dialect)
+    found = _segments(value, dialect)
     if found is None:
         return None
     segments, _ = found
@@ -97,12 +125,15 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
         if slash:
             if not page.startswith("index.htm"):
                 return None
-            return _pattern([*segments[:last], directory + slash], anchored=True)
+            kept = [*segments[:last], directory + slash]
+            return _pattern(kept, anchored=True, dialect=dialect)
     return None
 
 
-def _levelled(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """What stands between the ``*``, levelled, and whether a ``$`` follows."""
+def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
+    """What stands between the ``*``, with its octets as they are counted, and whether a
+    ``$`` follows.
+    """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
             return None
@@ -118,17 +149,68 @@ def _levelled(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
     return segments, anchored
 
 
-def _pattern(segments: list[str], anchored: bool) -> Pattern:
+def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
+    split = None
+    if dialect.path_encoding == "rfc3986":
+        split = _level_query(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
-    if len(segments) > 2:
-        # A run of "*" says what one of them says.
-        first, *inner, last = segments
-        segments = [first, *filter(None, inner), last]
-    return Pattern(tuple(segments), anchored, octets)
+    if dialect.path_encoding == "high-octets":
+        # Google's parser has counted them before; only then are they levelled.
+        segments = [_ASCII_TO_LEVEL.sub(_encoded_by_some, part) for part in segments]
+    halves = None
+    if split is not None:
+        number, mark = split
+        before = [*segments[:number], segments[number][:mark]]
+        after = [segments[number][mark:], *segments[number + 1 :]]
+        halves = (
+            Pattern(_without_runs(before), anchored=True, octets=0),
+            Pattern(_without_runs(after), anchored, octets=0),
+        )
+    return Pattern(_without_runs(segments), anchored, octets, halves)
+
+
+def _level_query(segments: list[str]) -> tuple[int, int] | None:
+    """Decode each ``%2F`` behind the first ``?``; if a ``/`` is there then, return the
+    number of the segment in which the ``?`` stands, and the place behind it.
+    """
+    for number, segment in enumerate(segments):
+        path, question_mark, query = segment.partition("?")
+        if question_mark:
+            behind = [query, *segments[number + 1 :]]
+            behind = [part.replace("%2F", "/") for part in behind]
+            segments[number:] = [path + question_mark + behind[0], *behind[1:]]
+            has_slash = any("/" in part for part in behind)
+            return (number, len(path) + 1) if has_slash else None
+    return None
+
+
+def _without_runs(segments: list[str]) -> tuple[str, ...]:
+    """*segments*, a run of ``*`` between them made one, which says the same."""
+    if len(segments) < 3:
+        return tuple(segments)
+    first, *inner, last = segments
+    return first, *filter(None, inner), last
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    """Whether *target* begins as *pattern* says.
+    """Whether *target* begins as *pattern* says."""
+    if pattern.halves is None or "%2F" not in target:
+        return _matches(pattern, target)
+    before, after = pattern.halves
+    end = 0
+    for _ in range(_QUESTION_MARKS_TRIED):
+        end = target.find("?", end) + 1
+        if not end:
+            return False
+        if _matches(before, target[:end]):
+            query = target[end:].replace("%2F", "/")
+            if _matches(after, query):
+                return True
+    return False
+
+
+def _matches(pattern: Pattern, target: str) -> bool:
+    """The same, with one way to write a slash.
 
     Each segment is taken where it first occurs: an earlier place leaves more room for
     those that follow, so the first is as good as any, and the target is read once.
@@ -163,7 +245,18 @@ def _rfc3986(match: re.Match[str]) -> str:
     if len(found) == 1:
         return f"%{ord(found):02X}"
     octet = chr(int(found[1:], 16))
-    return octet if octet in _UNRESERVED else found.upper()
+    return octet if octet in _DECODED else found.upper()
+
+
+def _encoded_by_some(match: re.Match[str]) -> str:
+    found = match[0]
+    if len(found) == 1:
+        return f"%{ord(found):02X}"
+    octet = chr(int(found[1:], 16))
+    if octet in _ENCODED_BY_SOME:
+        return octet
+    may_stand_raw = octet in NORMAL + "*$#" or octet > "\x7f"
+    return found if may_stand_raw else found.upper()
 
 
 def _high_octets(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
-from scrapy_rep.protocol.followed import Followed, pace_of
+from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
@@ -180,37 +180,43 @@ class RobotsTxt:
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """The same as ``decide(url, agents).allowed``, without the evidence."""
-        target = paths.target(url, self.dialect)
-        if self._blanket is None:
+        # This is asked for each request, so that what is nearly always true comes first.
+        normal = paths.NORMAL_URL(url)
+        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        followed = self._followed
+        if followed is None or followed.agents != agents or followed.index is None:
+            if self._blanket is not None:
+                return self._blanket.allowed or self._is_robotstxt(target)
             followed = self._follow(agents)
             index = followed.index or self._index(followed)
-            winner = index.winner(target)
-            if winner is None or winner[1] & 1:
-                return True
-        elif self._blanket.allowed:
-            return True
-        return self._is_robotstxt(target)
+            is_allowed = index.allows(target)
+        else:
+            is_allowed = followed.index.allows(target)
+        return is_allowed or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """All that a crawler's groups say of how fast and when."""
-        followed = self._follow(agents)
-        if followed.pace is None:
-            followed.pace = pace_of(followed.agents, self._text(), self.dialect)
-        return followed.pace
+        """All that is said to a crawler of how fast and when; nothing in a dialect that
+        ignores it.
+        """
+        return self._follow(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """The ``Crawl-delay`` of a crawler's groups, the largest of several, in seconds;
-        None where there is none, or the dialect ignores it.
+        """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
+        where there is none, or the dialect ignores it.
         """
-        return self.pace(agents).crawl_delay if self.dialect.crawl_delay else None
+        return self._follow(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """The ``Request-rate`` of a crawler's groups, the slowest of several."""
+        """The ``Request-rate`` for a crawler, the slowest of several; None where there
+        is none, or the dialect ignores it.
+        """
         rates = self.pace(agents).request_rates
         return max(rates, key=lambda rate: rate.delay, default=None)
 
     def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
-        """The ``Visit-time`` of a crawler's groups, the first of several."""
+        """The ``Visit-time`` for a crawler, the first of several; None where there is
+        none, or the dialect ignores it.
+        """
         return self.pace(agents).visit_time
 
     def lint(self) -> tuple[Finding, ...]:

@@ -70,20 +70,26 @@ class RuleScan:
         self._lines = lines
         self._dialect = dialect
 
+    def allows(self, target: str) -> bool:
+        """Whether *target* is allowed."""
+        winner = self.winner(target)
+        return winner is None or bool(winner[1] & 1)
+
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches."""
         dialect, elsewhere = self._dialect, _elsewhere(target[1:2])
+        slashed = paths.with_slashes(target, dialect)
         found: list[Candidate] = []
         rules = directories_of(self._lines, dialect)
         for values in filter(None, (self._lines.disallows, self._lines.allows)):
             # Each look leaves fewer to the next, which takes longer.
             near = [value for value in values if value[:2] not in elsewhere]
-            near = [v for v in near if target.startswith(v) or not LITERAL(v)]
+            near = [v for v in near if slashed.startswith(v) or not LITERAL(v)]
             for value in near:
                 mark = values[value]
                 if LITERAL(value):
                     found.append(candidate(mark, value, len(value), dialect))
-                elif _may_match(value, target):
+                elif _may_match(value, target, slashed):
                     rule = rule_of(value, mark, dialect)
                     if rule is not None:
                         rules.append(rule)
@@ -99,9 +105,13 @@ def _elsewhere(character: str) -> frozenset[str]:
     return frozenset("/" + other for other in NORMAL if other != character)
 
 
-def _may_match(value: str, target: str) -> bool:
+def _may_match(value: str, target: str, slashed: str) -> bool:
     """Whether *target* begins like *value*, and has in it what follows the first ``*``,
     as far as both are normal.
     """
     parts = _NORMAL_PARTS(value)
-    return parts is None or (target.startswith(parts[1]) and parts[2] in target)
+    if parts is None:
+        return True
+    if not slashed.startswith(parts[1]):
+        return False
+    return parts[2] in target or parts[2] in slashed

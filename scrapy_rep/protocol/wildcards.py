@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol import paths
@@ -18,8 +17,10 @@ Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
 _REGULAR = re.compile(rf"[/*][{paths.NORMAL_CLASS}*]*\$?").fullmatch
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
-_Test: TypeAlias = tuple[int, int, str, str, "paths.Pattern | None"]
-"""A candidate, its needle, and its pattern if that is known yet."""
+_Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
+"""A candidate; its pattern if that is known yet; and if a head and its needle are all
+there is to it, where the needle can begin.
+"""
 
 
 class Wildcards:
@@ -30,43 +31,52 @@ class Wildcards:
     itself is worked out when its needle is found for the first time.
     """
 
-    __slots__ = ("_dialect", "_rules", "_tests")
+    __slots__ = ("_dialect", "_needles", "_rules", "_tests")
 
     def __init__(self, rules: list[Unlevelled], dialect: Dialect) -> None:
         self._rules = rules
         self._dialect = dialect
+        self._needles: tuple[str, ...] = ()
         self._tests: list[_Test] = []
 
-    def best(self, target: str, best: Candidate | None) -> Candidate | None:
-        """The best of *best* and of the patterns that match *target*, which begins with
-        their head.
-        """
-        tests = self._tests or self._prepare()
-        for place, (precedence, minus_mark, value, needle, known) in enumerate(tests):
-            if best is not None and (precedence, minus_mark) < best:
-                break
-            if needle in target:
-                pattern = known or paths.pattern(value, self._dialect) or _NOTHING
-                if known is None:
-                    tests[place] = precedence, minus_mark, value, needle, pattern
+    def best(self, target: str) -> Candidate | None:
+        """The best of the patterns that match *target*, which begins with their head."""
+        needles = self._needles or self._prepare()
+        # An encoded slash may stand where a needle has a raw one.
+        is_plain = "%2F" not in target
+        for place, needle in enumerate(needles):
+            if needle in target or not is_plain:
+                rule, pattern, start = self._tests[place]
+                if start is not None and is_plain:
+                    if target.find(needle, start) >= 0:
+                        return rule
+                    continue
+                if pattern is None:
+                    pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
+                    self._tests[place] = rule, pattern, start
                 if paths.matches(pattern, target):
-                    return precedence, minus_mark, value
-        return best
+                    return rule
+        return None
 
-    def _prepare(self) -> list[_Test]:
-        tests = self._tests
+    def _prepare(self) -> tuple[str, ...]:
+        found: list[tuple[_Test, str]] = []
         for mark, value, known in self._rules:
             pattern = known
             if pattern is None and _REGULAR(value):
                 # Nothing in it is to be levelled.
-                octets, parts = len(value), value.removesuffix("$").split("*")
+                octets, anchored = len(value), value.endswith("$")
+                parts = value.removesuffix("$").split("*")
             else:
                 pattern = pattern or paths.pattern(value, self._dialect) or _NOTHING
-                octets, parts = pattern.octets, list(pattern.segments)
-            needle = max(parts[1:], key=len, default="")
+                octets, anchored = pattern.octets, pattern.anchored
+                parts = list(pattern.segments)
+            start = len(parts[0]) if len(parts) == 2 and not anchored else None
             rule = candidate(mark, value, octets, self._dialect)
-            tests.append((*rule, needle, pattern))
+            needle = max(parts[1:], key=len, default="")
+            found.append(((rule, pattern, start), needle))
         # Those that win come first.
-        tests.sort(key=itemgetter(0, 1), reverse=True)
+        found.sort(key=lambda test: test[0][0], reverse=True)
+        self._tests = [test for test, _ in found]
+        self._needles = tuple([needle for _, needle in found])
         self._rules = []
-        return tests
+        return self._needles

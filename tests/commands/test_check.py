@@ -242,7 +242,7 @@ def test_long_list(rep: Rep) -> None:
         (["-", "--robots", "-"], "- stands for all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
         ([BASKET, "--robots", "a\0b"], "null"),
-        ([BASKET, "--agent", "bot2"], "--agent is"),
+        ([BASKET, "--agent", "bot 2"], "--agent is"),
         ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
         ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
         ([BASKET, "--format", "xml"], "invalid choice: 'xml'"),

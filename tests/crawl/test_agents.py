@@ -119,3 +119,32 @@ def test_a_browser_with_a_name(site: Site) -> None:
     """A browser's User-Agent is no matter where ROBOTSTXT_USER_AGENT says who it is."""
     settings = {"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}
     assert followed(site, settings) == {"ownbot"}
+
+
+def test_a_name_with_digits(site: Site) -> None:
+    """It is followed as it is, and one warning says what RFC 9309 knows; another says
+    that Scrapy's setting for a parser is not used.
+    """
+    host = site.add("User-agent: *\nDisallow:\nUser-agent: MJ12bot\nDisallow: /a\n")
+    result = run_crawl(
+        [host.url("/a"), host.url("/b")],
+        settings={
+            "USER_AGENT": "MJ12bot/1.4",
+            "ROBOTSTXT_PARSER": "scrapy.robotstxt.PythonRobotParser",
+        },
+    )
+    assert host.pages == ["/b"]
+    (name,) = result.lines("WARNING", "RFC 9309")
+    assert "MJ12bot" in name
+    (parser,) = result.lines("WARNING", "ROBOTSTXT_PARSER")
+    assert "scrapy.robotstxt.PythonRobotParser" in parser
+
+
+def test_this_package_as_the_parser_is_no_news(site: Site) -> None:
+    """Nothing is said of a parser that is this package's."""
+    host = site.add("User-agent: *\nDisallow: /a\n")
+    settings = {"USER_AGENT": "mybot", "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
+    result = run_crawl([host.url("/a"), host.url("/b")], settings=settings)
+    assert host.pages == ["/b"]
+    assert not result.lines("WARNING", "ROBOTSTXT_PARSER")
+    assert not result.lines("WARNING", "RFC 9309")

@@ -20,7 +20,11 @@ WHITE = b" \t\x0b\x0c"
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 HEX = b"0123456789ABCDEFabcdef"
 UNRESERVED = LETTERS + b"0123456789-._~"
-RESERVED = b":/?#[]@!$&'()*+,;="
+# Of the reserved characters, those that delimit nothing in a path or query; the others.
+NO_DELIMITERS = b":@!'(),;[]"
+DELIMITERS = b"/?&=+"
+# Of those that may stand raw, what one URL library encodes and another does not.
+ENCODED_BY_SOME = b"[]'"
 BOM = b"\xef\xbb\xbf"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -38,15 +42,22 @@ DISALLOW = (
 # In a pattern, what is not an octet.
 ANYTHING = -1
 END = -2
+SLASH = -3  # raw or encoded
 
 Verdict = tuple[bool, int, "str | None", str]
+
+
+@dataclass
+class ReferencePattern:
+    octets: list[int]
+    counted: int
 
 
 @dataclass
 class ReferenceRule:
     kind: str
     line: int
-    patterns: list[list[int]]  # More than one with the index.html quirk.
+    patterns: list[ReferencePattern]  # More than one with the index.html quirk.
 
 
 @dataclass
@@ -84,14 +95,14 @@ class Reference:
         line = 0
         for rule in [rule for group in groups for rule in group.rules]:
             for pattern in rule.patterns:
-                if not matches(pattern, target):
+                if not matches(pattern.octets, target):
                     continue
                 # An empty Disallow that is a rule at all allows everything.
-                allows = rule.kind == "allow" or not pattern
+                allows = rule.kind == "allow" or not pattern.octets
                 if self.dialect.rule_choice == "first":
                     return allows, rule.line, agent, "rule"
-                if best is None or (len(pattern), allows) > best:
-                    best, line = (len(pattern), allows), rule.line
+                if best is None or (pattern.counted, allows) > best:
+                    best, line = (pattern.counted, allows), rule.line
         if best is None:
             return True, 0, agent, "no-rule"
         return best[1], line, agent, "rule"
@@ -123,7 +134,7 @@ def read_groups(body: bytes, dialect: Dialect) -> list[ReferenceGroup]:
             if group is None or group.closed:
                 group = ReferenceGroup()
                 groups.append(group)
-            group.tokens.append(read_token(value, dialect))
+            group.tokens += read_tokens(value, dialect)
         elif kind in ("allow", "disallow") and group is not None:
             group.closed = True
             patterns = read_patterns(kind, value, dialect)
@@ -133,18 +144,32 @@ def read_groups(body: bytes, dialect: Dialect) -> list[ReferenceGroup]:
 
 
 def read_lines(body: bytes, dialect: Dialect) -> list[bytes]:
-    utf_16 = body[:2] in UTF_16
+    utf_16 = dialect.utf_16 and is_utf_16(body)
+    too_long = len(body) > dialect.size_limit
+    body = body[: dialect.size_limit]
     if utf_16:
         body = body.decode("utf-16", "replace").encode()
-    if len(body) > dialect.size_limit:
-        body = body[: dialect.size_limit]
+    if too_long:
         body = body[: max(body.rfind(b"\r"), body.rfind(b"\n")) + 1]
     for length in (3, 2, 1) if dialect.partial_bom else (3,):
         if body.startswith(BOM[:length]) and not utf_16:
             body = body[length:]
             break
     lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    return [line[: dialect.line_limit] for line in lines]
+    lines = [line[: dialect.line_limit] for line in lines]
+    if dialect.nul_ends_line:
+        lines = [line.split(b"\0")[0] for line in lines]
+    return lines
+
+
+def is_utf_16(body: bytes) -> bool:
+    if body[:2] not in UTF_16:
+        return False
+    zeros = [place % 2 for place, octet in enumerate(body) if octet == 0]
+    # The high octets of ASCII: at odd places where the low ones come first.
+    high = 1 if body[:2] == UTF_16[0] else 0
+    total = len(range(2 + high, len(body), 2))
+    return zeros.count(high) > max(zeros.count(1 - high), total // 8)
 
 
 def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
@@ -168,18 +193,35 @@ def read_field(line: bytes, dialect: Dialect) -> tuple[str, bytes]:
     return "other", value
 
 
-def read_token(value: bytes, dialect: Dialect) -> bytes:
+def read_tokens(value: bytes, dialect: Dialect) -> list[bytes]:
+    if dialect.comma_separated_agents:
+        return [
+            token
+            for name in value.split(b",")
+            for token in read_token(name.strip(WHITE), dialect)
+        ]
+    return read_token(value, dialect)
+
+
+def read_token(value: bytes, dialect: Dialect) -> list[bytes]:
     if value == b"*" or (value[:1] == b"*" and value[1] in WHITE):
-        return b"*"
-    token = b""
+        return [b"*"]
+    if dialect.agent_match == "letters":
+        # As Google's parser cuts it, and whole: the second names no one else, unless a
+        # crawler has digits or dots in its name.
+        cut = take(value, LETTERS + b"-_")
+        return [cut, take(value, LETTERS + b"0123456789-_.")]
+    return [take(value, bytes(set(range(256)) - set(WHITE + b"/*")))]
+
+
+def take(value: bytes, octets: bytes) -> bytes:
+    """The part of *value* before the first octet that is not one of *octets*."""
+    taken = b""
     for octet in value:
-        if dialect.agent_match == "letters":
-            if octet not in LETTERS + b"-_":
-                break
-        elif octet in WHITE + b"/*":
+        if octet not in octets:
             break
-        token += bytes([octet])
-    return token
+        taken += bytes([octet])
+    return taken
 
 
 def names(token: bytes, agent: str, dialect: Dialect) -> bool:
@@ -191,21 +233,36 @@ def names(token: bytes, agent: str, dialect: Dialect) -> bool:
     return ours == token.lower()
 
 
-def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[list[int]]:
+def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[ReferencePattern]:
     """The patterns that a rule stands for; none when it is no rule."""
     if not value:
         allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
-        return [[]] if allows_all else []
+        return [ReferencePattern([], 0)] if allows_all else []
     if dialect.leading_slash_assumed and value[:1] not in (b"/", b"*"):
         value = b"/" + value
     pattern = level(value, dialect, in_pattern=True)
-    patterns = [pattern]
+    patterns = [ReferencePattern(pattern, count(pattern, value, dialect))]
     if kind == "allow" and dialect.index_html_quirk:
         slash = max((i for i, o in enumerate(pattern) if o == ord("/")), default=None)
         index = list(b"/index.htm")
         if slash is not None and pattern[slash : slash + len(index)] == index:
-            patterns.append([*pattern[: slash + 1], END])
+            directory = [*pattern[: slash + 1], END]
+            counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
+            patterns.append(ReferencePattern(directory, counted))
+    if dialect.path_encoding == "rfc3986":
+        for one in patterns:
+            one.octets = slashes_levelled(one.octets)
+            one.counted = len(one.octets)
     return patterns
+
+
+def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
+    """The octets by which patterns are compared: those of the levelled pattern, or as
+    Google's parser has them.
+    """
+    if dialect.path_encoding == "high-octets":
+        return sum(3 if octet > 0x7F else 1 for octet in value)
+    return len(octets)
 
 
 def url_target(url: str, dialect: Dialect) -> bytes:
@@ -242,14 +299,31 @@ def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
     return octets
 
 
+def slashes_levelled(octets: list[int]) -> list[int]:
+    """A pattern in which each slash behind the first raw question mark matches both."""
+    i = octets.index(ord("?")) if ord("?") in octets else len(octets)
+    levelled = octets[:i]
+    while i < len(octets):
+        if octets[i : i + 3] == list(b"%2F"):
+            levelled.append(SLASH)
+            i += 2
+        else:
+            levelled.append(SLASH if octets[i] == ord("/") else octets[i])
+        i += 1
+    return levelled
+
+
 def level_encoded(hexes: bytes, dialect: Dialect, *, in_pattern: bool) -> bytes:
     octet = int(hexes, 16)
-    if dialect.path_encoding == "rfc3986" and octet in UNRESERVED:
+    if dialect.path_encoding == "rfc3986" and octet in UNRESERVED + NO_DELIMITERS:
         return bytes([octet])
     if dialect.path_encoding == "decoded" and octet != ord("/"):
         return bytes([octet])
-    if dialect.path_encoding == "high-octets" and not in_pattern:
-        return b"%" + hexes
+    if dialect.path_encoding == "high-octets":
+        if octet in ENCODED_BY_SOME:
+            return bytes([octet])
+        if not in_pattern and not may_not_stand_raw(octet):
+            return b"%" + hexes
     return b"%" + hexes.upper()
 
 
@@ -257,11 +331,18 @@ def level_raw(octet: int, dialect: Dialect, *, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
     if dialect.path_encoding == "rfc3986":
         # "*" and "$" that are not special are written as in the patterns.
-        kept = octet in UNRESERVED or (octet in RESERVED and octet not in b"*$")
+        kept = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
         return bytes([octet]) if kept else encoded
-    if dialect.path_encoding == "high-octets" and in_pattern and octet > 0x7F:
+    google = dialect.path_encoding == "high-octets"
+    if google and (may_not_stand_raw(octet) or (octet > 0x7F and in_pattern)):
         return encoded
     return bytes([octet])
+
+
+def may_not_stand_raw(octet: int) -> bool:
+    """Whether an ASCII character may stand in no path or query, other than encoded."""
+    allowed = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"*$"
+    return octet < 0x80 and octet not in allowed
 
 
 def matches(pattern: Sequence[int], target: bytes) -> bool:
@@ -273,10 +354,12 @@ def matches(pattern: Sequence[int], target: bytes) -> bool:
         if octet == ANYTHING:
             places = set(range(min(places), len(target) + 1))
         else:
+            spellings = [bytes([octet])] if octet != SLASH else [b"/", b"%2F"]
             places = {
-                place + 1
+                place + len(spelling)
                 for place in places
-                if place < len(target) and target[place] == octet
+                for spelling in spellings
+                if target.startswith(spelling, place)
             }
         if not places:
             return False

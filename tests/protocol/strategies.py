@@ -11,13 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ORIGIN = "https://example.com"
-AGENTS = ("bot", "BOT", "botnews", "bot-image", "bot_x", "other", "b")
+AGENTS = ("bot", "BOT", "botnews", "bot-image", "bot_x", "other", "b", "bot1", "bot.1")
 
 USER_AGENTS = (
     *(b"*", b"* all", b"*\tall", b"*all", b"**", b"bot", b"Bot", b"BOT", b"b"),
     *(b"botnews", b"bot-image", b"bot_x", b"bot/1.0", b"bot 2", b"bot*", b"bot;x"),
     *(
         b"bot1",
+        b"BOT.1/2",
+        b"bot, other",
+        b"other,*,bot1 x",
+        b",",
         b"/bot",
         b"",
         b"bot\xc3\xa9",
@@ -45,6 +49,7 @@ OTHER_LINES = (
     *(b" ", b"\t \t", b"\x0c", b"# text", b"  # text", b"#", b":", b": /a"),
     *(b"Sitemap: https://example.com/s.xml", b"Sitemap: /s.xml", b"sitemap"),
     *(b"Crawl-delay: 2", b"Crawl-delay", b"Request-rate: 1/5", b"Noindex: /a"),
+    *(b"crawl-delay :3", b" Crawl-delay: 4 # text", b"Visit-time: 0600-0845"),
     *(b"unknown: /", b"text without meaning", b"allow", b"Disallow", b"User-agent"),
     *(b"<html>", b"\xff\xfe\x00", b"\xe2\x80\xa8Disallow: /", b"\x85Allow: /"),
 )
@@ -61,6 +66,8 @@ PIECES = (
     *(b"a", b"b", b"ab", b"A", b"~", b"%7E", b"%7e", b"%61", b"%2F", b"%2f", b"%2A"),
     *(b"%24", b"%", b"%2", b"%zz", b"%25", b"%3c", b"%3C", b"<", b" ", b"\x0c", b"?"),
     *(b"=", b"&", b"%26", b";", b"+", b"[", b"|", b"'", b".html", b"index.html"),
+    *(b":", b"%3A", b"%3a", b"%5B", b"%5b", b"%7C", b"%7c", b"%27", b"%3F", b"?", b"?"),
+    *(b"?a=/", b"?a=%2F", b"?a=%2f", b"\\", b"%5C", b"%20", b"\0"),
     *(b"/index.htm", b"\xc3\xa9", b"%C3%A9", b"%c3%a9", b"\xe9", b"%E9", b"%e9"),
     *(b"\xe3\x83\x84", b"\xe2\x80\xa8", b"\xf0\x9f\x98\x80", b"\x01", b"\x7f"),
     *([b"*"] * 4),

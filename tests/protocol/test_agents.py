@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from string import ascii_letters, digits
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,11 @@ CHROME = "Chrome/120.0.0.0"
         ("Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/)", ("mybot",)),
         ("Scrapy/2.19.0 (+https://scrapy.org)", ("Scrapy",)),
         ("curl/8.5.0", ("curl",)),
+        ("AI2Bot", ("AI2Bot",)),
+        ("MJ12bot/1.4", ("MJ12bot",)),
+        ("Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)", ("MJ12bot",)),
+        ("360Spider/1.0", ("360Spider",)),
+        ("Cliqzbot.2/1.0", ("Cliqzbot.2",)),
         ("python-requests/2.32.3", ("python-requests",)),
         ((f"Mozilla/5.0 {WEBKIT}; compatible; Googlebot/2.1; "
          f"+http://www.google.com/bot.html) {CHROME} Safari/537.36"), ("Googlebot",)),
@@ -95,9 +102,7 @@ def test_browsers_have_no_token(user_agent: str) -> None:
     assert product_tokens(user_agent) == ()
 
 
-@pytest.mark.parametrize(
-    "user_agent", ["", " ", "/", "()", "((((", "1234", "+", "ツ/1"]
-)
+@pytest.mark.parametrize("user_agent", ["", " ", "/", "()", "((((", "+", "ツ/1"])
 def test_garbage_has_no_token(user_agent: str) -> None:
     """What names nobody gives nothing."""
     assert product_tokens(user_agent) == ()
@@ -105,13 +110,13 @@ def test_garbage_has_no_token(user_agent: str) -> None:
 
 @given(st.one_of(st.text(), st.text("()/; aB-_+:.1", max_size=60)))
 def test_any_header_gives_valid_tokens_once_each(user_agent: str) -> None:
-    """Whatever the header, the tokens are ones that RFC 9309, 2.2.1, allows."""
+    """Whatever the header, the tokens are of letters, digits, ``_``, ``-`` and ``.``."""
     tokens = product_tokens(user_agent)
     assert isinstance(tokens, tuple)
     assert len(set(tokens)) == len(tokens)
     for token in tokens:
         assert token.isascii()
-        assert token.replace("-", "a").replace("_", "a").isalpha()
+        assert set(token) <= set(ascii_letters + digits + "_-.")
 
 
 def test_hostile_header_is_read_at_once() -> None:

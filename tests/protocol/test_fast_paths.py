@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import paths
-from scrapy_rep.protocol.agents import agent_of_line
+from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.followed import Followed
-from scrapy_rep.protocol.following import find_groups
+from scrapy_rep.protocol.following import follow
 from scrapy_rep.protocol.groups import parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import lines, proper_text, text
@@ -47,7 +47,7 @@ def test_groups_are_found_where_all_are_read(
     body, _, agents = case
     for dialect in ALL:
         content = proper_text(text(body, dialect), dialect)
-        agent, spans = find_groups(content, agents, dialect)
+        agent, spans, _ = follow(content, agents, dialect)
         found = [
             group
             for start, end, _ in spans
@@ -78,18 +78,17 @@ def names(token: str, agent: str | None, dialect: Dialect) -> bool:
 @EVERYDAY
 @given(
     value=st.one_of(
-        st.text("*b-_/ \t\x0c#1\xe9é\u212a", max_size=8), st.text(max_size=8)
+        st.text("*b-_/,. \t\x0c#1\xe9é\u212a", max_size=8), st.text(max_size=8)
     )
 )
-def test_tokens_are_those_of_agent_of_line(value: str) -> None:
-    """The expression that finds user-agent lines reads the same token in them."""
+def test_tokens_are_those_of_agents_of_line(value: str) -> None:
+    """The expression that finds user-agent lines reads the same tokens in them."""
     value = value.replace("\r", "").replace("\n", "")
     content = f"User-agent: {value}\nDisallow: /".encode()
     for dialect in DIALECTS:
         bare = value.partition("#")[0].encode().strip()
-        token = agent_of_line(bare, dialect)
-        found = find_groups(content, [token], dialect)[0]
-        assert found == (token or None)
+        for token in agents_of_line(bare, dialect):
+            assert follow(content, [token], dialect).agent == (token or None)
 
 
 @EVERYDAY
@@ -124,7 +123,7 @@ def test_rules_are_read_as_lines_are(body: bytes) -> None:
     """To split a group at its disallow lines gives the rules that its lines give."""
     for dialect in ALL:
         content = proper_text(text(body, dialect), dialect)
-        for start, end, line in find_groups(content, ["bot"], dialect)[1]:
+        for start, end, line in follow(content, ["bot"], dialect).spans:
             read = RuleLines()
             read.add_group(content[start:end].decode("latin-1"), line)
             found = {

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, time, timezone
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.pace import FIELDS
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 
+from .strategies import AGENTS, bodies
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+
+LENIENT = replace(RFC9309, name="lenient", misspelt_fields=True)
 AT = "https://example.com/robots.txt"
 
 
@@ -81,14 +93,95 @@ Crawl-delay: 2.5
 
 
 def test_crawl_delay_is_that_of_the_groups_followed() -> None:
-    """Other records are the group's they stand in; the largest delay counts."""
+    """A record is for the run of user-agent lines above it; the largest delay counts."""
     robots = RobotsTxt.parse(PACE)
-    delays = [robots.crawl_delay(agent) for agent in ("a", "b", ["x", "b"])]
-    assert delays == [7.0, 3.0, 3.0]
+    delays = [robots.crawl_delay(agent) for agent in ("a", "b", "c", ["x", "b"])]
+    assert delays == [2.5, 3.0, 2.5, 3.0]
     assert robots.crawl_delay("x") == 7.0
     assert robots.request_rate("b") is not None
     assert robots.request_rate("c") is None
     assert robots.visit_time("b") is None
+
+
+@pytest.mark.parametrize(
+    ("body", "delays"),
+    [
+        # As real sites write it.
+        ("User-agent: Slurp\nCrawl-delay: 300\n\nUser-agent: *\nDisallow: /download/",
+         {"mybot": None, "slurp": 300}),
+        ("User-agent: GoogleBot\nCrawl-delay: 0.9\nUser-agent: AhrefsBot\nCrawl-delay: 1.5",
+         {"googlebot": 0.9, "ahrefsbot": 1.5}),
+        # A run is not ended by what is no rule and no record of its group.
+        (("User-agent: a\n\n# text\nSitemap: https://example.com/\n text\nUser-agent: b\n"
+         "\n# text\nSitemap: https://example.com/\nCrawl-delay: 2"),
+         {"a": 2, "b": 2}),
+        # Any other record ends it, though for rules the group goes on.
+        ("User-agent: a\nHost: x\nUser-agent: b\nCrawl-delay: 2", {"a": None, "b": 2}),
+        ("User-agent: a\nDisallow:\nCrawl-delay: 2\nDisallow: /\nCrawl-delay: 3", {"a": 3}),
+        (("User-agent: a\nUser-agent: b\nCrawl-delay: 1\nUser-agent: c\nCrawl-delay: 2\n"
+         "Disallow: /"), {"a": 1, "b": 1, "c": 2}),
+        # Where a crawler is named twice, each run says its part.
+        (("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\n"
+         "User-agent: a\nUser-agent: c\nCrawl-delay: 3"), {"a": 3, "b": 5, "c": 3}),
+        ("User-agent: a, b\nCrawl-delay: 1\nUser-agent: c\nDisallow: /", {"b": 1, "c": None}),
+    ],
+)  # fmt: skip
+def test_a_delay_is_that_of_the_user_agent_lines_above_it(
+    body: str, delays: dict[str, float | None]
+) -> None:
+    """Rules are shared by all of a group, and delays are not."""
+    robots = RobotsTxt.parse(body.encode())
+    assert {agent: robots.crawl_delay(agent) for agent in delays} == delays
+
+
+def test_rates_and_times_are_those_of_the_lines_above_them_too() -> None:
+    """What is true of Crawl-delay is true of the other two."""
+    body = b"User-agent: a\nRequest-rate: 1/5\nVisit-time: 0600-0700\nUser-agent: b\nDisallow: /"
+    robots = RobotsTxt.parse(body)
+    assert robots.request_rate("a").delay == 5
+    assert robots.visit_time("a").start == time(6)
+    assert robots.request_rate("b") is robots.visit_time("b") is None
+    assert not robots.is_allowed("https://example.com/", "a")
+
+
+def test_google_ignores_all_three() -> None:
+    """Neither delay nor rate nor time is supported."""
+    body = b"User-agent: *\nCrawl-delay: 5\nRequest-rate: 1/5\nVisit-time: 0600-0700"
+    robots = RobotsTxt.parse(body, GOOGLE)
+    assert robots.crawl_delay("a") is robots.request_rate("a") is None
+    assert robots.visit_time("a") is None
+    assert robots.pace("a").records == ()
+
+
+@settings(max_examples=150, deadline=None)
+@given(body=bodies(), agent=st.sampled_from(AGENTS))
+def test_the_fast_way_finds_the_records_that_groups_have(
+    body: bytes, agent: str
+) -> None:
+    """Expressions find those records that reading all lines finds for a crawler."""
+    for dialect in (RFC9309, CLASSIC, LENIENT):
+        robots = RobotsTxt.parse(body, dialect)
+        followed = robots.decide("https://example.com/x", agent).agent
+        expected: list[tuple[str, str, int]] = []
+        for group in robots.groups:
+            named = zip(group.agents, group.runs, strict=True)
+            runs = {run for token, run in named if is_named(token, followed, dialect)}
+            expected += [
+                (record.field, record.value, record.line)
+                for record in group.records
+                if record.run in runs and record.field in FIELDS
+            ]
+            if runs and not dialect.merge_groups:
+                break
+        assert [record[:3] for record in robots.pace(agent).records] == expected
+
+
+def is_named(token: str, followed: str | None, dialect: Dialect) -> bool:
+    if not token or followed is None:
+        return False
+    if dialect.agent_match == "prefix" and followed != "*":
+        return followed.lower().startswith(token)
+    return followed.lower() == token
 
 
 def test_group_without_a_delay_does_not_borrow_one() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from w3lib.url import safe_url_string
+
+from scrapy_rep.protocol.dialect import GOOGLE, RFC9309
 
 from .asking import ask, matches
 
@@ -17,6 +20,8 @@ from .asking import ask, matches
         ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https://foo.bar", True),
         ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https%3a%2f%2ffoo.bar",
          True),
+        ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar", True),
+        ("/foo/bar?baz=https%3A%2F%2Ffoo.bar", "/foo/bar?baz=https://foo.bar", True),
         ("/foo/bar/ツ", "/foo/bar/ツ", True),
         ("/foo/bar/ツ", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%E3%83%84", "/foo/bar/ツ", True),
@@ -24,7 +29,7 @@ from .asking import ask, matches
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
         ("/foo/bar/baz", "/foo/bar/%62%61%7A", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/%62%61%7a", True),
-        # Unreserved characters are the same encoded or not, reserved ones are not.
+        # Unreserved characters are the same encoded or not, reserved delimiters are not.
         ("/~a", "/%7Ea", True), ("/%7ea", "/~a", True), ("/%2D%2e%5F", "/-._", True),
         ("/a/b", "/a%2Fb", False), ("/a%2Fb", "/a/b", False),
         ("/a%2Fb", "/a%2fb", True), ("/a?b=%26", "/a?b=&", False),
@@ -43,6 +48,92 @@ def test_2_2_2_octets_are_compared_encoded(
 ) -> None:
     """Both sides are brought to one encoding before they are compared."""
     assert matches(pattern, path) is expected
+
+
+@pytest.mark.parametrize("character", ":@!'(),;[]{}|^<>\"\\` ")
+@pytest.mark.parametrize("place", ["/a{}b", "/a?b={}c"])
+def test_2_2_2_characters_that_delimit_nothing(character: str, place: str) -> None:
+    """Raw and encoded are the same, of reserved characters that delimit nothing and of
+    those that may not stand raw.
+    """
+    raw, encoded = place.format(character), place.format(f"%{ord(character):02x}")
+    for pattern, path in (
+        (raw, raw),
+        (raw, encoded),
+        (encoded, raw),
+        (encoded, encoded),
+    ):
+        assert matches(pattern, path), (pattern, path)
+
+
+@pytest.mark.parametrize("character", "/?&=+")
+@pytest.mark.parametrize("place", ["/a{}b", "/*{}", "/*b{}c"])
+def test_2_2_2_delimiters_are_not_their_encoded_forms(
+    character: str, place: str
+) -> None:
+    """What delimits parts of a URL is another octet than the same as data."""
+    encoded = f"%{ord(character):02X}"
+    raw_path, encoded_path = f"/a{character}b{character}c", f"/a{encoded}b{encoded}c"
+    assert matches(place.format(character), raw_path)
+    assert matches(place.format(encoded), encoded_path)
+    assert not matches(place.format(character), encoded_path)
+    assert not matches(place.format(encoded), raw_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("/a?b=/c", "/a?b=%2Fc", True), ("/a?b=%2Fc", "/a?b=/c", True),
+        ("/a?b=%2fc", "/a?b=%2Fc", True), ("/a?b=/c$", "/a?b=%2fc", True),
+        ("/a?b=/c$", "/a?b=%2fcd", False), ("/*?b=/c", "/a/x?b=%2Fc", True),
+        ("/*?*/c", "/a?b=%2Fc", True), ("*?*%2Fc*/d$", "/a?b=/c%2Fd", True),
+        ("/a?*=/*/c", "/a?b=%2F%2Fc", True), ("/a?b=/c?d=/e", "/a?b=%2Fc?d=%2Fe", True),
+        # Before it, and without it, they stay apart.
+        ("/a%2Fb?c=/d", "/a/b?c=/d", False), ("/a/b?c=/d", "/a%2Fb?c=%2Fd", False),
+        ("/a%2Fb?c=/d", "/a%2Fb?c=%2Fd", True), ("/*/c", "/a?b=%2Fc", False),
+        ("/*%2Fc", "/a?b=%2Fc", True), ("/*%2Fc", "/a?b=/c", False),
+        # Which "?" of the URL that of the pattern is does not matter.
+        ("/*/x?y=/z", "/a?b=%2Fx?y=/z", False), ("/*/x?y=/z", "/a?b=/x?y=%2Fz", True),
+        ("/*%2Fx?y=/z", "/a?b=%2Fx?y=/z", True), ("/*%3F/c", "/a%3F%2Fc", False),
+    ],
+)  # fmt: skip
+def test_2_2_2_slash_behind_the_question_mark_of_a_pattern(
+    pattern: str, path: str, expected: bool
+) -> None:
+    """In a query a slash delimits nothing: RFC 3986, 3.4."""
+    assert matches(pattern, path) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/a b", "/100%", "/%zz?%", "/a[0]?b={|}", "/a:b@c!d'e(f),g;h", "/a?b=%2Fc/%3F",
+        "/%2f/%3a?%26=%2B+&", "/ツ?é=%C3%a9", "/*", "/a*b$c", '/a\\b^`<>"', "/a//b?//",
+    ],
+)  # fmt: skip
+def test_2_2_2_what_is_written_alike_matches(text: str) -> None:
+    """A rule and a URL of the same text match. A final ``$`` alone means something else."""
+    assert matches(text, text)
+
+
+def test_2_2_2_an_encoded_octet_that_is_the_same_raw_counts_once() -> None:
+    """How often a site encodes does not make its rule the more specific one."""
+    for encoded in ("%3A", "%5B", "%62", "?%2F"):
+        raw = encoded.replace("%2F", "/").replace("%3A", ":")
+        raw = raw.replace("%5B", "[").replace("%62", "b")
+        body = f"User-agent: *\nAllow: /a{encoded}\nDisallow: /a{raw}*"
+        assert ask(body, f"/a{raw}c").line == 3
+        assert ask(body, f"/a{encoded}c").line == 3
+
+
+def test_2_2_2_as_w3lib_writes_urls() -> None:
+    """A rule with brackets holds for the URL that Scrapy asks for."""
+    rule = "/*country[0]"
+    asked = "https://www.example.com/a?country[0]=x&b='c'"
+    for dialect in (RFC9309, GOOGLE):
+        for url in (asked, safe_url_string(asked)):
+            assert matches(rule, url, dialect)
+            assert matches("/*b='c", url, dialect)
 
 
 def test_2_2_2_invalid_utf_8_is_compared_octet_by_octet() -> None:

@@ -71,7 +71,7 @@ def test_other_white_space_is_not(white: str) -> None:
 # Bytes
 
 
-@DIALECTS
+@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 def test_encodings_with_a_byte_order_mark(dialect: Dialect, encoding: str) -> None:
     """A file in UTF-16 with a byte order mark reads like the same in UTF-8."""
@@ -81,6 +81,26 @@ def test_encodings_with_a_byte_order_mark(dialect: Dialect, encoding: str) -> No
     body = text.encode(encoding)
     assert ask(body, "/%E3%83%84", dialect=dialect).line == 2
     assert ask(body, "/a", dialect=dialect).line == 3
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
+def test_a_mark_of_utf_16_alone_does_not_make_it_that(mark: bytes) -> None:
+    """Where no null bytes stand as they do in UTF-16, the rest of the file is read."""
+    body = mark + b"\nUser-agent: *\nDisallow: /a\nDisallow: /\0"
+    assert ask(body, "/a").line == 3
+
+
+def test_utf_16_that_is_cut() -> None:
+    """The last whole line of a long file in UTF-16 is read as it is written."""
+    line = "Disallow: /{:06}\n"
+    rules = "".join(line.format(n) for n in range(20_000))
+    for encoding in ("utf-16-le", "utf-16-be"):
+        body = ("\ufeffUser-agent: *\n" + rules).encode(encoding)
+        last = (RFC9309.size_limit // 2 - 1 - len("User-agent: *\n")) // len(
+            line.format(0)
+        )
+        assert ask(body, f"/{last - 1:06}").line == last + 1
+        assert ask(body, f"/{last:06}").allowed
 
 
 @DIALECTS

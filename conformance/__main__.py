@@ -1,0 +1,111 @@
+"""Asks parsers about the cases, and prints what they got right, by topic.
+
+    python -m conformance                               this package and its peers
+    python -m conformance --only scrapy-rep --failures  one of them, and where it fails
+    python -m conformance --adapter mymodule:answer     a callable of yours
+    python -m conformance --command "node ask.js"       a parser in another language
+
+A callable takes a question as a dictionary and returns the answer as one, or None where
+it has none; a command does the same with lines of JSON. conformance/README.md says what
+stands in them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.adapters.command import Command
+from conformance.cases import DIALECTS, Suite
+from conformance.judge import judge, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from conformance.judge import Adapter, Result
+
+    Answer = Callable[[Mapping[str, Any]], "Mapping[str, Any] | None"]
+
+
+class Function:
+    """A callable that answers."""
+
+    def __init__(self, path: str, dialect: str) -> None:
+        module, _, name = path.partition(":")
+        sys.path.insert(0, str(Path.cwd()))
+        self._call: Answer = getattr(import_module(module), name)
+        self.name = path
+        self.dialect = dialect
+
+    def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return self._call(question)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 1 where an answer was wrong, else 0."""
+    options = parsed(arguments)
+    suite = Suite()
+    results: list[Result] = []
+    for adapter in chosen(options):
+        results.append(judge(adapter, suite.cases))
+        if isinstance(adapter, Command):
+            adapter.close()
+    print(table(results, suite.topics))
+    disputed = sum(case.is_disputed for case in suite.cases)
+    print(f"\n{len(suite.cases)} cases; {disputed} of them count for nobody.")
+    if options.failures:
+        for result in results:
+            show_failures(result)
+    return 1 if any(result.failures for result in results) else 0
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", metavar="WORD", help="those with it in their names")
+    parser.add_argument("--adapter", metavar="MODULE:CALLABLE", action="append")
+    parser.add_argument("--command", action="append")
+    parser.add_argument(
+        "--dialect", choices=DIALECTS, default="rfc9309",
+        help="which answers to expect of --adapter and --command",
+    )  # fmt: skip
+    parser.add_argument(
+        "--failures", action="store_true", help="show each wrong answer"
+    )
+    return parser.parse_args(arguments)
+
+
+def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
+    if options.adapter or options.command:
+        for path in options.adapter or ():
+            yield Function(path, options.dialect)
+        for command in options.command or ():
+            yield Command(command, options.dialect)
+        return
+    # Imported here: whoever tests a parser of their own needs none of these.
+    from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
+    from conformance.adapters.peers import PEERS  # noqa: PLC0415
+
+    everyone: list[Adapter] = [*map(ScrapyRep, DIALECTS), *(peer() for peer in PEERS)]
+    for adapter in everyone:
+        if (options.only or "") in adapter.name:
+            yield adapter
+
+
+def show_failures(result: Result) -> None:
+    print(f"\n{result.name}, {result.dialect}: {len(result.failures)} wrong")
+    for failure in result.failures:
+        fields = failure.case.fields
+        print(f"  {failure.case.id} ({fields['source']}): {fields['why']}")
+        print(f"    expected {json.dumps(failure.expected)}, not {failure.answer}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Those that can be asked, behind one interface: see ``conformance.judge.Adapter``."""

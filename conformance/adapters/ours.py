@@ -1,0 +1,103 @@
+"""This package."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from conformance.cases import agents_of, body_of
+from conformance.fetching import Fetcher
+from scrapy_rep.protocol.access import renew, robots_of
+from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.freshness import Bounds
+from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.pace import RequestRate, VisitTime
+
+_INDEXING = (
+    *("index", "follow", "archive", "snippet", "image_index", "translate"),
+    *("index_embedded", "max_snippet", "max_image_preview", "max_video_preview"),
+)
+
+
+class ScrapyRep:
+    """All kinds of questions, in one dialect."""
+
+    def __init__(self, dialect: str) -> None:
+        self.name = "scrapy-rep"
+        self.dialect = dialect
+
+    def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        dialect = DIALECTS[question["dialect"]]
+        agents = agents_of(question)
+        if question["kind"] == "indexing":
+            return _indexing(question, agents, dialect)
+        if question["kind"] == "fetch":
+            return _after_fetches(question, agents, dialect)
+        at = question.get("robots_url")
+        robots = RobotsTxt.parse(body_of(question), dialect, at)
+        if question["kind"] == "sitemaps":
+            return {"sitemaps": list(robots.sitemaps)}
+        if question["kind"] == "pace":
+            return {
+                "crawl_delay": robots.crawl_delay(agents),
+                "request_rate": _rate(robots.request_rate(agents)),
+                "visit_time": _window(robots.visit_time(agents)),
+            }
+        return _decided(robots, question["url"], agents)
+
+
+def _decided(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> dict[str, Any]:
+    decision = robots.decide(url, agents)
+    return {"allowed": decision.allowed, "line": decision.line}
+
+
+def _rate(rate: RequestRate | None) -> object:
+    return rate and [rate.requests, rate.seconds]
+
+
+def _window(window: VisitTime | None) -> object:
+    return window and [f"{window.start:%H:%M}", f"{window.end:%H:%M}"]
+
+
+def _indexing(
+    question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
+) -> dict[str, Any]:
+    rules = IndexingRules.parse(
+        [value.encode("latin-1") for value in question.get("headers", ())],
+        question.get("html", "").encode(),
+        agents,
+        dialect,
+    )
+    after = rules.unavailable_after
+    found = {name: getattr(rules, name) for name in _INDEXING}
+    found["unavailable_after"] = after and f"{after:%Y-%m-%dT%H:%M:%SZ}"
+    if "now" in question:
+        found["indexable"] = rules.indexable(datetime.fromisoformat(question["now"]))
+    return found
+
+
+def _after_fetches(
+    question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
+) -> dict[str, Any]:
+    """What holds after robots.txt was asked for at each of the moments, and whether it
+    is to be asked for again at the last.
+    """
+    entry: Entry | None = None
+    for moment in question["fetches"]:
+        fetcher = Fetcher(moment["answers"])
+        result = fetcher.fetch(question["robots_url"], dialect.max_redirects)
+        now = float(moment["at"])
+        entry = renew(result, entry, dialect=dialect, now=now, bounds=Bounds(0))
+    assert entry is not None
+    robots = robots_of(entry, dialect)
+    found = _decided(robots, question["url"], agents)
+    if "at" in question:
+        found["fresh"] = entry.is_fresh(question["at"])
+    return found

@@ -1,0 +1,156 @@
+"""The other parsers of Python."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.robotparser import RobotFileParser
+
+from conformance.cases import agents_of, body_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Peer:
+    """A parser that is asked about one product token at a time."""
+
+    package = ""
+    dialect = "rfc9309"
+
+    def __init__(self) -> None:
+        self.name = f"{self.package} {version(self.package)}"
+
+    def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        agents = agents_of(question)
+        if len(agents) != 1:
+            return None
+        body = body_of(question)
+        if question["kind"] == "decision":
+            return {"allowed": bool(self.is_allowed(body, agents[0], question["url"]))}
+        if question["kind"] == "sitemaps":
+            found = self.sitemaps(body)
+            return None if found is None else {"sitemaps": list(found)}
+        if question["kind"] == "pace":
+            return self.pace(body, agents[0])
+        return None
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        raise NotImplementedError
+
+    def sitemaps(self, body: bytes) -> list[str] | None:
+        return None
+
+    def pace(self, body: bytes, agent: str) -> Mapping[str, Any] | None:
+        return None
+
+
+def text(body: bytes) -> str:
+    """As Scrapy decodes it for the parsers that take text."""
+    return body.decode("utf-8-sig", "replace")
+
+
+class Protego(Peer):
+    package = "protego"
+
+    def _parse(self, body: bytes) -> Any:
+        from protego import Protego as Parser  # noqa: PLC0415
+
+        return Parser.parse(text(body))
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        return bool(self._parse(body).can_fetch(url, agent))
+
+    def sitemaps(self, body: bytes) -> list[str]:
+        return list(self._parse(body).sitemaps)
+
+    def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
+        parsed = self._parse(body)
+        rate, window = parsed.request_rate(agent), parsed.visit_time(agent)
+        return {
+            "crawl_delay": parsed.crawl_delay(agent),
+            "request_rate": rate and [rate.requests, rate.seconds],
+            "visit_time": window
+            and [f"{window.start_time:%H:%M}", f"{window.end_time:%H:%M}"],
+        }
+
+
+class StandardLibrary(Peer):
+    dialect = "classic"
+
+    def __init__(self) -> None:
+        self.name = f"urllib.robotparser {platform.python_version()}"
+
+    def _parse(self, body: bytes) -> RobotFileParser:
+        parser = RobotFileParser()
+        parser.parse(text(body).splitlines())
+        parser.modified()  # it answers nothing before it believes to have fetched
+        return parser
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        return self._parse(body).can_fetch(agent, url)
+
+    def sitemaps(self, body: bytes) -> list[str]:
+        return self._parse(body).site_maps() or []
+
+    def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
+        parsed = self._parse(body)
+        delay, rate = parsed.crawl_delay(agent), parsed.request_rate(agent)
+        return {
+            "crawl_delay": None if delay is None else float(delay),
+            "request_rate": rate and [rate.requests, rate.seconds],
+        }
+
+
+class Robotspy(Peer):
+    package = "robotspy"
+
+    def _parse(self, body: bytes) -> Any:
+        from robots import RobotsParser  # noqa: PLC0415
+
+        return RobotsParser.from_string(text(body))
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        return bool(self._parse(body).can_fetch(agent, url))
+
+    def sitemaps(self, body: bytes) -> list[str]:
+        return list(self._parse(body).sitemaps)
+
+
+class Rerp(Peer):
+    package = "robotexclusionrulesparser"
+
+    def _parse(self, body: bytes) -> Any:
+        from robotexclusionrulesparser import RobotExclusionRulesParser  # noqa: PLC0415
+
+        parser = RobotExclusionRulesParser()
+        parser.parse(text(body))
+        return parser
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        return bool(self._parse(body).is_allowed(agent, url))
+
+    def sitemaps(self, body: bytes) -> list[str]:
+        return list(self._parse(body).sitemaps)
+
+    def pace(self, body: bytes, agent: str) -> Mapping[str, Any]:
+        delay = self._parse(body).get_crawl_delay(agent)
+        return {"crawl_delay": delay}
+
+
+class Gpyrobotstxt(Peer):
+    """A port of Google's parser."""
+
+    package = "gpyrobotstxt"
+    dialect = "google"
+
+    def is_allowed(self, body: bytes, agent: str, url: str) -> bool:
+        from gpyrobotstxt.robots_cc import RobotsMatcher  # noqa: PLC0415
+
+        return bool(RobotsMatcher().one_agent_allowed_by_robots(body, agent, url))
+
+
+PEERS: tuple[type[Peer], ...] = (
+    *(Protego, StandardLibrary, Robotspy, Rerp, Gpyrobotstxt),
+)

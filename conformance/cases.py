@@ -1,0 +1,93 @@
+"""The cases, as they stand in the files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FOLDER = Path(__file__).with_name("cases")
+SCHEMA = Path(__file__).with_name("schema.json")
+
+DIALECTS = ("rfc9309", "google", "classic")
+"""The readings that cases have an expected answer for: RFC 9309, Google's documentation
+and published parser, the texts of 1994 and 1996."""
+
+_NOT_ASKED = ("topic", "source", "why", "expected", "disputed")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question, with the answer that each dialect has for it."""
+
+    fields: Mapping[str, Any]
+    """The case as its file has it; see ``schema.json``."""
+
+    @property
+    def id(self) -> str:
+        return str(self.fields["id"])
+
+    @property
+    def topic(self) -> str:
+        return str(self.fields["topic"])
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether sources disagree, so that it counts for nobody."""
+        return "disputed" in self.fields
+
+    @property
+    def dialects(self) -> tuple[str, ...]:
+        return tuple(name for name in DIALECTS if name in self.fields["expected"])
+
+    def expected(self, dialect: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.fields["expected"][dialect]
+        return found
+
+    def question(self, dialect: str) -> dict[str, Any]:
+        """What a parser is asked: all but what is expected, and why."""
+        asked = {k: v for k, v in self.fields.items() if k not in _NOT_ASKED}
+        if "padding" in asked:
+            padding = "#" * asked.pop("padding")
+            asked["robots"] = asked["robots"].replace("{padding}", padding)
+        return {**asked, "dialect": dialect}
+
+
+def body_of(question: Mapping[str, Any]) -> bytes:
+    """The bytes of the robots.txt that a question, or a step of one, is about."""
+    if "robots_base64" in question:
+        return base64.b64decode(question["robots_base64"])
+    return str(question.get("robots", "")).encode()
+
+
+def agents_of(question: Mapping[str, Any]) -> tuple[str, ...]:
+    """The product tokens of the crawler that asks, in order of preference."""
+    agent = question["agent"]
+    return (agent,) if isinstance(agent, str) else tuple(agent)
+
+
+class Suite:
+    """All cases."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        return tuple(self._read())
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(case.topic for case in self.cases))
+
+    def _read(self) -> Iterator[Case]:
+        for path in sorted(self._folder.glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").split("\n"):
+                if line:
+                    yield Case(json.loads(line))

@@ -1,0 +1,183 @@
+"""The conformance suite: its cases, and those who are asked about them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from conformance.__main__ import main
+from conformance.adapters.command import Command
+from conformance.adapters.ours import ScrapyRep
+from conformance.adapters.peers import PEERS
+from conformance.cases import DIALECTS, SCHEMA, Case, Suite
+from conformance.judge import agrees, judge, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[1]
+SUITE = Suite()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_this_package_passes(dialect: str) -> None:
+    """Each case that applies is answered as expected, and those are nearly all."""
+    result = judge(ScrapyRep(dialect), SUITE.cases)
+    assert [(one.case.id, one.answer) for one in result.failures] == []
+    counting = [c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed]
+    assert result.asked.total() == len(counting)
+
+
+def test_cases_are_as_the_schema_says() -> None:
+    """Each line is a case, and each has its own name and its own question."""
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for case in SUITE.cases:
+        assert [error.message for error in validator.iter_errors(case.fields)] == []
+    ids = Counter(case.id for case in SUITE.cases)
+    assert [name for name, count in ids.items() if count > 1] == []
+    for path in (ROOT / "conformance" / "cases").glob("*.jsonl"):
+        assert {case.topic for case in Suite(path.parent).cases} >= {path.stem}
+
+
+def test_there_are_enough() -> None:
+    """At least 600 cases count, and each dialect and topic has its part of them."""
+    counting = [case for case in SUITE.cases if not case.is_disputed]
+    assert len(counting) >= 600
+    for dialect in DIALECTS:
+        assert sum(dialect in case.dialects for case in counting) >= 400
+    assert len(SUITE.topics) >= 12
+    assert min(Counter(case.topic for case in counting).values()) >= 10
+
+
+@pytest.mark.parametrize("case", SUITE.cases[::40], ids=lambda case: case.id)
+def test_a_wrong_answer_is_found(case: Case) -> None:
+    """Of no case would any answer do."""
+    for dialect in case.dialects:
+        expected = case.expected(dialect)
+        assert agrees(expected, expected)
+        for key, value in expected.items():
+            assert not agrees({**expected, key: [value, "other"]}, expected)
+        assert not agrees({}, expected)
+
+
+def test_all_is_allowed_to_whoever_does_not_read() -> None:
+    """A parser that allows everything fails where something is forbidden, and no more."""
+
+    class Blind:
+        name, dialect = "blind", "rfc9309"
+
+        def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            return {"allowed": True} if question["kind"] == "decision" else None
+
+    result = judge(Blind(), SUITE.cases)
+    assert result.passed.total() == result.asked.total() - len(result.failures)
+    assert len(result.failures) > 200
+    assert all(failure.expected["allowed"] is False for failure in result.failures)
+    assert "delays" not in result.asked
+
+
+def test_disputed_cases_count_for_nobody() -> None:
+    """Where sources disagree, no answer is wrong."""
+    disputed = [case for case in SUITE.cases if case.is_disputed]
+    assert disputed
+    for dialect in DIALECTS:
+        assert judge(ScrapyRep(dialect), disputed).asked.total() == 0
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
+def test_peers_answer(peer: type) -> None:
+    """Each of the peers can be asked, and gets most of the simplest cases right."""
+    cases = [case for case in SUITE.cases if case.topic == "groups"]
+    result = judge(peer(), cases)
+    assert result.passed.total() > result.asked.total() / 2
+
+
+def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What ``--adapter`` asks below."""
+    return ScrapyRep(question["dialect"]).answer(question)
+
+
+def test_an_adapter_of_ones_own(capsys: pytest.CaptureFixture) -> None:
+    """Any callable can be asked, in a dialect that is chosen."""
+    arguments = ["--adapter", "tests.test_conformance:answer", "--dialect", "google"]
+    assert main([*arguments, "--failures"]) == 0
+    printed = capsys.readouterr().out
+    assert "tests.test_conformance:answer" in printed
+    assert "0 wrong" in printed
+
+
+COMMAND = """\
+import json, sys
+for line in sys.stdin:
+    question = json.loads(line)
+    is_easy = question["kind"] == "decision" and "robots" in question
+    allowed = "Disallow: /a" not in question.get("robots", "")
+    print(json.dumps({"allowed": allowed} if is_easy else None), flush=True)
+"""
+
+
+def test_a_command_of_another_language(tmp_path: Path) -> None:
+    """Lines of JSON go to and fro; a command that ends or hangs has given wrong answers."""
+    script = tmp_path / "ask.py"
+    script.write_text(COMMAND)
+    command = Command(f"{sys.executable} {script}", "rfc9309")
+    result = judge(command, SUITE.cases[:300])
+    command.close()
+    assert 0 < result.passed.total() < result.asked.total()
+    script.write_text("import sys; sys.exit(3)")
+    command = Command(f"{sys.executable} {script}", "rfc9309")
+    result = judge(command, SUITE.cases[:3])
+    command.close()
+    assert len(result.failures) == result.asked.total() == 3
+    script.write_text("import time; time.sleep(60)")
+    command = Command(f"{sys.executable} {script}", "rfc9309", timeout=0.2)
+    (failure,) = judge(command, SUITE.cases[:1]).failures
+    assert "TimeoutError" in str(failure.answer)
+    command.close()
+
+
+def test_who_never_answers_is_given_up() -> None:
+    """The limit ends what runs on, and what is done in time is left alone."""
+
+    class Endless:
+        name, dialect = "endless", "rfc9309"
+
+        def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            while True:
+                pass
+
+    (failure,) = judge(Endless(), SUITE.cases[:1], seconds=0.05).failures
+    assert "TimeoutError" in str(failure.answer)
+
+
+def test_the_documented_table_is_of_these_cases() -> None:
+    """The table in the documentation has this package's figures of today."""
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
+    documented = [
+        [cell.strip() for cell in line.split("|")[1:5]]
+        for line in page.splitlines()
+        if line.startswith("|")
+    ]
+    for line in table(results, SUITE.topics).splitlines()[3:]:
+        assert [cell.strip() for cell in line.split("|")[1:5]] in documented
+    assert f"{len(SUITE.cases)} cases" in page
+
+
+def test_the_command() -> None:
+    """``python -m conformance`` prints the table and succeeds where all is right."""
+    command = [sys.executable, "-m", "conformance", "--only", "scrapy-rep"]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("| topic")
+    assert f"{len(SUITE.cases)} cases" in ended.stdout

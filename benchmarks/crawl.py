@@ -89,7 +89,7 @@ def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
 
 def _together(crawls: list[Crawl], turn: int = 0) -> tuple[float, ...]:
     """Crawl on one processor; how long each has had it. Another begins each *turn*."""
-    with _on_one_processor():
+    with on_one_processor():
         for crawl in crawls[turn:] + crawls[:turn]:
             crawl.start()
     return tuple(crawl.seconds() for crawl in crawls)
@@ -164,7 +164,7 @@ def serving(pages: int) -> Iterator[int]:
 
 
 @contextmanager
-def _on_one_processor() -> Iterator[None]:
+def on_one_processor() -> Iterator[None]:
     """What is started here has it, with all else that is."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.frontier.queue import HostQueue
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
     from scrapy_rep.protocol.findings import Finding
@@ -24,6 +25,7 @@ __all__ = [
     "Decision",
     "Dialect",
     "Finding",
+    "HostQueue",
     "IndexingRules",
     "Reason",
     "RobotParser",
@@ -43,6 +45,7 @@ _MODULES = {
     "Decision": "protocol.robotstxt",
     "Dialect": "protocol.dialect",
     "Finding": "protocol.findings",
+    "HostQueue": "frontier.queue",
     "IndexingRules": "protocol.indexing",
     "Reason": "protocol.robotstxt",
     "RobotParser": "robotparser",

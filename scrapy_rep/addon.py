@@ -27,6 +27,7 @@ class Addon:
 
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set(OBEY, True, "addon")
+        settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
         _set_default_order(settings, _SCRAPYS_OWN, None)
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),

@@ -27,11 +27,14 @@ class RobotsDenied(IgnoreRequest):
     empty where the URL of the request has no host that could be asked for one.
     """
 
-    def __init__(self, decision: Decision, robotstxt_url: str) -> None:
+    def __init__(
+        self, decision: Decision, robotstxt_url: str, detail: str = ""
+    ) -> None:
         if not robotstxt_url:
             why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
         elif decision.rule is None:
-            why = f"{robotstxt_url} ({decision.reason})"
+            reason = f"{decision.reason}: {detail}" if detail else decision.reason
+            why = f"{robotstxt_url} ({reason})"
         else:
             kind, pattern, line = decision.rule
             why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
@@ -40,6 +43,12 @@ class RobotsDenied(IgnoreRequest):
         super().__init__(f"Forbidden by {why}")
         self.decision = decision
         self.robotstxt_url = robotstxt_url
+
+
+class SpiderClosing(IgnoreRequest):
+    """A request waits no longer for a robots.txt, or for its turn, because the spider is
+    being closed. It says nothing about the site.
+    """
 
 
 class IndexingDenied(IgnoreRequest):
@@ -64,6 +73,17 @@ class ItemDenied(DropItem):
         self.rule = rule
         self.rules = rules
         self.statement = statement
+
+
+class QueueStateError(ValueError):
+    """A crawl can't go on with the queue in its JOBDIR. The message says which, and why."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"{folder}: another SCHEDULER_PRIORITY_QUEUE than scrapy_rep.HostQueue or one "
+            "of Scrapy's has written this queue; go on with that, or start anew in an "
+            "empty JOBDIR."
+        )
 
 
 class StoreError(Exception):

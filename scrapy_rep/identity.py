@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 from scrapy import signals
+from scrapy.settings import SETTINGS_PRIORITIES
 
+from scrapy_rep.compat import shared_component
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
-from scrapy_rep.settings import PARSER, USER_AGENT, unused_parser
+from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
-
-    from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
 
@@ -29,21 +28,24 @@ class Identity:
     in the ``User-Agent`` header of each request.
     """
 
-    _of: ClassVar[WeakKeyDictionary[Crawler, Identity]] = WeakKeyDictionary()
-
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._agents = settings.agents
+        self._agents = RepSettings.from_settings(crawler.settings).agents
+        self._usual: tuple[str, ...] | None = None
         self._has_warned = False
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     @classmethod
-    def of(cls, crawler: Crawler, settings: RepSettings) -> Identity:
+    def of(cls, crawler: Crawler) -> Identity:
         """The one that the components of a crawl share."""
-        found = cls._of.get(crawler)
-        if found is None:
-            found = cls._of[crawler] = cls(crawler, settings)
-        return found
+        return shared_component(crawler, cls)
+
+    def usual_tokens(self) -> tuple[str, ...]:
+        """The product tokens to follow for requests that bring no User-Agent header."""
+        if self._usual is None:
+            assert self._crawler.spider is not None
+            _, self._usual = self.introduced(self._crawler.spider)
+        return self._usual
 
     def tokens(self, request: Request) -> tuple[str, ...]:
         """The product tokens to follow for *request*, as it will be sent."""
@@ -69,7 +71,7 @@ class Identity:
                 {"token": ", ".join(unusual)},
                 extra={"spider": spider},
             )
-        parser = unused_parser(self._crawler.settings)
+        parser = _unused_parser(self._crawler.settings)
         if parser:
             logger.warning(
                 "%(setting)s = %(parser)r is not used: scrapy-rep reads robots.txt itself. "
@@ -105,3 +107,15 @@ def default_header(
             return value
     header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
     return header
+
+
+def _unused_parser(settings: BaseSettings) -> str | None:
+    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
+    components read robots.txt themselves.
+    """
+    value = settings.get(PARSER)
+    priority = settings.getpriority(PARSER) or 0
+    if not value or priority <= SETTINGS_PRIORITIES["default"]:
+        return None
+    path = value if isinstance(value, str) else f"{value.__module__}.{value.__name__}"
+    return None if path.startswith("scrapy_rep.") else path

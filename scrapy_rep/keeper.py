@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from scrapy import signals
@@ -56,6 +57,9 @@ class Keeper:
         self._store = store
         self._owner = uuid.uuid4().hex
         self._failed_at: float | None = None
+        self._failed_to_write = False
+        self._is_tried = False
+        self._is_closed = False
         self._renewals: dict[Origin, Deferred[Any]] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -139,24 +143,48 @@ class Keeper:
         **kwargs: _P.kwargs,
     ) -> _T:
         """What a call of the store returns; *otherwise* where the store fails."""
-        now = time.monotonic()
-        if self._failed_at is not None and now < self._failed_at + _LEFT_ALONE:
+        if self._is_closed or self._is_left_alone():
             return otherwise
+        is_write = function != self._store.get
+        # Of a store that has failed, one call finds out whether it works again.
+        self._is_tried = self._failed_at is not None
         try:
             if self._store.blocking:
-                found = await run_in_thread(function, *args, **kwargs)
+                found, was_asked = await run_in_thread(
+                    self._ask_store, otherwise, partial(function, *args, **kwargs)
+                )
             else:
-                found = function(*args, **kwargs)
+                found, was_asked = function(*args, **kwargs), True
         except StoreError as error:
-            self._failed(error)
+            if not self._is_closed:
+                self._failed(error)
+                self._failed_to_write |= is_write
             return otherwise
-        if self._failed_at is not None:
+        finally:
+            self._is_tried = False
+        # A store that is locked can be read, and not written.
+        is_proof = was_asked and (is_write or not self._failed_to_write)
+        if is_proof and self._failed_at is not None:
             self._failed_at = None
+            self._failed_to_write = False
             logger.info(
-                "The store of robots.txt files is back",
+                "The store of robots.txt files works again",
                 extra={"spider": self._crawler.spider},
             )
         return found
+
+    def _is_left_alone(self) -> bool:
+        """Whether the store has failed a short while ago, or is being tried again."""
+        if self._failed_at is None:
+            return False
+        return self._is_tried or time.monotonic() < self._failed_at + _LEFT_ALONE
+
+    def _ask_store(self, otherwise: _T, function: Callable[[], _T]) -> tuple[_T, bool]:
+        """What *function* returns, and True. Called on a thread, which there may not have
+        been for a while: what has waited for one while the store failed is not asked.
+        """
+        has_failed = self._failed_at is not None and not self._is_tried
+        return (otherwise, False) if has_failed else (function(), True)
 
     def _failed(self, error: StoreError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
@@ -170,6 +198,8 @@ class Keeper:
         self._failed_at = time.monotonic()
 
     def _spider_closed(self) -> None:
+        # What is under way still, and has been cancelled, may want to unlock.
+        self._is_closed = True
         self._store.close()
 
 

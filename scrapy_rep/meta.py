@@ -17,16 +17,6 @@ DONT_OBEY_NOINDEX = "dont_obey_noindex"
 INDEXING = "rep_indexing"
 """On a response: its :class:`~scrapy_rep.protocol.indexing.IndexingRules`."""
 
-DONT_FILTER = "_rep_dont_filter"
-"""On a request that is held: what its ``dont_filter`` was."""
-
-HELD_SINCE = "_rep_held_since"
-"""On a request that is held: since when, in seconds since the epoch."""
-
-CALLED = "_rep_called"
-"""On a request that was held: its turn has come. A mark that outlives the object, which a
-scheduler may write to a disk."""
-
 COPIED_FLAG = "robotstxt_copy"
 """On a Response, as a flag: it was not downloaded, but made from the robots.txt at hand."""
 

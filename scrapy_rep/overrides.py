@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scrapy_rep.protocol.robotstxt import RobotsTxt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.origins import Origin
@@ -61,6 +61,14 @@ def parse_overrides(
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(sorted(overrides, key=lambda one: one.precision, reverse=True))
+
+
+def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
+    """What the user has decided about *origin*, if anything."""
+    for override in overrides:
+        if override.covers(origin):
+            return override
+    return None
 
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:

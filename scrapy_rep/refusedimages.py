@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from itemadapter import ItemAdapter
 from w3lib.url import safe_url_string
 
 if TYPE_CHECKING:
@@ -73,6 +72,9 @@ class RefusedImages:
 
 def _texts(item: Any) -> Iterator[str]:
     """What looks like a URL among the values of an item, and in lists of such."""
+    # It imports what items may be made of, some megabytes: not before there is one.
+    from itemadapter import ItemAdapter  # noqa: PLC0415
+
     for value in ItemAdapter(item).values():
         values = value if isinstance(value, (list, tuple)) else [value]
         for text in values:

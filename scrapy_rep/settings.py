@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy.settings import get_settings_priority
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
@@ -224,18 +223,6 @@ def _agents(settings: BaseSettings) -> tuple[str, ...]:
             raise SettingError(USER_AGENT, value, allowed)
         tokens += found
     return tuple(dict.fromkeys(tokens))
-
-
-def unused_parser(settings: BaseSettings) -> str | None:
-    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
-    components read robots.txt themselves.
-    """
-    value = settings.get(PARSER)
-    priority = settings.getpriority(PARSER) or 0
-    if not value or priority <= get_settings_priority("default"):
-        return None
-    path = value if isinstance(value, str) else f"{value.__module__}.{value.__name__}"
-    return None if path.startswith("scrapy_rep.") else path
 
 
 def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:

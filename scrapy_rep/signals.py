@@ -55,5 +55,6 @@ robotstxt_known = object()
 """It has come to be known what the robots.txt of an origin says, or that it can't be had.
 
 Arguments: *origin* (Origin), *entry* (Entry), *is_new* (bool: it was fetched, and is not
-from the store), *request* (scrapy.Request, the first that waited for it), and *spider*.
+from the store), *request* (scrapy.Request: the URL, proxy and User-Agent of one that waited
+for it), and *spider*.
 """

@@ -20,11 +20,9 @@ ACCESS = "rep/robotstxt/{access}"
 """Fetches of robots.txt by outcome: successful, unavailable, unreachable."""
 FROM_COPY = "rep/robotstxt/from_copy"
 """Requests of spiders for robots.txt that were answered from the copy at hand."""
-HELD = "rep/held/count"
-"""Times that a request was held: until the robots.txt of its origin had come, or until
-its turn."""
-GIVEN_UP = "rep/held/given_up"
-"""Requests that waited in vain for a robots.txt that could not be had."""
+GIVEN_UP = "rep/given_up"
+"""Requests refused while they were in the queue, since the robots.txt of their host stayed
+unreachable."""
 DELAYED_HOSTS = "rep/crawl_delay/hosts"
 """Hosts that ask for a delay between requests."""
 SKIPPED_HOSTS = "rep/crawl_delay/skipped"
@@ -83,7 +81,6 @@ ALL = (
     DENIED,
     ACCESS,
     FROM_COPY,
-    HELD,
     GIVEN_UP,
     DELAYED_HOSTS,
     SKIPPED_HOSTS,

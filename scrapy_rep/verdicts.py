@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.overrides import Override
     from scrapy_rep.protocol.access import Entry
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.registry import Known
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)
@@ -69,8 +69,15 @@ class Verdicts:
             self._send(request_allowed, **case._asdict(), decision=decision)
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
+        raise self.denied(case, decision)
+
+    def denied(self, case: Case, decision: Decision) -> RobotsDenied:
+        """Tell of a refusal. Returns the error that the errback gets."""
         url = case.origin.robotstxt_url if case.origin else ""
-        denied = RobotsDenied(decision, url)
+        detail = ""
+        if decision.reason is Reason.UNREACHABLE and case.entry is not None:
+            detail = str(case.entry.result)
+        denied = RobotsDenied(decision, url, detail)
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)
@@ -78,7 +85,7 @@ class Verdicts:
         self._send(
             request_denied, **case._asdict(), decision=decision, robotstxt_url=url
         )
-        raise denied
+        return denied
 
     def override_used(self, override: Override, origin: Origin) -> None:
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
@@ -92,26 +99,31 @@ class Verdicts:
                 kind=override.kind,
             )
 
-    async def landed(
-        self, origin: Origin, known: Known, request: Request, is_new: bool
+    async def learned(
+        self, known: Known, request: Request | None, *, is_new: bool
     ) -> None:
-        """Say what a fetch of robots.txt came to, or that none was needed."""
-        entry, url = known.entry, origin.robotstxt_url
+        """Tell what a fetch of robots.txt came to, or that none was needed."""
+        entry, url = known.entry, known.origin.robotstxt_url
         result, access = entry.result, entry.result.access
         self._send(
-            robotstxt_known, origin=origin, entry=entry, is_new=is_new, request=request
+            robotstxt_known,
+            origin=known.origin,
+            entry=entry,
+            is_new=is_new,
+            request=request,
         )
         if is_new:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:
             self._crawler.stats.inc_value(stats.FROM_STORE)
-        self._log(
-            logging.WARNING if access is Access.UNREACHABLE else logging.DEBUG,
-            "%(url)s is %(access)s (%(result)s)",
-            url=url,
-            access=access,
-            result=result,
-        )
+        # Of one that is unreachable, the log says more where its requests wait.
+        level = logging.DEBUG
+        message = "%(url)s is %(access)s (%(result)s)"
+        if result.has_too_many_redirects:
+            level = logging.WARNING
+            message += "; there are no rules then. The redirects: %(chain)s"
+        chain = " -> ".join(result.redirects)
+        self._log(level, message, url=url, access=access, result=result, chain=chain)
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:

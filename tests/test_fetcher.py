@@ -9,7 +9,9 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 
-from scrapy_rep.fetcher import RobotsTxtFetcher, bound_decompression
+from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.request import bound_decompression
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -26,7 +28,7 @@ async def fetch(
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    result = await fetcher.fetch(URL, cause)
+    result = await fetcher.fetch(URL, Causes(fetcher.cause_of(cause)))
     return result, crawler.engine
 
 
@@ -200,7 +202,7 @@ async def test_cut_at_the_limit() -> None:
 
     crawler.engine.download_async = downloading
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    await fetcher.fetch(URL, CAUSE)
+    await fetcher.fetch(URL, Causes(CAUSE))
     assert outcomes[0] is None
     assert isinstance(outcomes[1], StopDownload)
     assert outcomes[1].fail is False
@@ -229,7 +231,7 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
 
     crawler.engine.download_async = download
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    result = await fetcher.fetch(URL, CAUSE)
+    result = await fetcher.fetch(URL, Causes(CAUSE))
     assert (result.status, result.error) == (None, "took longer than 1e-09 seconds")
 
 

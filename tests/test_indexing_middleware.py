@@ -12,7 +12,7 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import IndexingDenied
-from scrapy_rep.fetcher import RobotsTxtRequest
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.refusedimages import RefusedImages
 from tests.fakes import fake_crawler
 

@@ -176,7 +176,10 @@ async def test_a_store_that_fails(
     assert crawler.stats.get_value("rep/store/errors") == 5
     store.error = None
     assert await keeper.get(WHERE) is not None
-    assert any("is back" in line for line in caplog.messages)
+    # It could not be written, so that it is read proves nothing.
+    assert not any("works again" in line for line in caplog.messages)
+    await keeper.put(WHERE, entry())
+    assert any("works again" in line for line in caplog.messages)
 
 
 def test_closed_with_the_spider() -> None:

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.fetcher import RobotsTxtRequest
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.signals import request_denied
 from tests.fakes import answer, coroutine_test, fake_crawler
 

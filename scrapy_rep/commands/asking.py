@@ -14,10 +14,11 @@ from scrapy.exceptions import UsageError
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import default_settings
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from twisted.internet.defer import DeferredList, DeferredSemaphore
+from twisted.internet.defer import DeferredList
 
 from scrapy_rep import meta
-from scrapy_rep.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
-
-# How many robots.txt files are asked for at once, at least; or twice as many as pages.
-_FETCHED_AT_ONCE = 16
 
 # What a crawl of the project does besides fetching: it must not do it for a question.
 _QUIET: dict[str, Any] = {
@@ -59,21 +57,15 @@ class Web:
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._fetcher = RobotsTxtFetcher(crawler, settings)
-        at_once = 2 * crawler.settings.getint("CONCURRENT_REQUESTS")
-        self._places = DeferredSemaphore(max(at_once, _FETCHED_AT_ONCE))
 
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
         """What the robots.txt files at *urls* come to, fetched side by side."""
-        fetches = [deferred_from_coro(self._robotstxt(url)) for url in urls]
+        fetches = [
+            deferred_from_coro(self._fetcher.fetch(url, Causes(Request(url))))
+            for url in urls
+        ]
         done = DeferredList(fetches, fireOnOneErrback=True, consumeErrors=True)
         return [result for _, result in await maybe_deferred_to_future(done)]
-
-    async def _robotstxt(self, url: str) -> AccessResult:
-        await maybe_deferred_to_future(self._places.acquire())
-        try:
-            return await self._fetcher.fetch(url, Request(url))
-        finally:
-            self._places.release()
 
     async def page(self, url: str) -> Response:
         """The answer to one request; raises what the download raises."""

@@ -13,7 +13,7 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import IndexingDenied
-from scrapy_rep.fetcher import RobotsTxtRequest
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.identity import Identity
 from scrapy_rep.protocol.indexing import IndexingRules
 from scrapy_rep.refusedimages import RefusedImages
@@ -43,7 +43,7 @@ class IndexingMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._settings = settings
-        self._identity = Identity.of(crawler, settings)
+        self._identity = Identity.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         if settings.stop_download:
             crawler.signals.connect(self._headers_received, signals.headers_received)

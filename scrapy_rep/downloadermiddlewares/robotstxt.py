@@ -10,33 +10,27 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.destinations import is_of_http, origin_asked
-from scrapy_rep.fetcher import RobotsTxtFetcher, RobotsTxtRequest, bound_decompression
-from scrapy_rep.hold import Hold
+from scrapy_rep.fetching.request import RobotsTxtRequest, bound_decompression
+from scrapy_rep.frontier.access import Access
+from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.identity import Identity
-from scrapy_rep.keeper import Keeper
-from scrapy_rep.politeness import Politeness
-from scrapy_rep.protocol.access import Access
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.overrides import override_for
+from scrapy_rep.protocol import access
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 from scrapy_rep.protocol.robotstxt import Decision
 from scrapy_rep.protocol.rules import Rule
-from scrapy_rep.registry import RobotsTxtRegistry
-from scrapy_rep.reservations import Reservations
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.stores import open_store
 from scrapy_rep.verdicts import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
-from scrapy_rep.waiting import Waiting
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.overrides import Override
+    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
     from scrapy_rep.protocol.robotstxt import RobotsTxt
-    from scrapy_rep.registry import Known
 
 
 class RobotsTxtMiddleware:
@@ -55,29 +49,11 @@ class RobotsTxtMiddleware:
         if not settings.obey:
             raise NotConfigured
         self._crawler = crawler
-        self._identity = Identity.of(crawler, settings)
+        self._identity = Identity.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
-        store = open_store(
-            settings.store,
-            max_entries=settings.store_max_entries,
-            max_bytes=settings.store_max_bytes,
-        )
-        keeper = Keeper(crawler, store)
-        self._registry = RobotsTxtRegistry(
-            crawler,
-            RobotsTxtFetcher(crawler, settings),
-            keeper,
-            settings,
-            landed=self._verdicts.landed,
-            settled=self._settled,
-        )
-        self._hold = Hold(crawler)
-        self._waiting = Waiting(
-            crawler, self._registry, self._hold, settings.unreachable_wait
-        )
-        shared = settings.shared_delay and keeper.is_shared
-        self._politeness = Politeness(
-            crawler, self._hold, Reservations(keeper, shared=shared), settings
+        self._frontier = Frontier.of(crawler)
+        self._access = self._frontier.access = Access(
+            crawler, self._frontier.alarms, settings, self._identity, self._verdicts
         )
         self._overrides = settings.overrides
         self._clients = settings.clients
@@ -86,34 +62,30 @@ class RobotsTxtMiddleware:
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
         return cls(crawler)
 
-    async def process_request(self, request: Request) -> Request | Response | None:
-        if isinstance(request, RobotsTxtRequest):
-            await self._politeness.turn_of_robotstxt(request)
-            return None
-        if not is_of_http(request):
+    async def process_request(self, request: Request) -> Response | None:
+        if isinstance(request, RobotsTxtRequest) or not is_of_http(request):
             return None
         where = origin_asked(request)
-        if _is_exempt(request):
+        if is_exempt(request):
             self._verdicts.allowed(Case(request, where), BY_USER)
             return None
         if where is None:
             self._verdicts.deny(Case(request, where), BAD_URL)
-        in_place = self._hold.came_straight_back(request)
-        override = self._override(where)
+        override = override_for(self._overrides, where)
         if override is not None and override.kind != "obey":
             case = Case(request, where, None, override)
             if override.robots is not None:
-                return await self._keep_to(override.robots, case, in_place)
-            self._count_override(where)
-            self._verdicts.allowed(case, BY_USER)
+                await self._keep_to(override.robots, case)
+            else:
+                self._count_override(where)
+                self._verdicts.allowed(case, BY_USER)
             return None
-        known = self._registry.at_hand(where)
         # Nearly always it is at hand, and there is nothing to wait for.
-        if known is None or known.entry.unreachable_since or _has_waited(request):
-            known = await self._waiting.known(where, request, in_place=in_place)
-            if known is None:
-                self._politeness.step_aside(request)
-                return request
+        known = self._access.at_hand(where)
+        if known is None:
+            self._frontier.waits_in_place(request)
+            is_patient = self._frontier.is_patient(request)
+            known = await self._access.known(where, request, is_patient=is_patient)
         case = Case(request, where, known.entry)
         if is_robotstxt(request.url) and request.method == "GET":
             self._count_override(where)
@@ -121,23 +93,25 @@ class RobotsTxtMiddleware:
             if copy is None and self._verdicts.are_wanted(case):
                 self._verdicts.allowed(case, ROBOTS_TXT)
             return copy
-        return await self._keep_to(known.robots, case, in_place)
+        try:
+            await self._keep_to(known.robots, case)
+        finally:
+            self._access.weigh(known)
+        return None
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
             bound_decompression(request)
         # Where it was fetched, that has been seen.
-        self._politeness.step_aside(request)
+        self._access.step_aside(request)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         # Another component has dropped it; where it was sent, that has been seen.
-        self._politeness.step_aside(request)
+        self._access.step_aside(request)
 
-    async def _keep_to(
-        self, robots: RobotsTxt, case: Case, in_place: bool
-    ) -> Request | None:
-        """Deny a request, or let it go when its turn has come; until then, return it."""
+    async def _keep_to(self, robots: RobotsTxt, case: Case) -> None:
+        """Deny a request, or let it go when its turn has come."""
         request = case.request
         agents = self._identity.tokens(request)
         decision = None
@@ -147,55 +121,44 @@ class RobotsTxtMiddleware:
             decision = decide(robots, request.url, agents, self._clients)
             if not decision.allowed:
                 self._deny(case, decision)
-        if self._politeness.is_minded:
+        politeness = self._access.politeness
+        if politeness.is_minded:
             pace = robots.pace(agents)
             # Of nearly all hosts it asks for nothing.
-            if self._politeness.concerns(pace) and not await self._turn(
-                robots, pace, case, in_place
-            ):
-                return request
+            if politeness.concerns(pace):
+                await self._take_turn(robots, pace, case)
         self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
-        return None
 
-    async def _turn(
-        self, robots: RobotsTxt, pace: Pace, case: Case, in_place: bool
-    ) -> bool:
-        """Whether a request can go now; else it is to be returned. Denies it where its
-        host asks for more than we are willing to wait.
+    async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
+        """Let a request go when its turn has come: at once, where it was popped from a
+        queue that knows of turns. Denies it where its host asks for more than we are
+        willing to wait.
         """
         request, where, entry, _ = case
         assert where is not None
-        refusal = self._politeness.refusal(where, pace)
+        refusal = self._access.politeness.refusal(where, pace)
         if refusal is not None:
             reason, record = refusal
             rule = record and Rule(record.field, record.value, record.line)
             agents = self._identity.tokens(request)
             agent = robots.decide(request.url, agents).agent
             self._deny(case, Decision(False, rule, agent, reason))
+        self._frontier.waits_in_place(request)
         fetched = entry.fetched if entry is not None else float("-inf")
-        return await self._politeness.turn(
-            request, where, pace, fetched=fetched, in_place=in_place
-        )
+        await self._access.turn(request, where, pace, fetched=fetched)
 
     def _deny(self, case: Case, decision: Decision) -> NoReturn:
-        self._politeness.step_aside(case.request)
+        self._access.step_aside(case.request)
         self._count_override(case.origin)
         self._verdicts.deny(case, decision)
 
     def _count_override(self, where: Origin | None) -> None:
-        """A request to *where* has been decided on; not one that is held."""
-        override = self._override(where) if where else None
+        """A request to *where* has been decided on."""
+        override = override_for(self._overrides, where) if where else None
         if where and override is not None:
             self._verdicts.override_used(override, where)
-
-    def _override(self, where: Origin) -> Override | None:
-        """What the user has decided about an origin, if anything."""
-        for override in self._overrides:
-            if override.covers(where):
-                return override
-        return None
 
     def _copy(self, known: Known, request: Request) -> Response | None:
         """The answer to a spider that wants to see robots.txt itself.
@@ -203,7 +166,7 @@ class RobotsTxtMiddleware:
         None, so that it is downloaded, where there is nothing at hand to answer with.
         """
         result = known.entry.result
-        if result.status is None or result.access is Access.UNREACHABLE:
+        if result.status is None or result.access is access.Access.UNREACHABLE:
             return None
         self._crawler.stats.inc_value(stats.FROM_COPY)
         content_type = dict(result.headers).get("content-type", "text/plain")
@@ -219,25 +182,3 @@ class RobotsTxtMiddleware:
             flags=[meta.COPIED_FLAG],
             request=request,
         )
-
-    def _settled(self, where: Origin, known: Known) -> None:
-        self._waiting.settled(where, known)
-
-
-def _has_waited(request: Request) -> bool:
-    return meta.HELD_SINCE in request.meta
-
-
-def _is_exempt(request: Request) -> bool:
-    """Whether the spider wants the request sent whatever robots.txt says.
-
-    A redirect keeps the meta of the request, and may lead anywhere; the spider meant the
-    origin that it asked for.
-    """
-    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
-        return False
-    redirected_from = request.meta.get("redirect_urls", ())
-    where = origin_of(request.url)
-    if where is None:
-        return not redirected_from
-    return all(origin_of(url) == where for url in redirected_from)

@@ -50,7 +50,7 @@ class Ledger:
             raise NotConfigured
         self._crawler = crawler
         self._settings = settings
-        self._identity = Identity.of(crawler, settings)
+        self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
         self._path = _path(settings.ledger, str(spider.name))
         prepare(self._path)

@@ -28,6 +28,10 @@ HEADERS = frozenset(
 """The headers that say what the body is, for how long it holds and when to ask again."""
 
 
+MAX_AHEAD = 300.0
+"""How many seconds the clock of another machine may be ahead of this one's."""
+
+
 class Access(str, Enum):
     """The kinds of outcome that RFC 9309, 2.3.1, tells apart. A redirect is followed, so
     what counts is where it ended.
@@ -63,9 +67,15 @@ class AccessResult:
     error: str = ""
     """Why there was no answer, or why the last one was not followed."""
 
+    is_permanent: bool = False
+    """Whether it is of no use to wait and ask again: no server answers at that host, so
+    that its pages would fail as well, or a component of the project does not let
+    robots.txt be asked for."""
+
     @property
     def access(self) -> Access:
-        if self.status is None or self.status == 429:
+        # 407 is the answer of a proxy, and says nothing about the site.
+        if self.status is None or self.status in {407, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
@@ -73,6 +83,12 @@ class AccessResult:
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
+
+    @property
+    def has_too_many_redirects(self) -> bool:
+        """Whether it counts as unavailable because it was redirected too often."""
+        is_redirect = self.status is not None and 300 <= self.status < 400
+        return is_redirect and len(self.redirects) > 1
 
     @property
     def is_html(self) -> bool:
@@ -114,7 +130,10 @@ class Entry:
     """When that was fetched."""
 
     def is_fresh(self, now: float) -> bool:
-        return now < self.expires
+        """Whether it holds: also not if it is from the future, by a clock that was set
+        back since.
+        """
+        return now < self.expires and self.fetched <= now + MAX_AHEAD
 
 
 def renew(

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.index import RuleIndex
 
 
+# Bytes that a rule takes while it is not indexed: measured on rules of 10 to 30 octets.
+_LINE_WEIGHT = 120
+
+
 class Followed:
     """What holds for one sequence of product tokens.
 
@@ -43,3 +47,12 @@ class Followed:
 
         self.asked = False
         """Whether the rules have been asked about."""
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about."""
+        if self.index is not None:
+            return self.index.weight
+        assert self.lines is not None
+        rules = len(self.lines.allows) + len(self.lines.disallows)
+        return rules * _LINE_WEIGHT

@@ -24,7 +24,7 @@ _HOLDS_AT_MOST = 30 * DAY
 """However long a server says. After that it is worth while to look."""
 
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
-_RETRY_AFTER_AT_MOST = DAY
+_MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
 _DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # 1.2.2; more digits are for ever
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
@@ -94,8 +94,8 @@ def must_revalidate(headers: Headers) -> bool:
 def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) -> float:
     """In how many seconds to ask again, after *attempts* in a row found nothing.
 
-    As long as the server asks for (``Retry-After``, RFC 9110, 10.2.3), a day at most;
-    else twice as long each time. *jitter*, from 0 to 1, spreads those who ask.
+    As long as the server asks for (``Retry-After``, RFC 9110, 10.2.3), from a second to a
+    day; else twice as long each time. *jitter*, from 0 to 1, spreads those who ask.
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)
@@ -105,7 +105,7 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) ->
         wanted = moment - asked
     if wanted is None:
         return back_off
-    return max(min(wanted, _RETRY_AFTER_AT_MOST), _FIRST_RETRY)
+    return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # What every target begins with.
 _ROOT = "/"
 
+# Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
+_LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
+
 _NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
@@ -40,7 +43,7 @@ class RuleIndex:
 
     __slots__ = (
         "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards",
-        "_written",
+        "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -60,6 +63,13 @@ class RuleIndex:
             for head, found in shapes.wildcards.items()
         } or None
         self._written = shapes.written or None
+
+        self.weight = (
+            len(heads) * _LITERAL_WEIGHT
+            + len(shapes.exact) * _EXACT_WEIGHT
+            + sum(map(len, shapes.wildcards.values())) * _WILDCARD_WEIGHT
+        )
+        """The bytes that it takes, about."""
 
     def allows(self, target: str) -> bool:
         """Whether *target* is allowed: what :meth:`winner` comes to, without evidence.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol import pace
 from scrapy_rep.protocol.findings import quoted
-from scrapy_rep.protocol.robotstxt import sitemap_urls
+from scrapy_rep.protocol.sitemaps import sitemap_urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

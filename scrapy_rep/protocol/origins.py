@@ -75,7 +75,9 @@ def origin(scheme: str, netloc: str) -> Origin | None:
             return None
         if not host or _FORBIDDEN(host):
             return None
-    return Origin(scheme, host, int(match[2]) if match[2] else _DEFAULT_PORTS[scheme])
+    return Origin(
+        scheme, host, int(digits or 0) if match[2] else _DEFAULT_PORTS[scheme]
+    )
 
 
 def _name(host: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -19,16 +18,19 @@ from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
 from scrapy_rep.protocol.rules import Rule
 from scrapy_rep.protocol.scan import RuleScan
+from scrapy_rep.protocol.sitemaps import sitemap_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.protocol.findings import Finding
-    from scrapy_rep.protocol.lines import Line
     from scrapy_rep.protocol.pace import Pace, RequestRate, VisitTime
 
 # So many combinations of agents are kept ready; a crawl has one, or a few.
 _FOLLOWED_AT_MOST = 32
+
+# Bytes that one takes beside its text.
+_EMPTY_WEIGHT = 1_000
 
 # Bytes. Most files are smaller, and the few that are not make up most of the memory.
 _WORTH_PACKING = 2048
@@ -139,6 +141,23 @@ class RobotsTxt:
         """What was parsed."""
         body = self._body
         return body if isinstance(body, bytes) else zlib.decompress(body.octets)
+
+    @property
+    def denies_all(self) -> bool:
+        """Whether it forbids everything, in the place of a robots.txt."""
+        return self._blanket is not None and not self._blanket.allowed
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about: its text, and what was made of that so far."""
+        body = self._body
+        text = len(body if isinstance(body, bytes) else body.octets)
+        weight = _EMPTY_WEIGHT + text
+        if self._followed is not None:
+            weight += self._followed.weight
+        for followed in (self._others or {}).values():
+            weight += followed.weight
+        return weight
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -269,19 +288,3 @@ class RobotsTxt:
         body = self._body
         if isinstance(body, bytes) and len(body) > _WORTH_PACKING:
             self._body = _Packed(zlib.compress(body, 1))
-
-
-def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
-    """The URLs that sitemap lines name: absolute ones of the Web, each once."""
-    seen = set()
-    for line in lines:
-        found = line.value.decode("utf-8", "replace")
-        try:
-            absolute = urljoin(url, found) if url else found
-            parts = urlsplit(absolute)
-        except ValueError:  # "http://[": no URL at all
-            continue
-        is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
-        if found and is_of_the_web and absolute not in seen:
-            seen.add(absolute)
-            yield absolute

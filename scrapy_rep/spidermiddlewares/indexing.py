@@ -7,7 +7,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from itemadapter import ItemAdapter
 from scrapy import Request, signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.defer import deferred_from_coro
@@ -190,6 +189,9 @@ class IndexingGateMiddleware:
                 self._crawler.signals.connect(self._item_done, signal)
 
     def _annotate(self, item: Any, rules: IndexingRules) -> None:
+        # It imports what items may be made of, some megabytes: not before there is one.
+        from itemadapter import ItemAdapter  # noqa: PLC0415
+
         try:
             ItemAdapter(item)[self._settings.item_field] = rules.to_dict()
         except (KeyError, TypeError, ValueError):

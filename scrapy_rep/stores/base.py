@@ -91,7 +91,8 @@ class Store(ABC):
         """Whether *owner* is the one to fetch the robots.txt of *origin*.
 
         It is for *seconds*, or until it unlocks; nobody else is meanwhile. An owner that
-        asks again has *seconds* from then on.
+        asks again has *seconds* from then on. All locks of one name are for about as
+        long.
         """
 
     @abstractmethod
@@ -171,6 +172,7 @@ def _result_header(result: AccessResult, bodies: list[bytes]) -> dict[str, objec
         "status": result.status,
         "headers": result.headers or None,
         "error": result.error or None,
+        "permanent": result.is_permanent or None,
         "size": len(body),
         "deflated": deflated,
     }
@@ -214,6 +216,7 @@ def _result(header: dict[str, Any], stored: bytes) -> AccessResult:
         body=_inflated(stored) if header["deflated"] is True else stored,
         redirects=tuple(map(_text, header.get("redirects", ()))),
         error=_text(header.get("error", "")),
+        is_permanent=header.get("permanent") is True,
     )
 
 

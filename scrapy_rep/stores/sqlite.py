@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import StoreError
+from scrapy_rep.protocol.access import MAX_AHEAD
 from scrapy_rep.stores.base import KEEP, Store
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _SWEEP = (
 _LOCK = (
     "INSERT INTO locks (origin, owner, until) VALUES (:origin, :owner, :until)"
     " ON CONFLICT (origin) DO UPDATE SET owner = :owner, until = :until"
-    " WHERE locks.owner = :owner OR locks.until <= :now"
+    " WHERE locks.owner = :owner OR locks.until <= :now OR locks.until > :latest"
 )
 
 
@@ -69,10 +70,14 @@ class SqliteStore(Store):
         self._mutex = Lock()
         self._connection: sqlite3.Connection | None = None
         self._written = 0
+        self._failures = 0
         self._closed = False
 
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-        values = {"origin": origin, "owner": owner, "until": now + seconds, "now": now}
+        until = now + seconds
+        values = {"origin": origin, "owner": owner, "until": until, "now": now}
+        # One that holds for longer is from before the clock was set back.
+        values["latest"] = until + MAX_AHEAD
         with self._transaction() as connection:
             return connection.execute(_LOCK, values).rowcount > 0
 
@@ -125,7 +130,11 @@ class SqliteStore(Store):
         """The connection, for one thread at a time. After any failure it is closed, which
         rolls back, and the next call has a new one.
         """
+        failures = self._failures
         with self._mutex:
+            if self._failures != failures:
+                # Whoever was here has waited in vain; there is no need to wait once more.
+                raise StoreError(str(self._path), "it has just failed")
             try:
                 if self._closed:
                     raise StoreError(str(self._path), "it is closed")
@@ -133,6 +142,7 @@ class SqliteStore(Store):
                     self._connection = _connect(self._path, self._timeout)
                 yield self._connection
             except (sqlite3.Error, OSError, ValueError) as error:
+                self._failures += 1
                 self._disconnect()
                 raise StoreError(str(self._path), error) from error
             except BaseException:

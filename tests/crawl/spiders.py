@@ -138,6 +138,15 @@ class PlanSpider(NotingSpider):
         )
 
 
+class NoErrbackSpider(PlanSpider):
+    """Does not want to know what goes wrong."""
+
+    name = "no-errback"
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        return Request(callback=self.note_response, **arguments)
+
+
 class MozillaSpider(PlanSpider):
     """A spider whose User-Agent is its own."""
 

@@ -74,4 +74,4 @@ def test_a_decompression_bomb(site: Site, mode: str) -> None:
     assert calm.pages == ["/public"]
     assert "/private" not in host.pages
     assert result.memory < 200 * MEGABYTE
-    assert result.duration < 10
+    assert result.duration < 40

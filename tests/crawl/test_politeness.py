@@ -192,7 +192,7 @@ def test_how_long_it_takes(site: Site) -> None:
     settings = {**IMPATIENT, "CLOSESPIDER_TIMEOUT": 5}
     result = run_crawl(pages(host, 61), settings=settings)
     (line,) = result.lines("INFO", "asks for")
-    assert "127.0.0.1 asks for 60 s between requests: the 61 that wait" in line
+    assert "127.0.0.1 asks for 60 s between requests: the 61 requests that wait" in line
     assert "1:01:00" in line
     assert result.stats["finish_reason"] == "closespider_timeout"
     assert result.stats["elapsed_time_seconds"] < 10

@@ -87,6 +87,5 @@ def test_overrides_count_each_request_once(site: Site) -> None:
         settings={**IMPATIENT, "REP_OVERRIDES": overrides},
     )
     check_all_fetched(result, 10)
-    assert result.stats["rep/held/count"] > 5
     assert result.stats["rep/override/obey"] == 5
     assert result.stats["rep/override/robotstxt"] == 5

@@ -84,8 +84,8 @@ def test_killed_with_the_lock(site: Site, store: str) -> None:
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_redis_stopped_and_started(site: Site) -> None:
     """While Redis is away the crawl goes on and obeys; when it is back, it is used again."""
-    # Slow ones, so that few are asked for at once, and the store is needed all along.
-    hosts = [site.add(robots(RULES, delay=3)) for _ in range(HOSTS)]
+    # One comes after the other, so that the store is needed all along.
+    hosts = [site.add(robots(RULES, delay=0.25 * n)) for n in range(HOSTS)]
     asked = [url for host in hosts for url in urls([host], "page", 2)]
     requests = [{"url": url, "priority": -at} for at, url in enumerate(asked)]
     with RedisServer() as server:
@@ -104,6 +104,6 @@ def test_redis_stopped_and_started(site: Site) -> None:
         assert len(host.robots_hits) == 1
     assert result.stats["rep/store/errors"] > 0
     assert len(result.lines("WARNING", "goes on without it")) == 1, result.log
-    assert len(result.lines("INFO", "is back")) == 1, result.log
+    assert len(result.lines("INFO", "works again")) == 1, result.log
     # The server came back with nothing: these were put after that.
     assert 0 < len(kept) < HOSTS - 6

@@ -14,6 +14,7 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep.protocol import freshness
+from scrapy_rep.signals import robotstxt_known
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -117,6 +118,45 @@ class ClockSpider(HurriedSpider):
             arguments = {"url": url, "priority": -number, "dont_filter": True}
             self.crawler.engine.crawl(self.request(arguments))
         raise DontCloseSpider
+
+
+class OutageSpider(ClockSpider):
+    """After each move of its clock, asks for ``/probe`` first, so that the robots.txt that has
+    run out is asked for again, and for ``again`` when that has come to something.
+    """
+
+    name = "outage"
+    is_probing = False
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> OutageSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.known, robotstxt_known)
+        return spider
+
+    def next_step(self) -> None:
+        if self.is_probing:
+            raise DontCloseSpider
+        answered = len(self.seen["responses"]) + len(self.seen["errors"])
+        if not self.later or answered < self.asked:
+            return
+        self.clock.offset += self.later.pop(0)
+        self.step += 1
+        self.is_probing = True
+        probe = {"url": self.again[0].rpartition("/a/")[0] + "/probe"}
+        self.crawler.engine.crawl(self.request({**probe, "dont_filter": True}))
+        raise DontCloseSpider
+
+    def known(self) -> None:
+        if self.is_probing:
+            # The robots.txt is in use when the receivers of the signal have been called.
+            call_later(0.1, self.ask)
+
+    def ask(self) -> None:
+        self.is_probing = False
+        for url in self.again:
+            arguments = {"url": url, "dont_filter": True}
+            self.crawler.engine.crawl(self.request(arguments))
 
 
 class DownloadingSpider(HurriedSpider):

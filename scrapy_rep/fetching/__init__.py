@@ -1,0 +1,1 @@
+"""How a robots.txt gets from its server, or from a store, to whoever needs it."""

@@ -1,0 +1,287 @@
+"""Downloads one robots.txt through Scrapy's engine."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, StopDownload
+from scrapy.http.cookies import CookieJar
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, DeferredSemaphore
+from w3lib.url import safe_url_string
+
+from scrapy_rep import stats
+from scrapy_rep.compat import NO_SERVER_ERRORS
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.internals import PROXY_AUTH_META_KEY, room_in_downloader
+from scrapy_rep.protocol.access import HEADERS, AccessResult
+from scrapy_rep.protocol.origins import origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from contextlib import AbstractAsyncContextManager
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.settings import RepSettings
+
+MAX_ON_NETWORK = 256
+"""So many robots.txt files are asked for at once."""
+
+_PROXY_REFUSES = 407
+
+# Bytes of Set-Cookie fields; with more, none of them comes back.
+_MAX_COOKIES = 8_192
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class Turn(Protocol):
+    """What a request for robots.txt is sent in."""
+
+    def __call__(
+        self, request: Request, *, is_stranger: bool
+    ) -> AbstractAsyncContextManager[None]:
+        """Wait until *request* may be sent to its host, and have others wait until it is
+        done. One that *is stranger* is for the robots.txt of another host.
+        """
+
+
+@asynccontextmanager
+async def at_once(request: Request, *, is_stranger: bool) -> AsyncIterator[None]:
+    """A turn that nobody has to wait for."""
+    yield
+
+
+class RobotsTxtFetcher:
+    """Fetches robots.txt, and keeps the rest of Scrapy from having a say in how.
+
+    What decides about proxies, TLS and connections serves these requests too. What
+    follows, repeats, stores or drops ordinary requests must not: a robots.txt that such a
+    component redirects, replays or loses is taken for permission.
+
+    Each request is sent in a *turn* of its host. At most :data:`MAX_ON_NETWORK` are on the
+    network at once, besides the ``CONCURRENT_REQUESTS``.
+    """
+
+    def __init__(
+        self, crawler: Crawler, settings: RepSettings, turn: Turn = at_once
+    ) -> None:
+        self._crawler = crawler
+        self._settings = settings
+        self._turn = turn
+        self._places = DeferredSemaphore(MAX_ON_NETWORK)
+        self._under_way = 0
+
+    async def fetch(self, url: str, causes: Causes) -> AccessResult:
+        """Fetch the robots.txt at *url*.
+
+        *causes* are requests that wait for it, as :func:`cause_of` makes them. The first
+        attempt goes through the proxy of the first of them, the next through that of the
+        next one. Follows the redirects itself (RFC 9309, 2.3.1.2). Never raises for what
+        a server or the network does; raises SpiderClosing where it has to wait for its
+        turn and the spider closes.
+        """
+        self._crawler.stats.inc_value(stats.REQUEST_COUNT)
+        self._under_way += 1
+        if self._under_way == 1:
+            # Only while it is needed: the signal is sent for each chunk of each page.
+            self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
+        try:
+            return await self._follow(url, causes)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._crawler.signals.disconnect(
+                    self._bytes_received, signals.bytes_received
+                )
+
+    def cause_of(self, request: Request) -> Request:
+        """What a request for robots.txt takes over from *request*, which waits for it:
+        its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``.
+        """
+        meta_keys, headers = [*self._settings.request_meta_keys], ["User-Agent"]
+        if "proxy" in request.meta:
+            meta_keys += ["proxy", PROXY_AUTH_META_KEY]
+            # Where a request is sent again, its proxy's credentials are here.
+            headers.append("Proxy-Authorization")
+        return Request(
+            request.url,
+            headers={
+                name: request.headers[name]
+                for name in headers
+                if name in request.headers
+            },
+            meta={key: request.meta[key] for key in meta_keys if key in request.meta},
+        )
+
+    async def _follow(self, url: str, causes: Causes) -> AccessResult:
+        asked, redirects = url, list[str]()
+        # For sites that redirect to themselves until a cookie comes back.
+        cookies = CookieJar()
+        where = origin_of(url)
+        while True:
+            is_stranger = origin_of(asked) != where
+            answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
+            response, error = answer.response, answer.error
+            if response is None or response.status not in _REDIRECTS:
+                break
+            target = _redirect_target(asked, response)
+            if target is None:
+                error = "redirected to what is no URL of http or https"
+                break
+            if len(redirects) >= self._settings.dialect.max_redirects:
+                error = f"redirected more than {len(redirects)} times"
+                break
+            redirects.append(target)
+            asked = target
+        if response is None:
+            return AccessResult(
+                url=url,
+                status=None,
+                redirects=tuple(redirects),
+                error=error,
+                is_permanent=answer.is_permanent,
+            )
+        return self._result(url, response, redirects, error)
+
+    def _result(
+        self, url: str, response: Response, redirects: list[str], error: str
+    ) -> AccessResult:
+        status: int | None = response.status
+        self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
+        self._crawler.stats.inc_value(stats.RESPONSE_STATUS_COUNT.format(status=status))
+        is_successful = response.status // 100 == 2
+        if is_successful and response.headers.get("Content-Encoding"):
+            status, is_successful = None, False
+            error = "compressed in a way that can't be read"
+        return AccessResult(
+            url=url,
+            status=status,
+            headers=tuple(_headers(response)),
+            body=response.body if is_successful else b"",
+            redirects=tuple(redirects),
+            error=error,
+        )
+
+    async def _ask(
+        self,
+        url: str,
+        causes: Causes,
+        cookies: CookieJar,
+        *,
+        is_stranger: bool,
+    ) -> _Answer:
+        """One answer to one request, or why there is none.
+
+        An answer that is the refusal of a proxy is the last to be taken for one.
+        """
+        attempt, attempts = 0, 1 + self._settings.retry_times
+        while True:
+            request = RobotsTxtRequest.of(
+                url, causes.nth(attempt), self._settings.download_timeout
+            )
+            cookies.add_cookie_header(request)
+            answer = await self._send(request, is_stranger=is_stranger)
+            attempt += 1
+            is_answered = (
+                answer.response is not None and answer.response.status != _PROXY_REFUSES
+            )
+            # There may be more of them by now.
+            is_last = attempt >= max(attempts, len(causes))
+            if is_answered or answer.is_dropped or is_last:
+                break
+        if answer.response is not None and _are_cookies_short(answer.response):
+            cookies.extract_cookies(answer.response, request)
+        return answer
+
+    async def _send(self, request: Request, *, is_stranger: bool) -> _Answer:
+        try:
+            async with self._turn(request, is_stranger=is_stranger):
+                return _Answer(await self._download(request))
+        except (CancelledError, SpiderClosing):
+            # Twisted's cancellation is an Exception, asyncio's is none. None of these says
+            # anything about the site.
+            raise
+        except StopDownload:
+            seconds = self._settings.download_timeout
+            return _Answer(None, f"took longer than {seconds:g} seconds")
+        except IgnoreRequest as exception:
+            # A component of the project does not want it sent; it won't later.
+            error = f"dropped: {exception}"
+            return _Answer(None, error, is_permanent=True, is_dropped=True)
+        except Exception as exception:  # noqa: BLE001  whatever a handler raises
+            kind = type(exception)
+            self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
+            error = f"{kind.__name__}: {exception}".rstrip(": ")
+            # Of a proxy it says nothing about the site.
+            no_server = isinstance(exception, NO_SERVER_ERRORS)
+            is_permanent = no_server and not request.meta.get("proxy")
+            return _Answer(None, error, is_permanent=is_permanent)
+
+    async def _download(self, request: Request) -> Response:
+        # Taken last, so that what waits for its turn takes no place from others.
+        await maybe_deferred_to_future(self._places.acquire())
+        try:
+            # What is slow to come takes no place from pages.
+            with room_in_downloader(self._crawler):
+                response = await self._crawler.engine.download_async(request)
+        finally:
+            self._places.release()
+        return response
+
+    def _bytes_received(self, data: bytes, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            settings = self._settings
+            request.received(
+                len(data), settings.dialect.size_limit, settings.download_timeout
+            )
+
+
+class _Answer(NamedTuple):
+    response: Response | None
+    error: str = ""
+
+    is_permanent: bool = False
+    """Whether it is of no use to ask again soon."""
+
+    is_dropped: bool = False
+    """Whether a component of the project did not let it be asked."""
+
+
+def _are_cookies_short(response: Response) -> bool:
+    """Whether the cookies of a stranger can be read without delay."""
+    fields = response.headers.getlist("Set-Cookie")
+    return 0 < sum(map(len, fields)) <= _MAX_COOKIES
+
+
+def _headers(response: Response) -> Iterator[tuple[str, str]]:
+    for name in sorted(HEADERS):
+        values = response.headers.getlist(name)
+        if values:
+            # What a list is made of can come in several fields (RFC 9110, 5.3).
+            text = b", ".join(values) if name == "cache-control" else values[0]
+            yield name, text.decode("latin-1")
+
+
+def _redirect_target(url: str, response: Response) -> str | None:
+    """Where a redirect leads, or None if that is nowhere on the Web."""
+    location = response.headers.get("Location")
+    if not location:
+        return None
+    try:
+        target: str = urljoin(url, safe_url_string(location))
+        where = origin_of(target)
+        parts = urlsplit(target)
+    except ValueError:
+        return None
+    if where is None or where.scheme not in {"http", "https"}:
+        return None
+    # No userinfo, which not every handler takes, and no fragment, which is never sent.
+    return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))

@@ -1,0 +1,91 @@
+"""Time, as the frontier reads it, and what is to happen at a moment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import call_later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.utils.asyncio import CallLaterResult
+
+logger = logging.getLogger(__name__)
+
+# Seconds. Two alarms that are closer than this go off together.
+_TICK = 0.001
+
+
+class Clock:
+    """The clocks of this process. Tests have one of their own."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that nobody sets: for all that waits."""
+        return time.monotonic()
+
+    def time(self) -> float:
+        """Seconds since the epoch: for all that is stored."""
+        return time.time()
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
+        """Call *function* in so many *seconds*; what is returned has ``cancel()``."""
+        return call_later(seconds, function)
+
+
+class Alarms:
+    """Calls functions at moments of the monotonic clock, with one timer for all.
+
+    An alarm can't be taken back: a function that is called looks whether there is still
+    something to do.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._number = count()
+        self._timer: CallLaterResult | None = None
+        self._timer_at = 0.0
+
+    def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
+        """Call *function* with *args* at *moment*, or soon if that has passed."""
+        heappush(self._heap, (moment, next(self._number), function, args))
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Forget all alarms."""
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if not self._heap:
+            return
+        first = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer_at <= first:
+                return
+            self._timer.cancel()
+        self._timer_at = first
+        seconds = max(first - self.clock.monotonic(), 0.0)
+        self._timer = self.clock.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self.clock.monotonic() + _TICK
+        # Those that are set meanwhile have the next timer, so that this ends.
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            due.append(heappop(self._heap))
+        for _, _, function, args in due:
+            try:
+                function(*args)
+            except Exception:
+                # What others wait for must come all the same.
+                logger.exception("Error in what was to happen at a moment")
+        self._set_timer()

@@ -1,0 +1,269 @@
+"""Which requests may go, of all that wait in the queues of a crawl."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.http.request import NO_CALLBACK
+from scrapy.settings import SETTINGS_PRIORITIES
+
+from scrapy_rep import meta
+from scrapy_rep.compat import shared_component
+from scrapy_rep.destinations import is_of_http, origin_asked
+from scrapy_rep.frontier.backqueue import Slot
+from scrapy_rep.frontier.clock import Alarms, Clock
+from scrapy_rep.frontier.hostkeys import HostKey, host_of, was_redirected
+from scrapy_rep.internals import active_requests, download_slot, slot_state, wake
+from scrapy_rep.protocol.origins import origin_of
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.frontier.access import Access
+    from scrapy_rep.frontier.backqueue import BackQueue, Owner
+
+logger = logging.getLogger(__name__)
+
+# How often, in seconds, the log says what the crawl waits for.
+_TELL_EVERY = 60.0
+
+# After which part of its delay it is looked again at a download slot.
+_PART_OF_DELAY = 1 / 10
+
+
+class Frontier:
+    """The state that the queues of a crawl share, and the downloader middleware with them.
+
+    It knows the download slots and the requests that were popped and are not done; and,
+    where robots.txt is obeyed, it asks *access* whether a host is ready.
+    """
+
+    def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
+        self._crawler = crawler
+        self.clock = clock or Clock()
+        self.alarms = Alarms(self.clock)
+        self.access: Access | None = None
+        """What decides about hosts; None where robots.txt is not obeyed."""
+
+        self.queues: list[Owner] = []
+        self._slots: dict[str, Slot] = {}
+        self._under_way: dict[Request, Slot] = {}
+        self._crowded: dict[Slot, None] = {}
+        self._popped = 0
+        self._has_warned = False
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Frontier:
+        """The one that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    # For the queues.
+
+    def key_of(self, request: Request) -> HostKey:
+        """What tells the host of a request."""
+        slot = download_slot(self._crawler, request)
+        if self.access is None or is_exempt(request) or not is_of_http(request):
+            return HostKey(slot, None)
+        origin = origin_asked(request)
+        if origin is not None and origin.host == slot:
+            slot = origin.host  # One text of it in memory, not two.
+        if "redirect_urls" not in request.meta:
+            return HostKey(slot, origin)
+        return HostKey(slot, origin, was_redirected(request, host_of(request)))
+
+    def slot(self, key: str) -> Slot:
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._slots[key] = Slot(key)
+        slot.queues += 1
+        return slot
+
+    def leave_slot(self, slot: Slot) -> None:
+        """A back queue of *slot* has been emptied."""
+        slot.queues -= 1
+        self._forget(slot)
+
+    def arrived(self, queue: BackQueue) -> None:
+        """*queue* is new: it is ready, or parked until it is."""
+        if self.access is None or self.access.is_known(queue):
+            queue.release()
+
+    def pushed(self, queue: BackQueue, request: Request) -> None:
+        if self.access is not None and "proxy" in request.meta:
+            self.access.note_cause(queue, request)
+
+    def settle(self) -> None:
+        """Take into account which requests are done."""
+        gone = self._under_way and (
+            self._under_way.keys() - active_requests(self._crawler)
+        )
+        if gone:
+            # In the order in which they were popped.
+            for request in [one for one in self._under_way if one in gone]:
+                self._done(request)
+        for slot in list(self._crowded):
+            self._refill(slot)
+
+    def _done(self, request: Request) -> None:
+        slot = self._under_way.pop(request)
+        slot.active -= 1
+        for queue in self.queues:
+            queue.slot_changed(slot)
+        if self.access is not None:
+            self.access.done(request)
+        self._refill(slot)
+        self._forget(slot)
+
+    def may_go(self, queue: BackQueue) -> bool:
+        """Whether *queue* is to be popped from now; else it is parked until it is.
+
+        Asked again in any case after that.
+        """
+        slot = queue.slot
+        if not self._has_room(slot):
+            slot.park(queue)
+            if self.access is not None:
+                self.access.pass_on(queue)
+            return False
+        if self.access is not None and not self.access.may_go(queue):
+            # The room is that of the next one of this slot.
+            self._refill(slot)
+            return False
+        return True
+
+    def pass_on(self, queue: BackQueue) -> None:
+        """*queue* was to be popped from, and had nothing to give."""
+        if self.access is not None:
+            self.access.pass_on(queue)
+
+    def popped(self, queue: BackQueue, request: Request) -> None:
+        """*request* has left *queue*, and goes to the downloader."""
+        slot = queue.slot
+        # A spider may have the same object in the queue twice.
+        if request not in self._under_way:
+            slot.active += 1
+            self._under_way[request] = slot
+        self._popped += 1
+        for each in self.queues:
+            each.slot_changed(slot)
+        if self.access is not None:
+            self.access.popped(queue, request)
+
+    def go_on(self) -> None:
+        """A queue was popped from."""
+        if self.access is not None:
+            self.access.go_on(sum(queue.count_ready() for queue in self.queues))
+
+    # For the middleware.
+
+    def is_patient(self, request: Request) -> bool:
+        """Whether *request* may have to wait for what takes long.
+
+        So it is with what a scheduler hands out: from a queue of this kind when it has
+        waited, from another one before. What a pipeline or a callback downloads by itself
+        does not wait: the item or the page that it is for would hold up the crawl.
+        """
+        if self.queues:
+            return request in self._under_way
+        return request.callback is not NO_CALLBACK
+
+    def waits_in_place(self, request: Request) -> None:
+        """*request* may have to wait in the downloader."""
+        if not self.queues and request.callback is not NO_CALLBACK:
+            self._warn_of_queue()
+
+    def _warn_of_queue(self) -> None:
+        """Say what a scheduler costs whose queue knows nothing of hosts."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        settings = self._crawler.settings
+        name = "SCHEDULER"
+        if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
+            name = "SCHEDULER_PRIORITY_QUEUE"
+        logger.warning(
+            "Requests that wait for a robots.txt or for the delay of their host take places "
+            "of CONCURRENT_REQUESTS meanwhile, since %(name)s is %(value)s. With Scrapy's "
+            'scheduler and SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue" they wait in '
+            "the queue.",
+            {"name": name, "value": settings[name]},
+            extra={"spider": self._crawler.spider},
+        )
+
+    # Slots.
+
+    def _has_room(self, slot: Slot) -> bool:
+        """Whether *slot* takes another request; if not, it is looked after."""
+        state = slot_state(self._crawler, slot.key)
+        if state is None:
+            return True
+        if state.delay and (state.is_queueing or slot.active > state.active):
+            # One that waits for the delay is enough. The next one is in time if it comes
+            # a little after that has gone.
+            if not slot.is_alarmed:
+                slot.is_alarmed = True
+                now = self.clock.monotonic()
+                soonest = now + state.delay * _PART_OF_DELAY
+                moment = max(state.last_seen + state.delay, soonest)
+                self.alarms.at(moment, self._ring, slot)
+            return False
+        if slot.active >= state.concurrency:
+            return False
+        if state.active >= state.concurrency:
+            # Filled by what no queue has popped, so that nothing else tells of its end.
+            self._crowded[slot] = None
+            return False
+        return True
+
+    def _ring(self, slot: Slot) -> None:
+        slot.is_alarmed = False
+        self._refill(slot)
+
+    def _refill(self, slot: Slot) -> None:
+        self._crowded.pop(slot, None)
+        if not slot.is_waited_for or not self._has_room(slot):
+            return
+        slot.next_parked().release()
+        wake(self._crawler)
+
+    def _forget(self, slot: Slot) -> None:
+        if not slot.queues and not slot.active:
+            self._slots.pop(slot.key, None)
+
+    # The log.
+
+    def _spider_opened(self) -> None:
+        if self.access is not None:
+            self.alarms.at(self.clock.monotonic() + _TELL_EVERY, self._tell)
+
+    def _tell(self) -> None:
+        """Say what the crawl waits for, where it has nothing else to do."""
+        if not self._popped and not self._under_way and self.access is not None:
+            self.access.tell()
+        self._popped = 0
+        self.alarms.at(self.clock.monotonic() + _TELL_EVERY, self._tell)
+
+    def _spider_closed(self) -> None:
+        if self.access is not None:
+            self.access.close()
+        self.alarms.stop()
+
+
+def is_exempt(request: Request) -> bool:
+    """Whether the spider wants the request sent whatever robots.txt says.
+
+    A redirect keeps the meta of the request, and may lead anywhere; the spider meant the
+    origin that it asked for.
+    """
+    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+        return False
+    redirected_from = request.meta.get("redirect_urls", ())
+    where = origin_of(request.url)
+    if where is None:
+        return not redirected_from
+    return all(origin_of(url) == where for url in redirected_from)

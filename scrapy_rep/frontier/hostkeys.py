@@ -1,0 +1,64 @@
+"""What tells hosts from each other: for queues, and for delays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import Request
+
+from scrapy_rep.destinations import origin_asked
+from scrapy_rep.internals import download_slot
+from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+
+class HostKey(NamedTuple):
+    """What tells a host: an origin in a download slot."""
+
+    slot: str
+
+    origin: Origin | None
+    """None where no robots.txt has a say: for another scheme, or because the spider says
+    so (``dont_obey_robotstxt``)."""
+
+    was_redirected: bool = False
+    """Whether these requests came from another host, whose slot Scrapy leaves them."""
+
+    @property
+    def host(self) -> str:
+        """The name of the host, as delays know it."""
+        return bare_host(self.origin) if self.origin is not None else ""
+
+
+def bare_host(origin: Origin) -> str:
+    """The host of *origin*, whose name may end with the dot of the root or not."""
+    return origin.host.rstrip(".")
+
+
+def host_of(request: Request) -> str:
+    """The host of *request*, as delays know it."""
+    origin = origin_asked(request)
+    return bare_host(origin) if origin is not None else ""
+
+
+def keys_of_queue(key: HostKey) -> tuple[str, str]:
+    """The host of the requests of a back queue, and their download slot."""
+    return key.host, key.host if key.was_redirected else key.slot
+
+
+def keys_of(crawler: Crawler, request: Request) -> tuple[str, str]:
+    """The host of *request*, and its download slot."""
+    host = host_of(request)
+    if was_redirected(request, host):
+        return host, host
+    return host, download_slot(crawler, request)
+
+
+def was_redirected(request: Request, host: str) -> bool:
+    """Whether *request* came from another host, whose download slot Scrapy leaves it:
+    that is no choice of anybody's.
+    """
+    redirected_from = request.meta.get("redirect_urls", ())
+    return bool(redirected_from) and host_of(Request(redirected_from[0])) != host

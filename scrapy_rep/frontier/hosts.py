@@ -1,0 +1,298 @@
+"""The state of each host: what is known of its robots.txt, and what waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from scrapy import Request
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError
+from twisted.python.failure import Failure
+
+from scrapy_rep.compat import is_interactive
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.frontier.host import GivenUpHosts, Host, WantedHosts
+from scrapy_rep.frontier.outages import Outage, OutageLog
+from scrapy_rep.internals import wake
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    from scrapy_rep.fetching.cache import Known, RobotsTxtCache
+    from scrapy_rep.frontier.backqueue import BackQueue
+    from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.refusals import Refusals
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.verdicts import Verdicts
+
+# So many hosts at once are on their way from being unknown to being known. Most of that is
+# waiting: for a store, for another worker, for the turn at a host. Requests on the network
+# have a limit of their own, that of the fetcher.
+_MAX_LEARNING = 1_000
+
+# So many back queues are to be ready, at least, and twice as many as there can be requests
+# under way. While there are more, no robots.txt is fetched ahead for those behind them.
+_MIN_READY = 64
+
+# In seconds, so that a clock that is a little off makes no loop of it.
+_MIN_RETRY = 0.1
+
+
+class Hosts:
+    """Knows of each host whether its requests may go, as far as robots.txt is concerned,
+    and gets to know it where it is not known.
+
+    However many requests need a robots.txt, it is fetched once at a time.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        alarms: Alarms,
+        cache: RobotsTxtCache,
+        verdicts: Verdicts,
+        refusals: Refusals,
+        *,
+        unreachable_wait: float,
+    ) -> None:
+        self._crawler = crawler
+        self._clock = alarms.clock
+        self._alarms = alarms
+        self._cache = cache
+        self._verdicts = verdicts
+        self._refusals = refusals
+        self._wait_seconds = unreachable_wait
+        self._hosts: dict[Origin, Host] = {}
+        self._wanted = WantedHosts()
+        self._learning: dict[Host, Deferred[None]] = {}
+        self._given_up = GivenUpHosts()
+        self._log = OutageLog(crawler)
+        self._waiting_requests = 0
+        at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
+        self._min_ready = max(_MIN_READY, 2 * at_once)
+        self.ready = 0
+        """How many back queues are ready, to be kept up to date by those who know."""
+
+    # Requests in a queue.
+
+    def may_go(self, queue: BackQueue, origin: Origin) -> Known | None:
+        """What the requests of *queue* must keep to, where that is known; else the queue
+        is parked until it is.
+        """
+        known = self._cache.at_hand(origin)
+        if known is not None and not known.is_out_of_reach:
+            return known
+        host = self._host(origin)
+        if known is not None:
+            self._note_outage(host, known)
+        outage = host.outage
+        if outage is not None and outage.given_up:
+            self._ask_later(host, outage, queue.peek(), is_due=known is None)
+            self._refusals.add(queue, outage)
+            return None
+        host.park(queue)
+        if known is None:
+            self._want(host)
+        return None
+
+    def note_cause(self, origin: Origin, request: Request) -> None:
+        """Remember the proxy of a request that was pushed, if its host may be asked for
+        robots.txt.
+        """
+        host = self._hosts.get(origin)
+        if host is None or not host.add_cause(self._cache.cause_of(request)):
+            return
+        if host.outage is not None and not host.is_learning:
+            # What another proxy has come to says nothing about this one.
+            assert host.causes is not None
+            host.causes.turn()
+            host.is_anew = True
+            self._want(host)
+
+    def waiting(self) -> tuple[int, int]:
+        """How many requests in queues wait for a robots.txt, and of how many hosts."""
+        waiting = [host for host in self._hosts.values() if host.parked]
+        return sum(host.queued for host in waiting), len(waiting)
+
+    # Requests in the downloader.
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a request in the downloader, or a fetch, is under way."""
+        return bool(self._learning or self._waiting_requests)
+
+    async def known(
+        self, origin: Origin, request: Request, *, is_patient: bool
+    ) -> Known:
+        """What *request* must keep to, once it is known.
+
+        Waits for a robots.txt that is on its way; for one that is unreachable only where
+        the request *is patient*. Raises SpiderClosing where the spider closes meanwhile.
+        """
+        while True:
+            known = self._cache.at_hand(origin)
+            if known is not None and not known.is_out_of_reach:
+                return known
+            host = self._host(origin)
+            if known is not None:
+                self._note_outage(host, known)
+            outage = host.outage
+            if outage is not None and (outage.given_up or not is_patient):
+                self._ask_later(host, outage, request, is_due=known is None)
+                return outage.known
+            # First, since what is wanted may come, or fail, before this goes on.
+            waiter = host.wait()
+            self._waiting_requests += 1
+            if known is None:
+                self._want(host, request, is_urgent=True)
+            await maybe_deferred_to_future(waiter)
+
+    def close(self) -> None:
+        """End all that is under way, and the waiting of requests in the downloader."""
+        for task in list(self._learning.values()):
+            task.cancel()
+        for host in list(self._hosts.values()):
+            self._release_waiters(host, _closing(host))
+
+    def go_on(self) -> None:
+        """Begin with hosts that are wanted, as far as there is need and room."""
+        is_needed = self.ready < self._min_ready
+        while len(self._learning) < _MAX_LEARNING:
+            host = self._wanted.next(is_needed=is_needed)
+            if host is None:
+                return
+            host.is_learning = True
+            # Not a part of a request, which can be cancelled while others wait.
+            task = deferred_from_coro(self._learn(host))
+            if host.is_learning:
+                self._learning[host] = task
+            # Of anything else, Twisted logs that nobody has handled it.
+            task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
+
+    def _want(
+        self, host: Host, request: Request | None = None, *, is_urgent: bool = False
+    ) -> None:
+        """Get the robots.txt of *host*, which *request* needs, if one is at hand."""
+        if host.is_learning:
+            return
+        if request is not None:
+            host.add_cause(self._cache.cause_of(request))
+        self._wanted.add(host, is_urgent=is_urgent)
+        self.go_on()
+
+    async def _learn(self, host: Host) -> None:
+        if host.causes is None:
+            # Not before: of many hosts that are wanted, these take much memory.
+            request = host.parked[0].peek() if host.parked else None
+            host.add_cause(self._cache.cause_of(request or Request(str(host.origin))))
+        causes = host.causes
+        assert causes is not None
+        is_anew, host.is_anew = host.is_anew, False
+        known = None
+        try:
+            known, is_new = await self._cache.learn(host.origin, causes, anew=is_anew)
+            await self._verdicts.learned(known, causes.nth(0), is_new=is_new)
+        except (SpiderClosing, CancelledError, asyncio.CancelledError):
+            pass
+        finally:
+            # Whatever has happened: nobody must be left waiting.
+            host.is_learning = False
+            self._learning.pop(host, None)
+            self._learned(host, known)
+
+    def _learned(self, host: Host, known: Known | None) -> None:
+        if known is None:
+            self._release_waiters(host, _closing(host))
+        elif known.is_out_of_reach:
+            if host.causes is not None:
+                host.causes.turn()
+            self._note_outage(host, known)
+            self._release_waiters(host)
+        else:
+            host.causes = None
+            outage, host.outage = host.outage, None
+            if outage is not None:
+                outage.is_over = True
+                self._given_up.discard(host)
+                self._log.over(known, outage, self._clock.monotonic())
+            for queue in host.release_queues():
+                queue.release()
+            wake(self._crawler)
+            self._release_waiters(host)
+        self._forget(host)
+        self.go_on()
+
+    # Outages.
+
+    def _note_outage(self, host: Host, known: Known) -> None:
+        """Robots.txt was found to be unreachable, by this worker or another."""
+        now = self._clock.monotonic()
+        outage = host.outage
+        if outage is not None and outage.known is known:
+            return
+        retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
+        if outage is None:
+            wait = 0.0 if is_interactive(self._crawler) else self._wait_seconds
+            outage = host.outage = Outage(known, now, wait)
+            self._log.begins(outage, host.queued, retry)
+            if not outage.given_up:
+                self._alarms.at(outage.until, self._give_up, host, outage)
+        outage.known = known
+        outage.ask_at = now + retry
+        outage.is_missed = False
+        if outage.given_up:
+            self._refuse_parked(host, outage)
+        else:
+            self._alarms.at(min(outage.ask_at, outage.until), self._ask_again, host)
+
+    def _ask_again(self, host: Host) -> None:
+        """Ask for robots.txt again, where requests have come that need it."""
+        outage = host.outage
+        if outage is None or outage.ask_at > self._clock.monotonic():
+            return
+        if host.parked or host.waiters or outage.is_missed:
+            self._want(host)
+
+    def _ask_later(
+        self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
+    ) -> None:
+        """Have robots.txt asked for in the background, for requests that come after."""
+        if is_due:
+            self._want(host, request)
+        elif not outage.is_missed:
+            outage.is_missed = True
+            self._alarms.at(outage.ask_at, self._ask_again, host)
+
+    def _give_up(self, host: Host, outage: Outage) -> None:
+        if outage.is_over or host.outage is not outage:
+            return
+        outage.given_up = True
+        self._log.given_up(outage, host.queued)
+        self._refuse_parked(host, outage)
+        self._release_waiters(host)
+
+    def _refuse_parked(self, host: Host, outage: Outage) -> None:
+        for queue in host.release_queues():
+            self._refusals.add(queue, outage)
+        forgotten = self._given_up.add(host)
+        if forgotten is not None:
+            self._forget(forgotten)
+
+    def _host(self, origin: Origin) -> Host:
+        host = self._hosts.get(origin)
+        if host is None:
+            host = self._hosts[origin] = Host(origin)
+        return host
+
+    def _forget(self, host: Host) -> None:
+        if host.is_idle:
+            self._hosts.pop(host.origin, None)
+
+    def _release_waiters(self, host: Host, error: SpiderClosing | None = None) -> None:
+        self._waiting_requests -= host.release_waiters(error)
+
+
+def _closing(host: Host) -> SpiderClosing:
+    return SpiderClosing(f"{host.origin.robotstxt_url} is not waited for")

@@ -1,0 +1,270 @@
+"""How fast, and when, a host may be asked: what its robots.txt says is kept to."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy import signals
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep import stats
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.internals import wake
+from scrapy_rep.protocol.robotstxt import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.frontier.backqueue import BackQueue
+    from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.delays import DelayGroup
+    from scrapy_rep.frontier.turns import Turns
+    from scrapy_rep.protocol.groups import Record
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.pace import Pace
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+# When there are more, those that nothing waits for are forgotten.
+_MAX_GROUPS = 10_000
+
+_SLOWEST_NAMED = 5
+
+
+class HeldUp(NamedTuple):
+    """How a host has held up the crawl: for so many *seconds*, requests to it waited and
+    none was on its way.
+    """
+
+    seconds: float
+    host: str
+    requests: int
+    delay: float
+
+
+class Politeness:
+    """Keeps to ``Crawl-delay``, ``Request-rate`` and ``Visit-time``."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        alarms: Alarms,
+        turns: Turns,
+        settings: RepSettings,
+    ) -> None:
+        self._crawler = crawler
+        self._clock = alarms.clock
+        self._alarms = alarms
+        self._settings = settings
+        self.is_minded = settings.crawl_delay or settings.visit_time
+        """Whether what a robots.txt asks for is to be kept to, so that it need be read."""
+        self._turns = turns
+        self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
+        self._max_groups = _MAX_GROUPS
+        self._slowest: list[HeldUp] = []
+        self._delayed: set[int] = set()
+        self._refused: set[int] = set()
+        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+
+    def concerns(self, pace: Pace) -> bool:
+        """Whether *pace*, or that of another host, may make a request wait."""
+        return bool(pace.records) or bool(self._turns.groups)
+
+    def refusal(
+        self, origin: Origin, pace: Pace
+    ) -> tuple[Reason, Record | None] | None:
+        """Why *origin* is not to be asked for anything now, if so, and the line of its
+        robots.txt that says so.
+        """
+        now = self._now()
+        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
+        if delay > self._settings.crawl_delay_max:
+            if _is_new(origin, self._refused):
+                self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
+                self._warn(
+                    "%(origin)s is skipped: it asks for %(delay)g s between requests, and "
+                    "REP_CRAWL_DELAY_MAX is %(most)g; raise that, or decide about this "
+                    "host in REP_OVERRIDES",
+                    origin=origin,
+                    delay=delay,
+                    most=self._settings.crawl_delay_max,
+                )
+            return Reason.CRAWL_DELAY, pace.record_of_delay(now)
+        if closed > self._settings.visit_time_wait:
+            if _is_new(origin, self._refused):
+                self._warn(
+                    "%(origin)s wants no visits before %(opens)s UTC, and "
+                    "REP_VISIT_TIME_WAIT is %(most)g s: what is asked for until then is "
+                    "refused",
+                    origin=origin,
+                    opens=f"{now + timedelta(seconds=closed):%H:%M}",
+                    most=self._settings.visit_time_wait,
+                )
+            return Reason.VISIT_TIME, pace.record_of_visit_time()
+        return None
+
+    def may_go(
+        self, queue: BackQueue, origin: Origin, pace: Pace, *, fetched: float
+    ) -> bool:
+        """Whether a request of *queue* may go now; else it is parked until one may.
+
+        *fetched* is when the robots.txt was, in seconds since the epoch. What is to be
+        refused may go: to where it is refused.
+        """
+        now = self._now()
+        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
+        if delay > self._settings.crawl_delay_max:
+            return True
+        if closed:
+            if closed > self._settings.visit_time_wait:
+                return True
+            self._wait_until_open(origin, closed).append(queue)
+            return False
+        keys = keys_of_queue(queue.key)
+        group = self._group(keys, origin, delay, fetched)
+        return group is None or self._turns.admit(queue, group)
+
+    async def turn(
+        self, request: Request, origin: Origin, pace: Pace, *, fetched: float
+    ) -> None:
+        """Wait until *request*, which is in the downloader already, may go. Raises
+        SpiderClosing where the spider closes meanwhile.
+        """
+        while closed := self._closed_for(pace, self._now()):
+            visitor: Deferred[None] = Deferred()
+            self._wait_until_open(origin, closed).append(visitor)
+            await maybe_deferred_to_future(visitor)
+        delay = self._delay(pace, self._now())
+        keys = keys_of(self._crawler, request)
+        group = self._group(keys, origin, delay, fetched)
+        if group is not None:
+            await self._turns.wait(request, group)
+
+    def waiting(self) -> tuple[int, int]:
+        """How many requests in queues wait for their turn or for visiting hours, and for
+        how many hosts.
+        """
+        queues = [queue for group in self._turns.groups.all() for queue in group.queues]
+        for waiting in self._closed.values():
+            queues += [each for each in waiting if not isinstance(each, Deferred)]
+        return sum(map(len, queues)), len({queue.key.origin for queue in queues})
+
+    def _delay(self, pace: Pace, now: datetime) -> float:
+        return pace.delay(now) if self._settings.crawl_delay else 0.0
+
+    def _closed_for(self, pace: Pace, now: datetime) -> float:
+        return pace.opens_in(now) if self._settings.visit_time else 0.0
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.time(), timezone.utc)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a request in the downloader waits for visiting hours."""
+        return any(self._visitors())
+
+    def close(self) -> None:
+        """End the waiting of requests in the downloader for visiting hours."""
+        for visitor in list(self._visitors()):
+            visitor.errback(SpiderClosing("The host has not opened for visits"))
+
+    def _visitors(self) -> Iterator[Deferred[None]]:
+        for waiting in self._closed.values():
+            for each in waiting:
+                if isinstance(each, Deferred) and not each.called:
+                    yield each
+
+    def _wait_until_open(
+        self, origin: Origin, seconds: float
+    ) -> list[BackQueue | Deferred[None]]:
+        """What waits until *origin* opens, in so many *seconds*."""
+        waiting = self._closed.get(origin)
+        if waiting is None:
+            waiting = self._closed[origin] = []
+            moment = self._clock.monotonic() + seconds
+            self._alarms.at(moment, self._opened, origin)
+            logger.info(
+                "%(origin)s wants no visits for another %(time)s: its requests wait",
+                {"origin": origin, "time": timedelta(seconds=round(seconds))},
+                extra={"spider": self._crawler.spider},
+            )
+        return waiting
+
+    def _opened(self, origin: Origin) -> None:
+        for each in self._closed.pop(origin):
+            if not isinstance(each, Deferred):
+                each.release()
+            elif not each.called:  # It was cancelled.
+                each.callback(None)
+        wake(self._crawler)
+
+    def _group(
+        self, keys: tuple[str, str], origin: Origin, delay: float, fetched: float
+    ) -> DelayGroup | None:
+        ago = self._clock.time() - fetched
+        group = self._turns.group_of(keys, origin, delay, ago)
+        if group is None:
+            return None
+        if delay:
+            self._meet(group, origin)
+        elif not group.delays and self._turns.is_idle(group):
+            self._forget(group)
+            return None
+        return group
+
+    def _meet(self, group: DelayGroup, origin: Origin) -> None:
+        """*origin* asks for a delay."""
+        if _is_new(origin, self._delayed):
+            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+        groups = self._turns.groups
+        if len(groups) > self._max_groups:
+            for one in groups.all():
+                if one is not group and self._turns.is_idle(one):
+                    self._forget(one)
+            # Where all of them are in use, not to look again for each that comes.
+            self._max_groups = max(_MAX_GROUPS, 2 * len(groups))
+
+    def _forget(self, group: DelayGroup) -> None:
+        self._note(group)
+        self._turns.groups.drop(group)
+
+    def _note(self, group: DelayGroup) -> None:
+        """Remember how long *group* has held up the crawl, if it is among the slowest."""
+        if group.waited:
+            self._slowest.append(
+                HeldUp(group.waited, group.name, group.requests, group.delay)
+            )
+            self._slowest.sort(reverse=True)
+            del self._slowest[_SLOWEST_NAMED:]
+
+    def _warn(self, message: str, **values: object) -> None:
+        logger.warning(message, values, extra={"spider": self._crawler.spider})
+
+    def _spider_closed(self) -> None:
+        if self._turns.waited:
+            self._crawler.stats.set_value(stats.WAITED, round(self._turns.waited, 3))
+        for group in self._turns.groups.all():
+            self._note(group)
+        for one in self._slowest:
+            logger.info(
+                "%(host)s held up the crawl for %(time)s: %(requests)d requests, "
+                "%(delay)g s between two",
+                {**one._asdict(), "time": timedelta(seconds=round(one.seconds))},
+                extra={"spider": self._crawler.spider},
+            )
+
+
+def _is_new(origin: Origin, seen: set[int]) -> bool:
+    """Whether *origin* is met for the first time. Of many hosts, numbers take least."""
+    number = hash(origin)
+    is_new = number not in seen
+    seen.add(number)
+    return is_new

@@ -1,0 +1,281 @@
+"""A priority queue for Scrapy's scheduler that knows which hosts are ready."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
+
+from scrapy_rep.exceptions import QueueStateError
+from scrapy_rep.frontier.backqueue import BackQueue
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.hostkeys import HostKey
+from scrapy_rep.frontier.levels import Levels, QueueKinds
+from scrapy_rep.frontier.ready import ReadyQueues
+from scrapy_rep.protocol.origins import origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.pqueues import QueueProtocol
+
+    from scrapy_rep.frontier.backqueue import Slot
+
+_NAME = "scrapy_rep.HostQueue"
+
+# So many requests of a queue that Scrapy's own class has written are sorted by host each
+# time that a request is popped, until none is left.
+_SORTED_AT_ONCE = 50
+
+
+class HostQueue:
+    """Keeps requests by host, and pops one only when its host is ready.
+
+    For Scrapy's setting ``SCHEDULER_PRIORITY_QUEUE``. A host is ready when its robots.txt
+    is known, its delay has passed, it is open for visits, and its download slot is not
+    full. Until then its requests stay in Scrapy's own queues (``SCHEDULER_MEMORY_QUEUE``,
+    ``SCHEDULER_DISK_QUEUE``): on disk, in a crawl with a JOBDIR. Of several hosts that are
+    ready, that with the fewest requests under way goes first, and then the one that was
+    not popped from for longest. ``push`` and ``pop`` cost O(log hosts).
+
+    A host is an origin in a download slot: its http and https do not wait for each
+    other's robots.txt, but share a slot and a delay.
+    """
+
+    @classmethod
+    def from_crawler(
+        cls,
+        crawler: Crawler,
+        downstream_queue_cls: type[QueueProtocol],
+        key: str,
+        startprios: Any = None,
+        *,
+        start_queue_cls: type[QueueProtocol] | None = None,
+    ) -> HostQueue:
+        """Made by the scheduler, once in memory (*key* is empty) and once on disk (*key*
+        is a folder).
+
+        *startprios* is what :meth:`close` returned, or what that of Scrapy's own class
+        did. Raises QueueStateError for anything else.
+        """
+        return cls(
+            crawler,
+            downstream_queue_cls,
+            key,
+            startprios,
+            start_queue_cls=start_queue_cls,
+        )
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        downstream_queue_cls: type[QueueProtocol],
+        key: str,
+        startprios: Any = None,
+        *,
+        start_queue_cls: type[QueueProtocol] | None = None,
+    ) -> None:
+        self._crawler = crawler
+        self._queue_cls = downstream_queue_cls
+        self._start_queue_cls = start_queue_cls
+        self._folder = key
+        self._kinds = QueueKinds(crawler, downstream_queue_cls, start_queue_cls)
+        self._frontier = Frontier.of(crawler)
+        self._frontier.queues.append(self)
+        self._queues: dict[HostKey, BackQueue] = {}
+        self._count = 0
+        self._unsorted: DownloaderAwarePriorityQueue | ScrapyPriorityQueue | None = None
+        self.ready = ReadyQueues()
+        if startprios:
+            self._resume(startprios)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def push(self, request: Request, *, is_exempt: bool = False) -> None:
+        """Keep *request*. One that *is exempt* is not asked for its robots.txt here.
+
+        Raises what the queue class underneath raises for a request that it can't write.
+        """
+        key = self._frontier.key_of(request)
+        if is_exempt:
+            key = key._replace(origin=None)
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.requests.push(request)
+            self._count += 1
+        else:
+            queue = self._open(key, ())
+            try:
+                queue.requests.push(request)
+            except Exception:
+                self._frontier.leave_slot(queue.slot)
+                raise
+            self._add(queue)
+            self._frontier.arrived(queue)
+        self._frontier.pushed(queue, request)
+
+    def pop(self) -> Request | None:
+        """The best request of the host whose turn it is; None where no host is ready."""
+        self._frontier.settle()
+        if self._unsorted is not None:
+            self._sort_some()
+        request = None
+        while request is None:
+            queue = self.ready.take_first()
+            if queue is None:
+                break
+            if not self._frontier.may_go(queue):
+                continue
+            try:
+                request = self._take(queue)
+            finally:
+                # There is none, or an error, where a process was killed while it wrote.
+                if request is None:
+                    self._frontier.pass_on(queue)
+                else:
+                    self._frontier.popped(queue, request)
+                if queue:
+                    self.ready.add(queue)
+                else:
+                    self._drop(queue)
+        self._frontier.go_on()
+        return request
+
+    def peek(self) -> Request | None:
+        """What :meth:`pop` would return, as far as that can be told without a change: a
+        host may turn out not to be ready any more.
+        """
+        queue = self.ready.first()
+        return None if queue is None else queue.requests.peek()
+
+    def close(self) -> Any:
+        """Close all queues. Returns what a queue of the same class needs to go on with
+        what is in the folder; the scheduler writes it as JSON.
+        """
+        state = [
+            [key.slot, key.origin and str(key.origin), key.was_redirected, prios]
+            for key, queue in self._queues.items()
+            if (prios := queue.requests.close())
+        ]
+        self._queues.clear()
+        unsorted = self._unsorted.close() if self._unsorted is not None else None
+        # A list, which makes Scrapy's own queue stop with its sentence that only the class
+        # that has written a queue can read it.
+        return [_NAME, state, unsorted]
+
+    # For the frontier.
+
+    def take(self, queue: BackQueue) -> Request | None:
+        """The best request of a back queue, which then is no longer here."""
+        try:
+            return self._take(queue)
+        finally:
+            if not queue:
+                self._drop(queue)
+
+    def release(self, queue: BackQueue) -> None:
+        """*queue* may be popped from, so far as can be told now."""
+        if queue:
+            self.ready.add(queue)
+
+    def slot_changed(self, slot: Slot) -> None:
+        """*slot* has more requests under way than before, or fewer."""
+        self.ready.slot_changed(slot)
+
+    def count_ready(self) -> int:
+        """How many back queues may be popped from, so far as can be told now."""
+        return len(self.ready)
+
+    # Back queues.
+
+    def _take(self, queue: BackQueue) -> Request | None:
+        before = len(queue)
+        try:
+            return queue.requests.pop()
+        finally:
+            self._count -= before - len(queue)
+
+    def _open(self, key: HostKey, startprios: Iterable[int]) -> BackQueue:
+        requests = Levels(self._kinds, self._path(key), startprios)
+        return BackQueue(key, self._frontier.slot(key.slot), requests, self)
+
+    def _add(self, queue: BackQueue) -> None:
+        self._queues[queue.key] = queue
+        self._count += len(queue)
+
+    def _drop(self, queue: BackQueue) -> None:
+        if self._queues.pop(queue.key, None) is None:
+            return
+        queue.requests.close()
+        self._frontier.leave_slot(queue.slot)
+        if self._folder:
+            # Left alone where the queue class has not removed all of its files.
+            with suppress(OSError):
+                Path(self._path(queue.key)).rmdir()
+
+    def _path(self, key: HostKey) -> str:
+        """The folder of a back queue. No part of it is the text of a stranger."""
+        if not self._folder:
+            return ""
+        name = json.dumps([key.slot, key.origin and str(key.origin), *key[2:]])
+        return f"{self._folder}/{sha256(name.encode()).hexdigest()[:32]}"
+
+    # What another run has left.
+
+    def _resume(self, state: Any) -> None:
+        if isinstance(state, dict):
+            self._unsorted = self._scrapys_own(DownloaderAwarePriorityQueue, state)
+            return
+        if isinstance(state, list) and all(isinstance(each, int) for each in state):
+            self._unsorted = self._scrapys_own(ScrapyPriorityQueue, state)
+            return
+        try:
+            name, queues, unsorted = state
+            if name != _NAME:
+                raise ValueError(name)
+            for slot, origin, was_redirected, prios in queues:
+                where = origin_of(origin) if origin else None
+                queue = self._open(HostKey(slot, where, was_redirected), prios)
+                if queue:
+                    self._add(queue)
+                    # Nothing is fetched before the spider is open. Whether it really is
+                    # ready is found out when it comes up.
+                    self.ready.add(queue)
+                else:
+                    self._frontier.leave_slot(queue.slot)
+        except (TypeError, ValueError) as error:
+            raise QueueStateError(self._folder) from error
+        if unsorted:
+            self._resume(unsorted)
+
+    def _scrapys_own(self, kind: Any, state: Any) -> Any:
+        queue = kind(
+            self._crawler,
+            self._queue_cls,
+            self._folder,
+            state,
+            start_queue_cls=self._start_queue_cls,
+        )
+        self._count += len(queue)
+        return queue
+
+    def _sort_some(self) -> None:
+        """Move some requests from the queue that Scrapy's own class has written."""
+        assert self._unsorted is not None
+        for _ in range(_SORTED_AT_ONCE):
+            request = self._unsorted.pop()
+            if request is None:
+                # What is left, if anything, can't be read.
+                self._count -= len(self._unsorted)
+                self._unsorted.close()
+                self._unsorted = None
+                return
+            self._count -= 1
+            self.push(request)

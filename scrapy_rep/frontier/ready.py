@@ -1,0 +1,90 @@
+"""The order of the back queues whose hosts are ready."""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy_rep.frontier.backqueue import BackQueue, Slot
+
+# Entries that count no more are left in the heap until there are too many of them.
+_STALE_AT_LEAST = 64
+
+
+class ReadyQueues:
+    """Back queues that may be popped from: first that of the slot with the fewest active
+    requests, and of several such slots, the one that waited for longest.
+
+    Each operation costs O(log slots).
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Slot, _Line] = {}
+        self._heap: list[tuple[int, int, _Line]] = []
+        self._turn = count()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, queue: BackQueue) -> None:
+        """Let *queue* have its turn after those that are here."""
+        line = self._lines.get(queue.slot)
+        if line is None:
+            line = self._lines[queue.slot] = _Line(queue.slot)
+            self._enter(line)
+        line.queues.append(queue)
+        self._size += 1
+
+    def first(self) -> BackQueue | None:
+        """The one whose turn it is."""
+        line = self._first_line()
+        return None if line is None else line.queues[0]
+
+    def take_first(self) -> BackQueue | None:
+        """The one whose turn it is, which then is no longer here."""
+        line = self._first_line()
+        if line is None:
+            return None
+        queue = line.queues.popleft()
+        self._size -= 1
+        if line.queues:
+            self._enter(line)
+        else:
+            del self._lines[line.slot]
+            line.entry = None
+        return queue
+
+    def slot_changed(self, slot: Slot) -> None:
+        """*slot* has more active requests than before, or fewer."""
+        line = self._lines.get(slot)
+        if line is not None and line.entry is not None:
+            self._enter(line)
+
+    def _first_line(self) -> _Line | None:
+        heap = self._heap
+        while heap and heap[0] is not heap[0][2].entry:
+            heappop(heap)
+        return heap[0][2] if heap else None
+
+    def _enter(self, line: _Line) -> None:
+        line.entry = (line.slot.active, next(self._turn), line)
+        heappush(self._heap, line.entry)
+        if len(self._heap) > 2 * len(self._lines) + _STALE_AT_LEAST:
+            self._heap = [each.entry for each in self._lines.values() if each.entry]
+            heapify(self._heap)
+
+
+class _Line:
+    """The ready back queues of a slot."""
+
+    __slots__ = ("entry", "queues", "slot")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.queues: deque[BackQueue] = deque()
+        self.entry: tuple[int, int, _Line] | None = None
+        """Its place in the heap; any other entry for it counts no more."""

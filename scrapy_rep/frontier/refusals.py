@@ -1,0 +1,103 @@
+"""Requests that are refused while they are in a queue."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from scrapy_rep import stats
+from scrapy_rep.internals import fail, is_scraper_full, wake
+from scrapy_rep.verdicts import Case
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.frontier.backqueue import BackQueue
+    from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.outages import Outage
+    from scrapy_rep.verdicts import Verdicts
+
+logger = logging.getLogger(__name__)
+
+# Seconds of each turn of the event loop in which requests are refused, and seconds until
+# it goes on where callbacks can't keep up.
+_SLICE = 0.005
+_PAUSE = 0.02
+
+
+class Refusals:
+    """Refuses the requests of hosts that were given up.
+
+    They do not go through the downloader, where each would take a place and a turn of the
+    engine: their errbacks are called as if they had. What is refused in one turn of the
+    event loop is bounded.
+    """
+
+    def __init__(self, crawler: Crawler, alarms: Alarms, verdicts: Verdicts) -> None:
+        self._crawler = crawler
+        self._clock = alarms.clock
+        self._alarms = alarms
+        self._verdicts = verdicts
+        self._queues: deque[tuple[BackQueue, Outage]] = deque()
+        self._is_running = False
+
+    def add(self, queue: BackQueue, outage: Outage) -> None:
+        """Refuse the requests of *queue*, as long as *outage* lasts."""
+        self._queues.append((queue, outage))
+        if not self._is_running:
+            self._is_running = True
+            self._alarms.at(self._clock.monotonic(), self._go_on)
+
+    def _go_on(self) -> None:
+        now = self._clock.monotonic()
+        until = now + _SLICE
+        pause = 0.0
+        while self._queues and now < until:
+            if is_scraper_full(self._crawler):
+                pause = _PAUSE
+                break
+            queue, outage = self._queues[0]
+            if outage.is_over:
+                self._queues.popleft()
+                queue.release()
+            elif not len(queue):
+                self._queues.popleft()
+            elif not self._refuse_one(queue, outage):
+                pause = _PAUSE
+                break
+            now = self._clock.monotonic()
+        self._is_running = bool(self._queues)
+        if self._is_running:
+            self._alarms.at(now + pause, self._go_on)
+        # The engine sees that there is less to wait for, or more to do.
+        wake(self._crawler)
+
+    def _refuse_one(self, queue: BackQueue, outage: Outage) -> bool:
+        """Whether that went well; if not, it is not tried again at once."""
+        try:
+            self._refuse(queue.take(), queue, outage)
+        except Exception:
+            logger.exception(
+                "Error while a request to %(host)s was refused",
+                {"host": outage.known.origin},
+                extra={"spider": self._crawler.spider},
+            )
+            return False
+        return True
+
+    def _refuse(
+        self, request: Request | None, queue: BackQueue, outage: Outage
+    ) -> None:
+        if request is None:
+            return
+        known = outage.known
+        decision = known.robots.decide(request.url, ())
+        if decision.allowed:
+            # The spider asks for robots.txt itself.
+            queue.owner.push(request, is_exempt=True)
+            return
+        self._crawler.stats.inc_value(stats.GIVEN_UP)
+        case = Case(request, known.origin, known.entry)
+        fail(self._crawler, request, self._verdicts.denied(case, decision))

@@ -1,0 +1,160 @@
+"""How a crawl with waiting requests ends: nothing is stored because of it, nothing is kept in
+memory after it, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.stores.sqlite import SqliteStore
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import ADDON, ROOT, run_crawl, start_crawl
+from tests.crawl.test_frontier import SPIDERS, named, pages
+from tests.crawl.test_stores import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+HURRIED = "tests.crawl.waiting_spiders.HurriedSpider"
+
+
+def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
+    """A crawl that is stopped while robots.txt files wait for their turn, for an answer or for
+    a retry stores nothing about these, and ends soon.
+    """
+    slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
+    strangers = [
+        site.add(redirect(slow.url("/stranger"), delay=0.5), name=named(number))
+        for number in range(2, 8)
+    ]
+    hanging = [site.add(Answer(hang=True)) for _ in range(3)]
+    other = site.add(RULES)
+    urls = [host.url("/public") for host in (slow, *strangers, *hanging, other)]
+    store = tmp_path / "robotstxt.sqlite"
+    result = run_crawl(
+        urls,
+        mode=mode,
+        spider=HURRIED,
+        settings={"REP_STORE": f"sqlite:///{store}", "REP_UNREACHABLE_WAIT": 600},
+        kills={"SIGINT": 3},
+    )
+    assert result.stats["finish_reason"] == "shutdown"
+    assert result.stats["elapsed_time_seconds"] < 9
+    stored = SqliteStore(store)
+    for host in (*strangers, *hanging):
+        assert stored.get(str(origin_of(host.origin)), time.time()) is None
+    assert stored.get(str(origin_of(other.origin)), time.time()) is not None
+    stored.close()
+    assert "is unreachable" not in result.log
+    assert "Traceback" not in result.log
+
+
+def test_crawlers_are_freed(tmp_path: Path) -> None:
+    """Of three crawls one after the other in one process, none is kept in memory."""
+    code = f"""
+import asyncio, gc, weakref
+from scrapy import Spider
+from scrapy.crawler import AsyncCrawlerRunner
+from scrapy.utils.reactor import install_reactor
+install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+from twisted.internet import defer, reactor, task
+
+class Three(Spider):
+    name = "three"
+    start_urls = ["http://127.0.0.1:9/"]
+
+async def main(_):
+    seen = []
+    runner = AsyncCrawlerRunner({json.loads(json.dumps(ADDON))!r} | {{
+        "LOG_ENABLED": False, "REP_RETRY_TIMES": 0, "TELNETCONSOLE_ENABLED": False}})
+    for _ in range(3):
+        crawler = runner.create_crawler(Three)
+        seen.append(weakref.ref(crawler))
+        await defer.Deferred.fromFuture(asyncio.ensure_future(runner.crawl(crawler)))
+        del crawler
+    await task.deferLater(reactor, 0.1)
+    gc.collect()
+    print("alive:", sum(each() is not None for each in seen))
+
+task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "alive: 0" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+def test_a_clock_that_is_set_back(
+    site: Site, mode: str, hours: int, tmp_path: Path
+) -> None:
+    """An outage ends as if nobody had touched the clock, and a host with a delay, whose turns
+    are kept in a file, goes on.
+    """
+    down = site.add(Answer(status=503), name=named(1))
+    site.later(4, lambda: down.answers.update({"/robots.txt": robots(RULES)}))
+    slow = site.add(f"{RULES}Crawl-delay: 0.2\n", name=named(2))
+    run_crawl(
+        [*pages(down, 5), *pages(slow, 6)],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        settings={
+            "REP_UNREACHABLE_WAIT": 60,
+            "REP_STORE": f"sqlite:///{tmp_path / 'robotstxt.sqlite'}",
+        },
+        retries=(0.5, 1.0),
+        moves={"/public/1": -3600.0 * hours},
+        timeout=50,
+    )
+    assert len(down.pages) == 5
+    assert len(slow.pages) == 6
+
+
+STOPS = {
+    "SIGINT": ["SIGINT"],
+    "SIGINT twice": ["SIGINT", "SIGINT"],
+    "kill -9": ["SIGKILL"],
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_stopped_with_requests_on_disk(site: Site, stop: str, tmp_path: Path) -> None:
+    """What a resumed crawl fetches over both runs is what Scrapy's own would, and nothing that
+    is forbidden: after a clean stop all, after kill -9 what it had not seen yet.
+    """
+    host = site.add(f"{RULES}Crawl-delay: 0.05\n")
+    urls = [*pages(host, 400), *(host.url(f"/private/{n}") for n in range(20))]
+    settings = {"JOBDIR": str(tmp_path), "LOG_LEVEL": "INFO"}
+    first = start_crawl(urls, spider=f"{SPIDERS}CountingSpider", settings=settings)
+    wait_until(lambda: len(host.pages) >= 20 or first.process.poll() is not None)
+    for name in STOPS[stop]:
+        first.process.send_signal(getattr(__import__("signal"), name))
+        time.sleep(0.2)  # as a person does
+    first.wait(20)
+    before = len(host.pages)
+    host.answers["/robots.txt"] = robots(RULES)
+    settings["REP_STORE"] = "memory://"
+    result = run_crawl(urls, settings=settings)
+    assert not [path for path in host.pages if path.startswith("/private")]
+    assert result.stats["finish_reason"] == "finished"
+    if stop == "SIGINT":
+        assert host.pages == sorted(f"/public/{number}" for number in range(400))
+    else:
+        assert len({*host.pages}) >= before

@@ -1,0 +1,402 @@
+"""Requests wait in the queue of the scheduler, and what one host does is nothing to another."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.stores.sqlite import SqliteStore
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Host, Site
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+SPIDERS = "tests.crawl.frontier_spiders."
+STOCKS_QUEUE = {
+    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
+}
+
+
+def delayed(seconds: float) -> str:
+    return f"{RULES}Crawl-delay: {seconds}\n"
+
+
+def pages(host: Host, count: int) -> list[str]:
+    return [host.url(f"/public/{number}") for number in range(count)]
+
+
+def named(number: int) -> str:
+    """A name of the loopback that is a download slot, and has a delay, of its own."""
+    return f"127.0.1.{number + 1}"
+
+
+def gaps(host: Host) -> list[float]:
+    times = [hit.time for hit in host.hits]
+    return [after - before for before, after in pairwise(times)]
+
+
+def test_a_slow_host_stays_in_the_queue(
+    site: Site, every_mode: str, tmp_path: Path
+) -> None:
+    """Of 500 requests for a host with a delay those leave the queue that go to it, and those
+    that are refused; a resumed crawl has the others.
+    """
+    host = site.add(delayed(0.3))
+    requests = pages(host, 400) + [host.url(f"/private/{n}") for n in range(100)]
+    settings = {"JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 2}
+    result = run_crawl(requests, mode=every_mode, settings=settings)
+    fetched = len(host.pages)
+    assert 1 <= fetched < 10
+    assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
+    assert all(gap >= 0.3 for gap in gaps(host))
+    host.answers["/robots.txt"] = robots(RULES)
+    # What the first run has not come to is asked for again; all else is filtered.
+    second = run_crawl(
+        requests,
+        mode=every_mode,
+        settings={"JOBDIR": str(tmp_path), "REP_STORE": "memory://"},
+    )
+    assert (
+        host.pages
+        == sorted({*host.pages})
+        == sorted(f"/public/{number}" for number in range(400))
+    )
+    assert len(result.errors) + len(second.errors) == 100
+
+
+def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
+    """However long a request waits, it is enqueued once and dequeued once."""
+    hosts = [site.add(robots(RULES, delay=0.5)) for _ in range(10)]
+    hosts += [site.add(delayed(0.05)), site.add(RULES)]
+    urls = [url for host in hosts for url in pages(host, 5)]
+    result = run_crawl(urls, mode=mode)
+    assert result.stats["scheduler/enqueued"] == len(urls)
+    assert result.stats["scheduler/dequeued"] == len(urls)
+    assert all(len(host.pages) == 5 for host in hosts)
+
+
+def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> None:
+    """With another queue requests wait in the downloader, as many as there are places, and one
+    warning says what would do better.
+    """
+    host, down = site.add(delayed(0.3)), site.add(Answer(status=503))
+    settings = {
+        **STOCKS_QUEUE,
+        "CONCURRENT_REQUESTS": 8,
+        "CLOSESPIDER_TIMEOUT": 2,
+        "REP_UNREACHABLE_WAIT": 600,
+    }
+    urls = pages(host, 50) + pages(down, 2)
+    result = run_crawl(urls, mode=every_mode, settings=settings)
+    assert 1 <= len(host.pages) < 10
+    assert all(gap >= 0.3 for gap in gaps(host))
+    assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
+    assert result.stats["elapsed_time_seconds"] < 6
+    (line,) = result.lines("WARNING", "take places of CONCURRENT_REQUESTS")
+    assert "DownloaderAwarePriorityQueue" in line
+    assert "scrapy_rep.HostQueue" in line
+
+
+def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None:
+    """With another queue as well, a robots.txt that is out of reach is waited for."""
+    host = site.add([Answer(status=503), robots(RULES)])
+    urls = [*pages(host, 3), host.url("/private/")]
+    result = run_crawl(
+        urls,
+        mode=mode,
+        spider=f"{SPIDERS}CountingSpider",
+        settings={**STOCKS_QUEUE, "REP_UNREACHABLE_WAIT": 30},
+    )
+    assert len(host.pages) == 3
+    assert [error["reason"] for error in result.errors] == ["rule"]
+
+
+def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> None:
+    """The files of 60 pages on a host that is down are refused at once: no item waits."""
+    host, down = site.add(RULES), site.add(Answer(status=503))
+    result = run_crawl(
+        pages(host, 60),
+        mode=mode,
+        spider="FilesSpider",
+        settings={
+            "CONCURRENT_REQUESTS": 8,
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path),
+            "REP_UNREACHABLE_WAIT": 600,
+        },
+        file_urls=[down.url(f"/file/{number}") for number in range(3)],
+    )
+    assert len(result.items) == 60
+    assert [len(item["files"]) for item in result.items] == [0] * 60
+    assert len(down.hits) == len(down.robots_hits) == 1
+    assert result.stats["rep/denied/unreachable"] >= 3
+    assert len(result.lines("WARNING", "is unreachable")) == 1
+
+
+def test_a_store_that_raises_anything(site: Site, mode: str) -> None:
+    """What a store should not raise is logged with its traceback, makes robots.txt
+    unreachable, and leaves nobody waiting.
+    """
+    host = site.add(RULES)
+    result = run_crawl(pages(host, 20), mode=mode, spider=f"{SPIDERS}BrokenStoreSpider")
+    assert host.pages == []
+    assert {error["reason"] for error in result.errors} == {"unreachable"}
+    assert len(result.errors) == 20
+    assert "RuntimeError: No store should do this" in result.log
+    assert result.stats["finish_reason"] == "finished"
+
+
+def test_a_robotstxt_that_a_component_drops(site: Site, mode: str) -> None:
+    """Requests are refused at once, in the words of the component."""
+    host = site.add(RULES)
+    middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
+    settings = {"DOWNLOADER_MIDDLEWARES": middlewares, "REP_UNREACHABLE_WAIT": 600}
+    result = run_crawl(pages(host, 20), mode=mode, settings=settings)
+    assert host.hits == []
+    assert len(result.errors) == 20
+    assert "does not read the small print" in result.errors[0]["message"]
+    (line,) = result.lines("WARNING", "is unreachable")
+    assert "does not read the small print" in line
+
+
+def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
+    """What a callback downloads does not wait for a robots.txt that has failed before it could
+    begin to wait.
+    """
+    host, other = site.add(RULES), site.add(RULES)
+    middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
+    result = run_crawl(
+        [{"url": other.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
+        mode=every_mode,
+        spider="tests.crawl.waiting_spiders.DownloadingSpider",
+        settings={"DOWNLOADER_MIDDLEWARES": middlewares, "REP_UNREACHABLE_WAIT": 600},
+        more=pages(host, 3),
+    )
+    assert host.hits == []
+    assert [item["error"] for item in result.items] == ["RobotsDenied"] * 3
+
+
+def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
+    """Robots.txt files that redirect to a slow host hold up neither others nor that host."""
+    slow = site.add(delayed(0.4), name=named(1))
+    strangers = [
+        site.add(redirect(slow.url("/stranger"), delay=0.7), name=named(number))
+        for number in range(2, 40)
+    ]
+    slow.answers["/stranger"] = robots(RULES)
+    other = site.add(RULES, name=named(40))
+    first = [{"url": url, "priority": 2} for url in pages(slow, 5)]
+    first += [
+        {"url": url, "priority": 1} for each in strangers for url in pages(each, 1)
+    ]
+    settings = {"CLOSESPIDER_PAGECOUNT": 60, "CLOSESPIDER_TIMEOUT": 10}
+    run_crawl([*first, *pages(other, 5)], mode=mode, settings=settings)
+    assert len(other.pages) == 5
+    # Before the last one, of the 38 strangers that wait each has had a turn of 0.4 s.
+    assert max(hit.time for hit in other.hits) < slow.hits[-1].time
+    paths = [hit.path for hit in slow.hits]
+    assert len(slow.hits_on("/stranger")) >= 1
+    # Three pages go for each stranger.
+    assert paths.index("/public/2") <= 5
+    assert all(gap >= 0.4 for gap in gaps(slow))
+
+
+def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
+    """40 names whose second port has to wait for the long delay that the first one asks for
+    do not hold up another host.
+    """
+    text = "User-agent: *\nCrawl-delay: 120\n"
+    ones = [site.add(text, name=named(number)) for number in range(40)]
+    twos = [site.add(text, name=named(number)) for number in range(40)]
+    other = site.add(RULES)
+    other.answers["/first"] = Answer(delay=1.5)
+    result = run_crawl(
+        [other.url("/first"), *(host.url("/public") for host in ones)],
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.FollowingSpider",
+        settings={"CLOSESPIDER_TIMEOUT": 12, "CLOSESPIDER_PAGECOUNT": 41 + 41},
+        follow=[host.url("/public") for host in twos] + pages(other, 20),
+    )
+    assert len(other.pages) == 21
+    assert [host.pages for host in ones + twos] == [[]] * 80
+    assert [len(host.hits) for host in twos] == [0] * 40
+    assert result.stats["finish_reason"].startswith("closespider")
+
+
+def test_hosts_that_never_answer(site: Site, mode: str) -> None:
+    """100 hosts whose robots.txt hangs do not hold up five that come after them."""
+    hanging = [site.add(Answer(hang=True), name=named(n)) for n in range(100)]
+    healthy = [site.add(RULES, name=named(n)) for n in range(100, 105)]
+    urls = [url for host in hanging + healthy for url in pages(host, 2)]
+    settings = {"CLOSESPIDER_TIMEOUT": 12, "CONCURRENT_REQUESTS": 16}
+    run_crawl(urls, mode=mode, settings=settings)
+    assert [len(host.pages) for host in healthy] == [2] * 5
+
+
+def test_hosts_that_another_worker_fetches(
+    site: Site, mode: str, tmp_path: Path
+) -> None:
+    """While another worker has the locks of 60 hosts, 60 others get their pages, and never
+    more at once than CONCURRENT_REQUESTS.
+    """
+    uri = f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
+    store = SqliteStore(tmp_path / "robotstxt.sqlite")
+    locked = [site.add(RULES) for _ in range(60)]
+    for host in locked:
+        origin = str(origin_of(host.origin))
+        assert store.lock(origin, "another worker", 60, time.time())
+    store.close()
+    others = [site.add(RULES) for _ in range(60)]
+    urls = [url for host in locked + others for url in pages(host, 3)]
+    settings = {"REP_STORE": uri, "CONCURRENT_REQUESTS": 16, "CLOSESPIDER_TIMEOUT": 20}
+    settings["CLOSESPIDER_PAGECOUNT"] = 240
+    result = run_crawl(
+        urls, mode=mode, spider=f"{SPIDERS}CountingSpider", settings=settings
+    )
+    assert [len(host.pages) for host in others] == [3] * 60
+    assert result.stats["pages_at_once"] <= 16
+    assert [host.hits for host in locked] == [[]] * 60
+
+
+def test_pages_at_once(site: Site, mode: str) -> None:
+    """In a crawl of 100 hosts no more pages are under way than CONCURRENT_REQUESTS, and no
+    more of one host than CONCURRENT_REQUESTS_PER_DOMAIN.
+    """
+    hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(100)]
+    settings = {"CONCURRENT_REQUESTS": 16, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
+    urls = [url for host in hosts for url in pages(host, 2)]
+    result = run_crawl(
+        urls, mode=mode, spider=f"{SPIDERS}CountingSpider", settings=settings
+    )
+    assert all(len(host.pages) == 2 for host in hosts)
+    assert result.stats["pages_at_once"] <= 16
+
+
+def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None:
+    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN keeps no place of another's."""
+    busy = site.add(RULES, name=named(1))
+    paths = [f"/public/{number}" for number in range(20)]
+    busy.answers |= dict.fromkeys(paths, Answer(delay=0.5))
+    other = site.add(RULES, name=named(2))
+    settings = {"CONCURRENT_REQUESTS": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
+    first = [{"url": busy.url(path), "priority": 1} for path in paths]
+    run_crawl([*first, *pages(other, 10)], mode=mode, settings=settings)
+    assert len(busy.pages) == 20
+    assert max(hit.time for hit in other.hits) < busy.hits[0].time + 2
+
+
+def test_download_delay(site: Site, mode: str) -> None:
+    """A host that Scrapy's own delay slows down keeps one place, and its delay."""
+    slow = site.add(RULES, name=named(1))
+    other = site.add(RULES, name=named(2))
+    settings = {
+        "CONCURRENT_REQUESTS": 4,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+        "DOWNLOAD_SLOTS": {named(1): {"delay": 0.4, "concurrency": 4}},
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+    }
+    first = [{"url": url, "priority": 1} for url in pages(slow, 8)]
+    run_crawl([*first, *pages(other, 20)], mode=mode, settings=settings)
+    assert len(slow.pages) == 8
+    assert all(gap >= 0.3 for gap in gaps(slow))
+    assert slow.hits[-1].time - slow.hits[0].time < 8 * 0.4 + 2
+    assert max(hit.time for hit in other.hits) < slow.hits[0].time + 2
+
+
+def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
+    """An SQLite store that another process keeps locked is waited for once, not once for
+    each host.
+    """
+    path = tmp_path / "robotstxt.sqlite"
+    SqliteStore(path).lock("http://elsewhere", "x", 1, time.time())
+    hosts = [site.add(RULES) for _ in range(60)]
+    urls = [url for host in hosts for url in pages(host, 1)]
+    with sqlite3.connect(path, isolation_level=None) as locking:
+        locking.execute("BEGIN EXCLUSIVE")
+        result = run_crawl(urls, mode=mode, settings={"REP_STORE": f"sqlite:///{path}"})
+        locking.execute("ROLLBACK")
+    locking.close()
+    assert all(host.pages == ["/public/0"] for host in hosts)
+    assert result.stats["elapsed_time_seconds"] < 30
+    assert len(result.lines("WARNING", "store of robots.txt")) == 1
+
+
+@pytest.mark.parametrize("errback", [True, False])
+def test_many_requests_of_a_host_that_is_given_up(
+    site: Site, mode: str, errback: bool
+) -> None:
+    """They are refused in the queue: not one of them goes through the downloader, and the
+    errbacks that there are are called.
+    """
+    host = site.refusing()
+    result = run_crawl(
+        [host.url(f"/{number}") for number in range(2000)],
+        mode=mode,
+        spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
+        settings={"REP_RETRY_TIMES": 0, "LOG_LEVEL": "INFO"},
+    )
+    assert len(result.errors) == (2000 if errback else 0)
+    assert result.stats["rep/given_up"] == 2000
+    assert result.stats["robotstxt/forbidden"] == 2000
+    assert "scheduler/dequeued" not in result.stats
+    assert result.stats["finish_reason"] == "finished"
+
+
+def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
+    """Later requests of a host that was given up are refused at once, and robots.txt is asked
+    for again in the background: when it is back, requests pass.
+    """
+    host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
+    result = run_crawl(
+        pages(host, 2),
+        mode=mode,
+        spider=f"{SPIDERS}AgainSpider",
+        settings={"REP_UNREACHABLE_WAIT": 0},
+        again=[
+            (0.0, host.url("/public/early")),
+            (1.5, host.url("/public/after")),
+            (1.0, host.url("/public/late")),
+        ],
+    )
+    assert host.pages == ["/public/after", "/public/late"]
+    assert len(host.robots_hits) == 2
+    assert len(result.errors) == 3
+    assert result.lines("INFO", "is back")
+
+
+def test_what_a_crawl_waits_for(site: Site) -> None:
+    """While there is nothing else to do, the log says from time to time how many requests wait
+    for how many hosts.
+    """
+    down = [site.add(Answer(status=503), name=named(number)) for number in range(2)]
+    slow = site.add(delayed(60), name=named(3))
+    urls = [url for host in [*down, slow] for url in pages(host, 5)]
+    result = run_crawl(
+        urls,
+        spider=f"{SPIDERS}TellingSpider",
+        settings={"REP_UNREACHABLE_WAIT": 600, "CLOSESPIDER_TIMEOUT": 4},
+    )
+    lines = result.lines("INFO", "Nothing to do at the moment")
+    assert "15 requests wait for 3 hosts" in lines[-1]
+    assert len(lines) >= 2
+
+
+def test_rules_that_take_memory(site: Site) -> None:
+    """Of 20 hosts whose 500 KB of rules take 15 MB each when they are in order, so many are
+    kept as the bound allows.
+    """
+    rules = "".join(f"Disallow: /{number:06}*\n" for number in range(27_000))
+    hosts = [site.add(f"User-agent: *\n{rules}", name=named(n)) for n in range(20)]
+    urls = [url for host in hosts for url in pages(host, 3)]
+    result = run_crawl(urls, settings={"REP_STORE_MAX_BYTES": 30_000_000}, timeout=120)
+    assert all(len(host.pages) == 3 for host in hosts)
+    assert result.memory < 300 * 1024 * 1024

@@ -1,0 +1,559 @@
+"""A crawl without network, threads or time of its own: everything happens when a test says
+so, in the order in which it says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+from unittest import mock
+
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response, TextResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.spiders import Spider
+from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.test import get_crawler
+from twisted.internet.defer import Deferred, succeed
+
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.access import Access
+from scrapy_rep.frontier.clock import Clock
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.queue import HostQueue
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy.crawler import Crawler
+    from twisted.python.failure import Failure
+
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.origins import Origin
+
+NOON = 1_704_110_400.0
+"""The first of January 2024, 12:00 UTC."""
+
+
+@contextmanager
+def no_event_loop() -> Iterator[None]:
+    """Have coroutines run as under a reactor that is not asyncio's: as far as they can, at
+    once, without a turn of an event loop.
+    """
+    with ExitStack() as patches:
+        for module in ("defer", "signal"):
+            name = f"scrapy.utils.{module}.is_asyncio_available"
+            patches.enter_context(mock.patch(name, return_value=False))
+        yield
+
+
+class FakeClock(Clock):
+    """Stands still until :meth:`advance`."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._number = count()
+        self._epoch = NOON - self._now
+        self.was_set_back = False
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def time(self) -> float:
+        return self._now + self._epoch
+
+    def set_back(self, seconds: float) -> None:
+        """Have the wall clock show so many *seconds* less."""
+        self._epoch -= seconds
+        self.was_set_back = True
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
+        assert seconds >= 0
+        timer = Timer(function)
+        heappush(self._timers, (self._now + seconds, next(self._number), timer))
+        return timer
+
+    @property
+    def next_timer(self) -> float | None:
+        """In how many seconds the next timer goes off, if there is one."""
+        while self._timers and self._timers[0][2].is_cancelled:
+            heappop(self._timers)
+        return max(self._timers[0][0] - self._now, 0.0) if self._timers else None
+
+    @property
+    def timers(self) -> int:
+        return sum(not timer.is_cancelled for _, _, timer in self._timers)
+
+    def advance(self, seconds: float) -> None:
+        """Let *seconds* pass, and call what is due, each at its moment."""
+        end = self._now + seconds
+        while (wait := self.next_timer) is not None and self._now + wait <= end:
+            self._now += wait
+            heappop(self._timers)[2].function()
+        self._now = end
+
+
+@dataclass
+class Timer:
+    function: Callable[[], None]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class FakeKeeper:
+    """A store in the memory, with *is_shared* one that other workers may use; where it is
+    *slow*, it answers when :meth:`answer` is called.
+    """
+
+    def __init__(self, clock: FakeClock, *, is_shared: bool = False) -> None:
+        self.store = MemoryStore()
+        self.is_shared = is_shared
+        self.is_slow = False
+        self.waiting: deque[Deferred[None]] = deque()
+        self.calls: list[tuple[str, str, float]] = []
+        self._clock = clock
+
+    def answer(self) -> None:
+        self.waiting.popleft().callback(None)
+
+    def lease(self, host: str, seconds: float) -> bool:
+        """Have another worker take the lease of *host*, if it is free."""
+        return self.store.lock(f"place {host}", "other", seconds, self._clock.time())
+
+    def at_hand(self, origin: Origin, now: float) -> Entry | None:
+        return None if self.is_shared else self.store.get(str(origin), now)
+
+    async def get(self, origin: Origin) -> Entry | None:
+        await self._wait()
+        return self.store.get(str(origin), self._clock.time())
+
+    async def put(self, origin: Origin, entry: Entry) -> None:
+        await self._wait()
+        self.store.put(str(origin), entry, self._clock.time())
+
+    async def entry_or_lock(self, origin: Origin, known: Entry | None) -> None:
+        await self._wait()
+
+    async def unlock(self, origin: Origin) -> None:
+        await self._wait()
+
+    def renewing(self, origin: Origin) -> Any:
+        return nullcontext()
+
+    async def reserve(self, host: str, place: str, seconds: float) -> bool:
+        self.calls.append(("reserve", host, seconds))
+        await self._wait()
+        return self.store.lock(f"place {host}", place, seconds, self._clock.time())
+
+    async def vacate(self, host: str, place: str, seconds: float) -> None:
+        self.calls.append(("vacate", host, seconds))
+        await self._wait()
+        if seconds:
+            now = self._clock.time()
+            self.store.lock(f"place {host}", place, seconds, now)
+        else:
+            self.store.unlock(f"place {host}", place)
+
+    async def _wait(self) -> None:
+        if self.is_slow:
+            answered: Deferred[None] = Deferred()
+            self.waiting.append(answered)
+            await maybe_deferred_to_future(answered)
+
+
+@dataclass(eq=False)
+class DownloadSlot:
+    """As Scrapy's, without a random part in the delay."""
+
+    concurrency: int
+    delay: float
+    active: set[Request] = field(default_factory=set)
+    queue: deque[tuple[Request, Deferred[Response]]] = field(default_factory=deque)
+    transferring: set[Request] = field(default_factory=set)
+    lastseen: float = 0
+    later: Timer | None = None
+
+
+class FakeDownloader:
+    """Takes requests through the downloader middleware of this package and through slots,
+    as Scrapy's does, and puts them on a network that answers when a test says so.
+    """
+
+    def __init__(self, crawler: Crawler, clock: FakeClock) -> None:
+        settings = crawler.settings
+        self.total_concurrency = settings.getint("CONCURRENT_REQUESTS")
+        self.domain_concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self.per_slot_settings = settings.getdict("DOWNLOAD_SLOTS")
+        self._delay = settings.getfloat("DOWNLOAD_DELAY")
+        self.active: set[Request] = set()
+        self.slots: dict[str, DownloadSlot] = {}
+        self.network: dict[Request, Deferred[Response]] = {}
+        self.lingering: dict[Request, Deferred[None]] = {}
+        """Requests that another middleware, after this package's, keeps for a while."""
+
+        self.on_let_go: list[Callable[[Request], None]] = []
+        """Called when a request has passed the middleware."""
+
+        self.on_send: list[Callable[[Request], None]] = []
+        self.on_end: list[Callable[[Request], None]] = []
+        self.on_gone: list[Callable[[Request], None]] = []
+        """Called when a request is done, however it ended."""
+
+        self.middleware: RobotsTxtMiddleware | None = None
+        self._signals = crawler.signals
+        self._clock = clock
+
+    def get_slot_key(self, request: Request) -> str:
+        slot: str | None = request.meta.get("download_slot")
+        return (urlparse_cached(request).hostname or "") if slot is None else slot
+
+    async def fetch(self, request: Request) -> Response:
+        self.active.add(request)
+        try:
+            try:
+                response = await self._through(request)
+            except Exception as exception:
+                if self.middleware is not None:
+                    self.middleware.process_exception(request, exception)
+                raise
+            if self.middleware is not None:
+                self.middleware.process_response(request, response)
+            return response
+        finally:
+            self.active.remove(request)
+            for listener in self.on_gone:
+                listener(request)
+
+    def end(self, request: Request, result: Response | Exception) -> None:
+        """The network has answered *request*, or failed."""
+        answer = self.network.pop(request)
+        slot = self.slots[self.get_slot_key(request)]
+        slot.transferring.remove(request)
+        self._process(slot)
+        for listener in self.on_end:
+            listener(request)
+        self._signals.send_catch_log(signals.request_left_downloader, request=request)
+        answer.errback(result) if isinstance(result, Exception) else answer.callback(
+            result
+        )
+
+    def drop_idle_slots(self) -> None:
+        """What Scrapy does each minute."""
+        long_ago = self._clock.monotonic() - 60
+        for key, slot in list(self.slots.items()):
+            is_idle = not slot.active and not slot.transferring
+            if is_idle and slot.lastseen + slot.delay <= long_ago:
+                del self.slots[key]
+
+    async def _through(self, request: Request) -> Response:
+        fate = request.meta.get("fate")
+        if fate == "dropped before":
+            raise IgnoreRequest(fate)
+        if fate == "answered before":
+            return Response(request.url)
+        if self.middleware is not None:
+            response = await self.middleware.process_request(request)
+            if response is not None:
+                return response
+        for listener in self.on_let_go:
+            listener(request)
+        if fate == "dropped after":
+            raise IgnoreRequest(fate)
+        if fate == "lingers":
+            self.lingering[request] = Deferred()
+            try:
+                await maybe_deferred_to_future(self.lingering[request])
+            finally:
+                del self.lingering[request]
+        return await self._enqueue(request)
+
+    async def _enqueue(self, request: Request) -> Response:
+        key = self.get_slot_key(request)
+        request.meta["download_slot"] = key
+        if key not in self.slots:
+            own = self.per_slot_settings.get(key, {})
+            self.slots[key] = DownloadSlot(
+                own.get("concurrency", self.domain_concurrency),
+                own.get("delay", self._delay),
+            )
+        slot = self.slots[key]
+        slot.active.add(request)
+        answer: Deferred[Response] = Deferred()
+        slot.queue.append((request, answer))
+        self._process(slot)
+        try:
+            return await maybe_deferred_to_future(answer)
+        finally:
+            slot.active.remove(request)
+
+    def _process(self, slot: DownloadSlot) -> None:
+        if slot.later is not None:
+            return
+        now = self._clock.monotonic()
+        wait = slot.delay - now + slot.lastseen
+        if slot.delay and wait > 0:
+            slot.later = self._clock.call_later(wait, lambda: self._later(slot))
+            return
+        while slot.queue and len(slot.transferring) < slot.concurrency:
+            slot.lastseen = now
+            request, answer = slot.queue.popleft()
+            slot.transferring.add(request)
+            self.network[request] = answer
+            for listener in self.on_send:
+                listener(request)
+            if slot.delay:
+                self._process(slot)
+                break
+
+    def _later(self, slot: DownloadSlot) -> None:
+        slot.later = None
+        self._process(slot)
+
+
+class FakeScraper:
+    """Knows which errbacks were called, and with what."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.failed: list[tuple[Request, Exception]] = []
+        self.on_failed: list[Callable[[Request], None]] = []
+        self.slot = SimpleNamespace(needs_backout=lambda: self.is_full)
+
+    def enqueue_scrape(self, failure: Failure, request: Request) -> Deferred[None]:
+        self.failed.append((request, failure.value))
+        for listener in self.on_failed:
+            listener(request)
+        return succeed(None)
+
+
+class FakeEngine:
+    """Asks the queues for requests only after it was told that there may be some: it has
+    no heartbeat.
+    """
+
+    def __init__(self, downloader: FakeDownloader) -> None:
+        self.downloader = downloader
+        self.scraper = FakeScraper()
+        self.is_woken = False
+        self._slot = SimpleNamespace(
+            closing=None, nextcall=SimpleNamespace(schedule=self.wake)
+        )
+
+    def wake(self) -> None:
+        self.is_woken = True
+
+    def close(self) -> None:
+        self._slot.closing = Deferred()
+
+    async def download_async(self, request: Request) -> Response:
+        try:
+            return await maybe_deferred_to_future(
+                deferred_from_coro(self.downloader.fetch(request))
+            )
+        finally:
+            self.wake()
+
+
+class Crawl:
+    """A crawl whose scheduler has a queue in memory and one in the place of that on disk.
+
+    Its time is that of *clock*. With *obey* False there is no middleware of this package.
+    """
+
+    _all: ClassVar[list[Crawl]] = []
+
+    @classmethod
+    def abandon_all(cls) -> None:
+        """End what is under way in any crawl, not to leave it to the garbage collector."""
+        for crawl in cls._all:
+            crawl.engine.close()
+            if crawl.frontier.access is not None:
+                crawl.frontier.access.close()
+        cls._all.clear()
+
+    def __init__(
+        self,
+        *,
+        obey: bool = True,
+        is_shared: bool = False,
+        starts_apart: bool = False,
+        **settings: Any,
+    ) -> None:
+        self._all.append(self)
+        own = {
+            "ROBOTSTXT_OBEY": obey,
+            "ROBOTSTXT_USER_AGENT": "bot",
+            "EXTENSIONS_BASE": {},
+        }
+        self.crawler = get_crawler(Spider, {**own, **settings})
+        self.crawler.spider = Spider.from_crawler(self.crawler, "fake")
+        self.clock = FakeClock()
+        self.downloader = FakeDownloader(self.crawler, self.clock)
+        self.engine = self.crawler.engine = FakeEngine(self.downloader)
+        self.keeper = FakeKeeper(self.clock, is_shared=is_shared)
+        self.frontier = Frontier(self.crawler, self.clock)
+        components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
+        components[Frontier] = self.frontier
+        if obey:
+            self._obey()
+        start_queue = FifoMemoryQueue if starts_apart else None
+        self.queues = [
+            HostQueue.from_crawler(
+                self.crawler, LifoMemoryQueue, "", start_queue_cls=start_queue
+            )
+            for _ in range(2)
+        ]
+        self.sent: list[Request] = []
+        self.downloader.on_send.append(self.sent.append)
+        self.ended: dict[Request, Response | Exception] = {}
+        """What the requests that were popped, or downloaded from outside, came to."""
+
+        self.started: dict[Request, Deferred[None]] = {}
+        """What was asked for from outside."""
+
+        self.on_pop: list[Callable[[Request, int], None]] = []
+
+    def _obey(self) -> None:
+        middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
+        middleware._access = self.frontier.access = Access(
+            self.crawler,
+            self.frontier.alarms,
+            RepSettings.from_settings(self.crawler.settings),
+            middleware._identity,
+            middleware._verdicts,
+            keeper=self.keeper,  # type: ignore[arg-type]
+        )
+
+    # What a crawl does.
+
+    def push(self, request: Request | str, queue: int = 0) -> Request:
+        if isinstance(request, str):
+            request = page(request)
+        self.queues[queue].push(request)
+        self.engine.wake()
+        return request
+
+    def pop(self) -> Request | None:
+        """As a scheduler does it: the one in memory first."""
+        for number, queue in enumerate(self.queues):
+            request = queue.pop()
+            if request is not None:
+                for listener in self.on_pop:
+                    listener(request, number)
+                return request
+        return None
+
+    def run(self) -> list[Request]:
+        """Do what the engine does once it was told to. Returns what it has popped."""
+        popped = []
+        while self.engine.is_woken:
+            self.engine.is_woken = False
+            while len(self.downloader.active) < self.downloader.total_concurrency:
+                request = self.pop()
+                if request is None:
+                    break
+                popped.append(request)
+                self.start(request)
+        return popped
+
+    def start(self, request: Request) -> Deferred[None]:
+        """Give *request* to the downloader."""
+        return deferred_from_coro(self._start(request))
+
+    def outside(self, url: str, **meta: Any) -> Request:
+        """What a pipeline or a callback downloads by itself."""
+        request = Request(url, callback=NO_CALLBACK, meta=meta)
+        self.started[request] = self.start(request)
+        return request
+
+    async def _start(self, request: Request) -> None:
+        try:
+            self.ended[request] = await self.engine.download_async(request)
+        except Exception as exception:  # noqa: BLE001  whatever it is
+            self.ended[request] = exception
+
+    # What happens to it.
+
+    def pass_time(self, seconds: float) -> list[Request]:
+        self.clock.advance(seconds)
+        return self.run()
+
+    @property
+    def on_network(self) -> list[str]:
+        """The URLs of what is under way, in the order in which they were sent."""
+        return [request.url for request in self.downloader.network]
+
+    def answer(
+        self,
+        request: Request | str,
+        body: bytes | str = b"",
+        status: int = 200,
+        *,
+        runs: bool = True,
+        **headers: str,
+    ) -> list[Request]:
+        """Have the server answer *request*. Returns what is popped then."""
+        request = self._find(request)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        body = body.encode() if isinstance(body, str) else body
+        response = TextResponse(
+            request.url, body=body, status=status, headers=fields, request=request
+        )
+        self.downloader.end(request, response)
+        return self.run() if runs else []
+
+    def fail(
+        self, request: Request | str, error: Exception, *, runs: bool = True
+    ) -> list[Request]:
+        self.downloader.end(self._find(request), error)
+        return self.run() if runs else []
+
+    def _find(self, request: Request | str) -> Request:
+        if isinstance(request, Request):
+            return request
+        return next(one for one in self.downloader.network if one.url == request)
+
+    def opened(self) -> None:
+        self.crawler.signals.send_catch_log(
+            signals.spider_opened, spider=self.crawler.spider
+        )
+
+    def close(self, seconds: float = 0.2) -> None:
+        """The spider is being closed, and so many *seconds* pass."""
+        self.engine.close()
+        self.clock.advance(seconds)
+
+    def closed(self) -> None:
+        for slot in self.downloader.slots.values():
+            if slot.later is not None:
+                slot.later.cancel()
+        self.crawler.signals.send_catch_log(
+            signals.spider_closed, spider=self.crawler.spider, reason=""
+        )
+
+
+def page(url: str, priority: int = 0, **meta: Any) -> Request:
+    """A request of a spider."""
+    return Request(url, errback=_errback, priority=priority, meta=meta)
+
+
+def _errback(failure: Failure) -> None:
+    """Of a spider."""
+
+
+def is_robotstxt(request: Request) -> bool:
+    return isinstance(request, RobotsTxtRequest)

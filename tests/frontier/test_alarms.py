@@ -1,0 +1,71 @@
+"""What is to happen at a moment happens then, once, and with one timer for all."""
+
+from __future__ import annotations
+
+from scrapy_rep.frontier.clock import Alarms
+from tests.frontier.fakes import FakeClock
+
+
+def alarms() -> tuple[Alarms, FakeClock, list[str]]:
+    clock = FakeClock()
+    return Alarms(clock), clock, []
+
+
+def test_in_order() -> None:
+    """Alarms go off at their moments, those of one moment in the order in which they were
+    set, and one of the past as soon as can be. There is one timer at a time.
+    """
+    them, clock, rung = alarms()
+    now = clock.monotonic()
+    for seconds, name in [(5, "d"), (3, "b"), (3, "c"), (-1, "a")]:
+        them.at(now + seconds, rung.append, name)
+        assert clock.timers == 1
+    assert not rung
+    for seconds, expected in [
+        (0, "a"),
+        (2.9, "a"),
+        (0.1, "abc"),
+        (2, "abcd"),
+        (99, "abcd"),
+    ]:
+        clock.advance(seconds)
+        assert "".join(rung) == expected
+    assert clock.timers == 0
+
+
+def test_set_while_others_go_off() -> None:
+    """An alarm that sets another for the same moment does not go on for ever."""
+    them, clock, rung = alarms()
+
+    def ring() -> None:
+        rung.append("")
+        if len(rung) < 3:
+            them.at(clock.monotonic(), ring)
+            assert clock.timers <= 1
+
+    them.at(clock.monotonic(), ring)
+    clock.advance(0)
+    assert len(rung) == 3
+
+
+def test_one_that_fails(caplog) -> None:
+    """The error is logged, and those after it go off."""
+    them, clock, rung = alarms()
+    now = clock.monotonic()
+    them.at(now + 1, rung.index, "nothing")
+    them.at(now + 1, rung.append, "same")
+    them.at(now + 2, rung.append, "later")
+    clock.advance(2)
+    assert rung == ["same", "later"]
+    assert "ValueError" in caplog.text
+
+
+def test_stopped() -> None:
+    """Nothing happens any more, and no timer is left that would keep a process alive."""
+    them, clock, rung = alarms()
+    them.at(clock.monotonic() + 1, rung.append, "")
+    them.stop()
+    assert clock.timers == 0
+    clock.advance(5)
+    assert not rung
+    them.stop()

@@ -1,0 +1,120 @@
+"""Which requests share a delay, and when the next one may go."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from scrapy import Request
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.frontier.delays import DelayGroup, DelayGroups
+from scrapy_rep.protocol.origins import origin_of
+
+HTTP, HTTPS = origin_of("http://host.example/"), origin_of("https://host.example/")
+REQUEST = Request("http://host.example/")
+
+
+def waiter(url: str = "http://host.example/") -> Any:
+    return Request(url), Deferred()
+
+
+def test_one_at_a_time() -> None:
+    """The turn is free when no request is on its way, and the delay has passed since the
+    end of the last one: the longest that is asked for.
+    """
+    group = DelayGroup("host.example")
+    group.delays = {HTTP: 2.0, HTTPS: 5.0}
+    assert group.is_free(100)
+    group.take(REQUEST, 100)
+    assert not group.is_free(1000)
+    group.leave(103, fetched=True)
+    assert [group.is_free(now) for now in (107.9, 108)] == [False, True]
+    group.take(REQUEST, 108)
+    group.leave(108, fetched=False)
+    assert group.is_free(108)
+    group.not_before = 120
+    assert [group.is_free(now) for now in (119, 120)] == [False, True]
+    del group.delays[HTTPS]
+    assert group.delay == 2
+
+
+def test_how_long_a_host_holds_up_the_crawl() -> None:
+    """What counts is the time in which requests wait and none is on its way."""
+    group = DelayGroup("host.example")
+    group.delays = {HTTP: 10.0}
+    assert group.take(REQUEST, 100) == 0
+    group.waiters.append(waiter())
+    group.waiting_since = 101
+    group.leave(104, fetched=True)
+    assert group.take(REQUEST, 114) == 10
+    group.leave(115, fetched=True)
+    group.waiters.clear()
+    assert group.take(REQUEST, 125) == 10
+    group.leave(126, fetched=True)
+    assert group.take(REQUEST, 200) == 0
+    assert (group.waited, group.requests) == (20, 4)
+
+
+def test_who_goes_next() -> None:
+    """Requests that are in the downloader go before queues, each in the order in which
+    they came. What strangers redirect here goes last, but after three others.
+    """
+    group = DelayGroup("host.example")
+    stranger, other_stranger = waiter(), waiter()
+    waiters = [waiter(), waiter()]
+    queues: list[Any] = [SimpleNamespace() for _ in range(3)]
+    group.strangers.extend([stranger, other_stranger])
+    group.queues.extend(queues)
+    group.waiters.extend(waiters)
+    assert group.is_waited_for
+    order = [group.next() for _ in range(7)]
+    assert order == [*waiters, queues[0], stranger, *queues[1:], other_stranger]
+    assert not group.is_waited_for
+    assert group.next() is None
+
+
+def test_hosts_and_slots() -> None:
+    """A request goes by the group of its host, or by that of its download slot."""
+    groups = DelayGroups()
+    assert not groups
+    group = groups.join("a.example", "a.example")
+    assert groups.find("a.example", "slot") is group
+    assert groups.find("b.example", "slot") is None
+    assert groups.join("a.example", "slot") is group
+    assert groups.find("b.example", "slot") is group
+    assert groups.join("b.example", "slot") is group
+    assert groups.find("b.example", "b.example") is group
+    assert groups.all() == [group]
+    groups.drop(group)
+    assert not groups
+
+
+def test_two_groups_become_one() -> None:
+    """Where a slot takes the requests of two hosts, the longest delay holds for both, from
+    the last request to either; who has the turn keeps it; and all that wait wait on.
+    """
+    groups = DelayGroups()
+    first = groups.join("a.example", "a.example")
+    second = groups.join("b.example", "b.example")
+    first.delays, second.delays = {HTTP: 1.0}, {HTTPS: 3.0}
+    first.last, second.last, first.not_before = 20, 10, 24
+    second.holder, second.host = REQUEST, "b.example"
+    waiting = [waiter() for _ in range(4)]
+    first.waiters.append(waiting[0])
+    second.waiters.append(waiting[1])
+    second.strangers.append(waiting[2])
+    queue: Any = SimpleNamespace()
+    second.queues.append(queue)
+    groups.join("a.example", "slot")
+    group = groups.join("b.example", "slot")
+    assert group is groups.current(first) is groups.current(second)
+    assert group.delay == 3
+    assert (group.last, group.not_before) == (20, 24)
+    assert (group.holder, group.host) == (REQUEST, "b.example")
+    assert list(group.waiters) == [waiting[1], waiting[0]]
+    assert list(group.strangers) == [waiting[2]]
+    assert list(group.queues) == [queue]
+    names = [("a.example", "a.example"), ("b.example", "b.example"), ("x", "slot")]
+    assert {groups.find(*name) for name in names} == {group}
+    assert len(groups.all()) == 1

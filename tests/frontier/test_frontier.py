@@ -1,0 +1,72 @@
+"""Download slots: who waits for a place in one, and who gets it."""
+
+from __future__ import annotations
+
+from tests.frontier.fakes import Crawl, page
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+
+
+def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
+    """It goes to the next one, where the host of the first turns out not to be ready."""
+    crawl = Crawl(
+        CONCURRENT_REQUESTS_PER_DOMAIN=1, REP_MAX_AGE=600, REP_REQUEST_META_KEYS=[]
+    )
+    for host in ("http://a.example", "http://b.example"):
+        crawl.outside(f"{host}/private/")
+        crawl.answer(f"{host}/robots.txt", RULES)
+    slot = {"download_slot": "slot"}
+    busy = crawl.push(page("http://a.example/1", **slot))
+    crawl.run()
+    first = crawl.push(page("http://b.example/2", **slot))
+    second = crawl.push(page("data:,3", **slot))
+    assert crawl.run() == []
+    crawl.clock.advance(600)
+    assert crawl.answer(busy) == [second]
+    crawl.answer(second)
+    assert crawl.answer("http://b.example/robots.txt", RULES) == [first]
+
+
+def test_a_slot_filled_from_outside() -> None:
+    """A queue waits for the end of what it has not popped itself."""
+    crawl = Crawl(obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    outside = crawl.outside("http://a.example/1")
+    request = crawl.push("http://a.example/2")
+    assert crawl.run() == []
+    assert crawl.answer(outside) == [request]
+
+
+def test_the_turn_of_a_queue_whose_slot_is_full() -> None:
+    """It goes to what can use it."""
+    crawl = Crawl(CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    crawl.outside("http://a.example/private/")
+    crawl.answer("http://a.example/robots.txt", f"{RULES}Crawl-delay: 2\n")
+    crawl.push("http://a.example/1")
+    crawl.run()
+    crawl.pass_time(1)
+    # They need no turn, and take the only place.
+    blocker = crawl.outside("http://a.example/2", dont_obey_robotstxt=True)
+    crawl.clock.advance(1)
+    other = crawl.push(page("http://a.example/3", download_slot="other"))
+    crawl.run()
+    assert blocker.url in crawl.on_network
+    assert other.url in crawl.on_network
+    crawl.answer(blocker)
+    crawl.answer(other)
+    assert len(crawl.pass_time(2)) == 1
+
+
+def test_a_download_delay() -> None:
+    """No more than one request waits in a download slot for the delay of that."""
+    crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
+    for number in range(5):
+        crawl.push(f"http://a.example/{number}")
+    assert len(crawl.run()) == 2
+    assert len(crawl.on_network) == 1
+    sent = []
+    for _ in range(100):
+        crawl.pass_time(1)
+        sent.append(len(crawl.sent))
+        (slot,) = crawl.downloader.slots.values()
+        assert len(slot.queue) <= 1
+    assert [sent.count(number) for number in (1, 2, 3, 4)] == [9, 10, 10, 10]

@@ -1,0 +1,182 @@
+"""What of pace no crawl shows in a short time: bounds, visiting hours, what is taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from scrapy_rep import stats
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.protocol.robotstxt import Reason
+from tests.frontier.fakes import Crawl, page
+
+if TYPE_CHECKING:
+    import pytest
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+
+
+def ask(crawl: Crawl, host: str, text: str, path: str = "/") -> None:
+    """Push a request, and answer for the robots.txt of its host."""
+    crawl.push(f"http://{host}{path}")
+    crawl.run()
+    url = f"http://{host}/robots.txt"
+    if url in crawl.on_network:
+        crawl.answer(url, f"{RULES}{text}\n")
+
+
+def test_groups_are_bounded() -> None:
+    """Of many hosts with delays, those that nothing waits for and whose delay has passed
+    are forgotten; a host counts once all the same, and what it took is still told.
+    """
+    with mock.patch("scrapy_rep.frontier.politeness._MAX_GROUPS", 3):
+        crawl = Crawl()
+        politeness = crawl.frontier.access.politeness
+        politeness._max_groups = 3
+        groups = politeness._turns.groups
+        for turn in range(2):
+            for number in range(10):
+                host = f"{number}.example"
+                ask(crawl, host, "Crawl-delay: 1", f"/{turn}")
+                crawl.pass_time(1)
+                (group,) = (one for one in groups.all() if one.name == host)
+                group.waited = float(number)
+                crawl.answer(f"http://{host}/{turn}")
+                crawl.pass_time(1)
+                assert len(groups) <= 5
+        busy = [f"http://busy-{number}.example/" for number in range(8)]
+        for url in busy:
+            ask(crawl, url[7:-1], "Crawl-delay: 5")
+        crawl.pass_time(5)
+        assert set(crawl.on_network) == set(busy)
+        assert len(groups) >= 8
+    assert crawl.crawler.stats.get_value(stats.DELAYED_HOSTS) == 18
+    crawl.closed()
+    assert [one.seconds for one in politeness._slowest] == [9, 9, 8, 8, 7]
+
+
+def test_a_delay_that_is_taken_back() -> None:
+    """When a host asks for no delay any more, its requests go side by side, and its delay
+    is forgotten.
+    """
+    crawl = Crawl(REP_MAX_AGE=600)
+    ask(crawl, "a.example", "Crawl-delay: 5")
+    crawl.pass_time(5)
+    crawl.answer("http://a.example/")
+    crawl.pass_time(600)
+    assert crawl.frontier.access._turns.groups
+    ask(crawl, "a.example", "", "/1")
+    for number in (2, 3):
+        crawl.push(f"http://a.example/{number}")
+    crawl.run()
+    assert len(crawl.on_network) == 3
+    assert not crawl.frontier.access._turns.groups
+
+
+def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
+    """What REP_CRAWL_DELAY_MAX does not allow is refused, and said once."""
+    crawl = Crawl(REP_CRAWL_DELAY_MAX=60)
+    ask(crawl, "a.example", "Crawl-delay: 61")
+    ask(crawl, "a.example", "", "/1")
+    reasons = [
+        error.decision.reason for error in crawl.ended.values() if is_denied(error)
+    ]
+    assert reasons == [Reason.CRAWL_DELAY] * 2
+    assert caplog.text.count("is skipped") == 1
+    assert crawl.crawler.stats.get_value(stats.SKIPPED_HOSTS) == 1
+
+
+def is_denied(result: object) -> bool:
+    return isinstance(result, RobotsDenied)
+
+
+def test_slots_bring_hosts_together() -> None:
+    """When a slot turns out to be shared, those that wait for one of its hosts wait for
+    the other as well.
+    """
+    crawl = Crawl()
+    for host, delay in (("a.example", 5), ("b.example", 7)):
+        ask(crawl, host, f"Crawl-delay: {delay}")
+    crawl.push(page("http://b.example/1", download_slot="shared"))
+    crawl.push(page("http://a.example/1", download_slot="shared"))
+    for _ in range(4):
+        assert len(crawl.pass_time(6.9)) <= 1
+        assert len(crawl.pass_time(0.1)) <= 1
+        assert len(crawl.on_network) <= 1
+        for url in crawl.on_network:
+            crawl.answer(url)
+    assert len(crawl.sent) == 2 + 4
+
+
+def test_visiting_hours() -> None:
+    """Requests of all queues wait in the queue until the hour; it is 12:00."""
+    crawl = Crawl()
+    ask(crawl, "a.example", "Visit-time: 1230-1300")
+    crawl.push(page("http://a.example/1", download_slot="other"))
+    crawl.push("http://a.example/2", 1)
+    assert crawl.pass_time(1799) == []
+    assert crawl.frontier.access.politeness.waiting() == (3, 1)
+    assert len(crawl.pass_time(1)) == 3
+
+
+def test_visiting_hours_that_are_far_away() -> None:
+    """What would wait for longer than REP_VISIT_TIME_WAIT is refused."""
+    crawl = Crawl(REP_VISIT_TIME_WAIT=1800)
+    ask(crawl, "a.example", "Visit-time: 1231-1300")
+    ask(crawl, "b.example", "Visit-time: 1230-1300")
+    reasons = {
+        request.url: error.decision.reason for request, error in crawl.ended.items()
+    }
+    assert reasons == {"http://a.example/": Reason.VISIT_TIME}
+    assert len(crawl.queues[0]) == 1
+
+
+def test_visiting_hours_from_outside() -> None:
+    """A request in the downloader waits until the hour, or until the spider closes."""
+    crawl = Crawl()
+    ask(crawl, "a.example", "Visit-time: 1230-1300")
+    outside = crawl.outside("http://a.example/1")
+    assert crawl.frontier.access.politeness.has_waiters
+    crawl.pass_time(1800)
+    assert not crawl.frontier.access.politeness.has_waiters
+    assert outside in crawl.downloader.slots["a.example"].active
+    ask(crawl, "b.example", "Visit-time: 1310-1400")
+    other = crawl.outside("http://b.example/1")
+    assert crawl.frontier.access.politeness.has_waiters
+    crawl.frontier.access.close()
+    crawl.pass_time(0)
+    assert isinstance(crawl.ended[other], SpiderClosing)
+
+
+def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a crawl has nothing else to do, the log says so each minute."""
+    caplog.set_level("INFO")
+    crawl = Crawl()
+    crawl.opened()
+    ask(crawl, "a.example", "Visit-time: 1230-1300")
+    ask(crawl, "b.example", "Crawl-delay: 170")
+    crawl.push("http://c.example/")
+    crawl.run()
+    crawl.pass_time(60)
+    assert "3 requests wait for 3 hosts" in caplog.text
+    caplog.clear()
+    crawl.answer("http://c.example/robots.txt", RULES)
+    crawl.pass_time(60)
+    assert "requests wait for" not in caplog.text
+    crawl.answer("http://c.example/")
+    # Of the minute in which it ended.
+    crawl.pass_time(59)
+    crawl.closed()
+    assert crawl.clock.timers == 0
+
+
+def test_closing_ends_the_wait_in_the_downloader() -> None:
+    """A request that waits there for its turn is let go when the spider closes."""
+    crawl = Crawl()
+    ask(crawl, "a.example", "Crawl-delay: 4")
+    waiting = crawl.outside("http://a.example/1")
+    unknown = crawl.outside("http://b.example/")
+    crawl.close()
+    for request in (waiting, unknown):
+        assert isinstance(crawl.ended[request], SpiderClosing)
+    assert not crawl.downloader.active

@@ -1,0 +1,147 @@
+"""What becomes of the requests of a host that was given up, while they are in a queue."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from scrapy.http import Response
+from twisted.internet.error import ConnectionRefusedError as RefusedError
+
+from scrapy_rep import stats
+from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.protocol.robotstxt import Reason
+from tests.frontier.fakes import Crawl, page
+
+if TYPE_CHECKING:
+    import pytest
+    from scrapy import Request
+
+URL = "http://a.example/robots.txt"
+
+
+def refused(crawl: Crawl) -> list[Request]:
+    return [request for request, _ in crawl.engine.scraper.failed]
+
+
+def give_up(crawl: Crawl) -> None:
+    """No server answers for the robots.txt, twice."""
+    for _ in range(2):
+        crawl.fail(URL, RefusedError())
+
+
+def test_refused_without_the_downloader() -> None:
+    """Each request is refused once, with the reason, and none of them is popped."""
+    crawl = Crawl()
+    requests = {crawl.push(f"http://a.example/{number}") for number in range(50)}
+    popped = crawl.run()
+    give_up(crawl)
+    popped += crawl.pass_time(0.1)
+    assert set(refused(crawl)) == requests
+    assert len(refused(crawl)) == 50
+    assert popped == []
+    assert len(crawl.queues[0]) == 0
+    for _, error in crawl.engine.scraper.failed:
+        assert isinstance(error, RobotsDenied)
+        assert error.decision.reason is Reason.UNREACHABLE
+    values = crawl.crawler.stats.get_stats()
+    assert values[stats.GIVEN_UP] == values[stats.FORBIDDEN] == 50
+
+
+def test_robotstxt_itself() -> None:
+    """A spider that asks for robots.txt gets what its server answers."""
+    crawl = Crawl()
+    itself = crawl.push(URL)
+    other = crawl.push("http://a.example/page")
+    give_up(crawl)
+    assert crawl.pass_time(0.1) == [itself]
+    assert crawl.on_network == [URL]
+    crawl.answer(itself, status=500)
+    assert isinstance(crawl.ended[itself], Response)
+    assert refused(crawl) == [other]
+
+
+def test_a_request_without_an_errback() -> None:
+    """It is counted, and nobody is told."""
+    crawl = Crawl()
+    request = page("http://a.example/page")
+    request.errback = None
+    crawl.push(request)
+    give_up(crawl)
+    crawl.pass_time(0.1)
+    assert len(crawl.queues[0]) == 0
+    assert crawl.crawler.stats.get_value(stats.GIVEN_UP) == 1
+    assert not refused(crawl)
+
+
+def test_bounded_in_each_turn_of_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many requests only so many are refused as 5 ms allow, and then others have
+    their turn.
+    """
+    crawl = Crawl()
+    for number in range(100):
+        crawl.push(f"http://a.example/{number}")
+    give_up(crawl)
+    clock, done = crawl.clock, []
+
+    def tick(request: Request) -> None:
+        clock._now += 0.001
+
+    crawl.engine.scraper.on_failed.append(tick)
+    call_later = clock.call_later
+    monkeypatch.setattr(
+        clock,
+        "call_later",
+        lambda *args: done.append(len(refused(crawl))) or call_later(*args),
+    )
+    crawl.pass_time(1)
+    assert len(refused(crawl)) == 100
+    assert max(after - before for before, after in pairwise(done)) <= 6
+
+
+def test_callbacks_that_cant_keep_up() -> None:
+    """Nothing is refused while the scraper is full, and all of it later."""
+    crawl = Crawl()
+    crawl.push("http://a.example/1")
+    crawl.engine.scraper.is_full = True
+    give_up(crawl)
+    crawl.pass_time(10)
+    assert not refused(crawl)
+    crawl.engine.scraper.is_full = False
+    crawl.pass_time(0.1)
+    assert len(refused(crawl)) == 1
+
+
+def test_a_host_that_is_back_meanwhile() -> None:
+    """What was not refused yet is fetched."""
+    crawl = Crawl()
+    request = crawl.push("http://a.example/1")
+    crawl.engine.scraper.is_full = True
+    give_up(crawl)
+    crawl.pass_time(60)
+    crawl.outside("http://a.example/2")
+    crawl.answer(URL, "")
+    crawl.engine.scraper.is_full = False
+    assert crawl.pass_time(0.1) == [request]
+    assert not refused(crawl)
+
+
+def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and the others are refused."""
+    crawl = Crawl()
+    for number in range(3):
+        crawl.push(f"http://a.example/{number}")
+    verdicts = crawl.frontier.access._hosts._verdicts
+    with mock.patch.object(
+        verdicts,
+        "denied",
+        wraps=verdicts.denied,
+        side_effect=[OSError("broken"), mock.DEFAULT, mock.DEFAULT],
+    ):
+        give_up(crawl)
+        crawl.pass_time(1)
+    assert "broken" in caplog.text
+    assert len(refused(crawl)) == 2

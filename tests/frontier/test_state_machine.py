@@ -1,0 +1,430 @@
+"""The queue, driven by whatever may happen in a crawl, in any order.
+
+``SCRAPY_REP_STATE_EXAMPLES`` says how many crawls are tried, ``SCRAPY_REP_STATE_STEPS``
+how many steps each of them has.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+from urllib.parse import urlsplit
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from twisted.internet.error import ConnectionRefusedError as RefusedError
+
+from scrapy_rep.protocol.access import MAX_AHEAD
+from tests.frontier.fakes import Crawl, is_robotstxt, no_event_loop, page
+from tests.frontier.model import PRIVATE, ROBOTS_TXT, Model
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from twisted.internet.defer import Deferred
+
+EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "100"))
+STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
+
+logger = logging.getLogger("scrapy_rep")
+
+HOSTS = (
+    "http://a.example",
+    "https://a.example",
+    "http://a.example:8080",
+    "http://b.example",
+    "http://c.example",
+)
+LOOKS_EVERY = 10
+MAX_AGE = 900
+RULES = f"User-agent: *\nDisallow: {PRIVATE}\n"
+
+# Most of what is worth while happens where many requests meet at a few hosts.
+hosts = st.sampled_from([HOSTS[0]] * 3 + list(HOSTS))
+beginnings = st.sampled_from(
+    [
+        None,
+        RULES,
+        *[f"{RULES}Crawl-delay: {seconds}\n" for seconds in (1, 2.5, 7)],
+        f"{RULES}Visit-time: 1220-1230\n",
+    ]
+)
+which = st.integers(0, 20)
+robotstxt_answers = st.sampled_from(
+    [
+        *[{"body": RULES}] * 3,
+        {"status": 404},
+        *[
+            {"body": f"{RULES}Crawl-delay: {seconds}\n"}
+            for seconds in (1, 2.5, 7, 1000)
+        ],
+        *[
+            {"body": f"{RULES}Visit-time: {window}\n"}
+            for window in ("1200-1210", "1220-1230", "1500-1600")
+        ],
+        {"status": 503},
+        *[{"status": 503, "Retry_After": seconds} for seconds in ("5", "100")],
+        *[{"status": 302, "Location": f"{host}/elsewhere.txt"} for host in HOSTS],
+        {"error": RefusedError()},
+        {"error": OSError("broken")},
+    ]
+)
+
+
+class Errors(logging.Handler):
+    """What a crawl should not log. That of another, which ended early, may still end."""
+
+    def __init__(self, crawl: Crawl) -> None:
+        super().__init__(logging.ERROR)
+        self.setFormatter(logging.Formatter())
+        spider = crawl.crawler.spider
+        self.addFilter(lambda record: getattr(record, "spider", spider) is spider)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = ExitStack()
+        self.number = count()
+
+    @initialize(
+        at_once=st.sampled_from([1, 2, 8]),
+        in_slot=st.sampled_from([1, 2]),
+        delay=st.sampled_from([0, 0, 0.5]),
+        wait=st.sampled_from([0, 40, 600]),
+        starts_apart=st.booleans(),
+        is_shared=st.booleans(),
+        closes=st.sampled_from([False, False, False, True]),
+        known=st.lists(beginnings, min_size=len(HOSTS), max_size=len(HOSTS)),
+    )
+    def begin(
+        self,
+        *,
+        at_once: int,
+        in_slot: int,
+        delay: float,
+        wait: float,
+        starts_apart: bool,
+        is_shared: bool,
+        closes: bool,
+        known: list[str | None],
+    ) -> None:
+        self.patches.enter_context(no_event_loop())
+        # Not to look five times for each second of hours that pass at once.
+        for name in ("access._CLOSING_LOOK", "refusals._PAUSE"):
+            looks = f"scrapy_rep.frontier.{name}"
+            self.patches.enter_context(mock.patch(looks, LOOKS_EVERY))
+        self.patches.callback(Crawl.abandon_all)
+        self.crawl = Crawl(
+            is_shared=is_shared,
+            starts_apart=starts_apart,
+            CONCURRENT_REQUESTS=at_once,
+            CONCURRENT_REQUESTS_PER_DOMAIN=in_slot,
+            DOWNLOAD_DELAY=delay,
+            DOWNLOAD_SLOTS={"wide": {"concurrency": 3, "delay": 0}},
+            REP_MAX_AGE=MAX_AGE,
+            REP_UNREACHABLE_WAIT=wait,
+        )
+        self.model = Model(self.crawl, starts_apart=starts_apart, wait=wait)
+        self.closes = closes
+        self.errors = Errors(self.crawl)
+        logger.addHandler(self.errors)
+        self.patches.callback(logger.removeHandler, self.errors)
+
+        for host, text in zip(HOSTS, known, strict=True):
+            if text is not None:
+                # Denied, so that nothing but its robots.txt is asked for.
+                self.crawl.outside(f"{host}{PRIVATE}")
+                self.crawl.pass_time(delay)
+                self.crawl.answer(f"{host}{ROBOTS_TXT}", text)
+
+    # What the spider does.
+
+    @rule(
+        host=hosts,
+        priority=st.sampled_from([0, 0, 0, 1, -1]),
+        queue=st.integers(0, 1),
+        path=st.sampled_from(["/page/"] * 6 + [PRIVATE, ROBOTS_TXT]),
+        fate=st.sampled_from(
+            [None] * 12
+            + ["dropped before", "answered before", "dropped after", "lingers"]
+        ),
+        slot=st.sampled_from([None] * 5 + ["wide", "b.example"]),
+        redirected_from=st.sampled_from([None] * 7 + list(HOSTS[2:])),
+        is_exempt=st.sampled_from([False] * 6 + [True]),
+        is_start=st.booleans(),
+        times=st.integers(1, 4),
+    )
+    def push(
+        self,
+        *,
+        host: str,
+        priority: int,
+        queue: int,
+        path: str,
+        fate: str | None,
+        slot: str | None,
+        redirected_from: str | None,
+        is_exempt: bool,
+        is_start: bool,
+        times: int,
+    ) -> None:
+        meta: dict[str, Any] = {"is_start_request": is_start, "fate": fate}
+        if slot is not None:
+            meta["download_slot"] = slot
+        if redirected_from is not None:
+            meta["redirect_urls"] = [f"{redirected_from}/moved"]
+            meta.setdefault("download_slot", name_of(redirected_from))
+        if is_exempt:
+            meta["dont_obey_robotstxt"] = True
+        for _ in range(times):
+            number = "" if path == ROBOTS_TXT else next(self.number)
+            request = page(f"{host}{path}{number}", priority, **meta)
+            self.crawl.push(request, queue)
+            self.model.pushed(request, queue)
+
+    @rule(host=hosts, path=st.sampled_from(["/page/", PRIVATE]))
+    def download_from_outside(self, host: str, path: str) -> None:
+        self.crawl.outside(f"{host}{path}{next(self.number)}")
+
+    @precondition(lambda self: self.waiting_outside)
+    @rule(number=which)
+    def cancel_what_is_outside(self, number: int) -> None:
+        self.waiting_outside[number % len(self.waiting_outside)].cancel()
+
+    # What the engine does.
+
+    @rule()
+    def run(self) -> None:
+        self.crawl.run()
+
+    @rule(queue=st.integers(0, 1))
+    def peek(self, queue: int) -> None:
+        request = self.crawl.queues[queue].peek()
+        assert request is None or self.model.queued[request].key.queue == queue
+
+    @rule(is_full=st.booleans())
+    def callbacks_cant_keep_up(self, is_full: bool) -> None:
+        self.crawl.engine.scraper.is_full = is_full
+
+    # What servers do.
+
+    @precondition(lambda self: self.pages)
+    @rule(number=which, is_broken=st.booleans(), runs=st.booleans())
+    def answer_a_page(self, number: int, is_broken: bool, runs: bool) -> None:
+        request = self.pages[number % len(self.pages)]
+        if is_broken:
+            self.crawl.fail(request, OSError("broken"), runs=runs)
+        else:
+            self.crawl.answer(request, runs=runs)
+
+    @rule()
+    def answer_all_pages(self) -> None:
+        for request in self.pages:
+            self.crawl.answer(request)
+
+    @precondition(lambda self: self.files)
+    @rule(number=which, answer=robotstxt_answers)
+    def answer_robotstxt(self, number: int, answer: dict[str, Any]) -> None:
+        request = self.files[number % len(self.files)]
+        if "error" in answer:
+            self.crawl.fail(request, answer["error"])
+        else:
+            self.crawl.answer(request, **answer)
+
+    @precondition(lambda self: self.crawl.downloader.lingering)
+    @rule(number=which)
+    def let_linger_no_more(self, number: int) -> None:
+        waiting = list(self.crawl.downloader.lingering.values())
+        waiting[number % len(waiting)].callback(None)
+
+    # What other workers do.
+
+    @precondition(lambda self: self.crawl.keeper.is_shared)
+    @rule(host=hosts, seconds=st.sampled_from([0.5, 3, 20]))
+    def another_takes_the_lease(self, host: str, seconds: float) -> None:
+        self.crawl.keeper.lease(name_of(host), seconds)
+
+    @precondition(lambda self: self.crawl.keeper.is_shared)
+    @rule(is_slow=st.booleans())
+    def the_store_is_slow(self, is_slow: bool) -> None:
+        self.crawl.keeper.is_slow = is_slow
+
+    @precondition(lambda self: self.crawl.keeper.waiting)
+    @rule()
+    def the_store_answers(self) -> None:
+        self.crawl.keeper.answer()
+
+    # Time.
+
+    @rule(
+        seconds=st.sampled_from([0.01, 0.6, 1, 2.6, 8, 31, 70, 610]), runs=st.booleans()
+    )
+    def pass_time(self, seconds: float, runs: bool) -> None:
+        self.crawl.clock.advance(seconds)
+        if runs:
+            self.crawl.run()
+
+    @precondition(lambda self: self.crawl.clock.next_timer is not None)
+    @rule()
+    def pass_time_to_the_next_timer(self) -> None:
+        self.crawl.pass_time(self.crawl.clock.next_timer)
+
+    @rule(times=st.integers(2, 8))
+    def go_on(self, times: int) -> None:
+        """Requests go and are answered, as nearly always."""
+        for _ in range(times):
+            self.answer_all_pages()
+            self.crawl.pass_time(self.crawl.clock.next_timer or 0)
+
+    @rule()
+    def pass_so_much_time_that_all_runs_out(self) -> None:
+        self.crawl.pass_time(MAX_AGE + 1)
+        self.crawl.downloader.drop_idle_slots()
+
+    @rule(seconds=st.sampled_from([200, 4000]))
+    def the_clock_is_set_back(self, seconds: float) -> None:
+        self.crawl.clock.set_back(seconds)
+
+    # What is to be true.
+
+    @invariant()
+    def nothing_is_lost_doubled_or_early(self) -> None:
+        self.model.check()
+        self.model.check_ended(is_closing=False)
+        assert not self.errors.texts, self.errors.texts[0]
+
+    def teardown(self) -> None:
+        with self.patches:
+            # There is nothing where the example ended before it began.
+            if not hasattr(self, "errors"):
+                return
+            if self.closes:
+                self.close()
+            else:
+                self.finish()
+            assert not self.errors.texts, self.errors.texts[0]
+
+    def finish(self) -> None:
+        """Where all answer at once, all that waits has gone after a bounded time, and the
+        engine was told each time that there was something to do.
+        """
+        crawl, model = self.crawl, self.model
+        crawl.keeper.is_slow = False
+        crawl.engine.scraper.is_full = False
+        # The leases of others, and those of before the clock was set back, run out.
+        crawl.pass_time(MAX_AHEAD + 10)
+        requests = len(model.queued) + len(crawl.downloader.active)
+        began = crawl.clock.monotonic()
+        for _ in range(100 + 50 * requests):
+            self.answer_all()
+            model.check()
+            if not model.queued and not crawl.downloader.active:
+                break
+            wait = crawl.clock.next_timer
+            assert wait is not None, "Nothing will ever happen again"
+            crawl.pass_time(wait)
+        model.check()
+        assert not model.queued, f"{model.queued} are never popped"
+        assert not crawl.downloader.active, "Some wait for ever in the downloader"
+        took = crawl.clock.monotonic() - began
+        assert took < 7200 + 10 * requests, f"It took {took} s"
+        self.check_that_nothing_is_left()
+
+    def answer_all(self) -> None:
+        crawl = self.crawl
+        while True:
+            crawl.run()
+            if crawl.keeper.waiting:
+                crawl.keeper.answer()
+            elif crawl.downloader.lingering:
+                next(iter(crawl.downloader.lingering.values())).callback(None)
+            elif crawl.downloader.network:
+                crawl.answer(next(iter(crawl.downloader.network)), RULES)
+            else:
+                return
+
+    def close(self) -> None:
+        """A spider that closes waits for nothing but what is on the network."""
+        crawl = self.crawl
+        crawl.keeper.is_slow = False
+        while crawl.keeper.waiting:
+            crawl.keeper.answer()
+        crawl.close(LOOKS_EVERY)
+        for request in list(crawl.downloader.lingering.values()):
+            request.callback(None)
+        for _ in range(50):
+            for request in list(crawl.downloader.network):
+                if request in crawl.downloader.network:
+                    crawl.downloader.end(request, OSError("closing"))
+            if not crawl.downloader.active:
+                break
+            # Some wait in a slot for its delay.
+            crawl.clock.advance(0.5)
+        assert not self.model.failures, self.model.failures[0]
+        assert not crawl.downloader.active, "Some wait while the spider closes"
+        crawl.closed()
+        timers = crawl.clock.timers
+        assert not timers, f"{timers} timers are left"
+
+    def check_that_nothing_is_left(self) -> None:
+        """What is known of hosts and slots is forgotten with their last request."""
+        frontier = self.crawl.frontier
+        self.crawl.queues[0].pop()
+        assert not frontier._slots
+        assert not frontier._under_way
+        assert not frontier._crowded
+        for queue in self.crawl.queues:
+            assert not queue._queues
+            assert not len(queue.ready)
+
+    @property
+    def waiting_outside(self) -> list[Deferred[None]]:
+        """Those that have not been let go."""
+        slots = self.crawl.downloader.slots.values()
+        others = set().union(self.crawl.ended, *(slot.active for slot in slots))
+        return [
+            started
+            for request, started in self.crawl.started.items()
+            if request not in others
+        ]
+
+    @property
+    def pages(self) -> list[Request]:
+        return [one for one in self.crawl.downloader.network if not is_robotstxt(one)]
+
+    @property
+    def files(self) -> list[Request]:
+        return [one for one in self.crawl.downloader.network if is_robotstxt(one)]
+
+
+def name_of(host: str) -> str:
+    return urlsplit(host).hostname or ""
+
+
+def test_any_crawl() -> None:
+    """Nothing is lost, doubled or early, nobody starves, and priorities are kept."""
+    run_state_machine_as_test(
+        QueueMachine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import corpus, crawl, indexing, measures, parts
+from benchmarks import broad, corpus, crawl, indexing, measures, parts, waiting
 from benchmarks.peers import PEERS
 from benchmarks.table import Row, Table
 
@@ -78,7 +78,13 @@ def chosen(
 ) -> dict[str, Callable[[list[bytes]], Iterator[Row]]]:
     found = {
         measure.__name__: partial(measure, rounds=options.rounds)
-        for measure in (*measures.ALL, *indexing.ALL, parts.parts)
+        for measure in (
+            *measures.ALL,
+            *indexing.ALL,
+            parts.parts,
+            broad.broad,
+            waiting.waiting,
+        )
     }
     found["crawls"] = lambda _: crawl.crawls(options.pairs, options.pages, say)
     return {

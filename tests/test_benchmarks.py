@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import crawl
+from benchmarks import broad, crawl, waiting
 from benchmarks.table import Row, Table, Target
 
 ROOT = Path(__file__).parents[1]
@@ -61,3 +61,19 @@ def test_crawl(tmp_path: Path) -> None:
         timed = crawl.Crawl(crawl.SUITE, port=port, pages=hosts, folder=str(tmp_path))
         timed.start()
         assert timed.seconds() > 0
+
+
+@pytest.mark.parametrize("side", ["stock", "ours"])
+def test_broad_crawl(side: str, tmp_path: Path) -> None:
+    """What is timed is a crawl that ends with its last page."""
+    crawl = broad._start(str(tmp_path), side, 5, 10)
+    found = broad._result(crawl)
+    assert found["push"] > 0
+    assert found["page"] > 0
+
+
+def test_waiting_crawl(tmp_path: Path) -> None:
+    """Hosts that never answer are asked in vain, while the others are crawled."""
+    with waiting._serving() as port:
+        found = waiting._result(waiting._start(str(tmp_path), "silent", "ours", port))
+    assert found["seconds"] > 0

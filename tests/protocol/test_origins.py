@@ -104,3 +104,13 @@ def test_origin(url: str, expected: str) -> None:
 def test_no_origin(url: str) -> None:
     """What has no robots.txt, or no place that could be asked for one, has no origin."""
     assert origin_of(url) is None
+
+
+def test_a_port_of_many_zeros() -> None:
+    """However long a port is written, it is read, or it is none; nothing raises."""
+    zeros = "0" * 5000
+    assert origin_of(f"http://example.com:{zeros}80/") == origin_of(
+        "http://example.com/"
+    )
+    assert origin_of(f"http://example.com:{zeros}/").port == 0
+    assert origin_of(f"http://example.com:8{zeros}/") is None

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import Slot
 
 _NAME = "scrapy_rep.HostQueue"
+
+# Hexadecimal digits of the name of a back queue's folder.
+_NAME_LENGTH = 32
 
 # So many requests of a queue that Scrapy's own class has written are sorted by host each
 # time that a request is popped, until none is left.
@@ -94,6 +98,8 @@ class HostQueue:
         self.ready = ReadyQueues()
         if startprios:
             self._resume(startprios)
+        elif key:
+            self._remove_leftovers()
 
     def __len__(self) -> int:
         return self._count
@@ -225,9 +231,17 @@ class HostQueue:
         if not self._folder:
             return ""
         name = json.dumps([key.slot, key.origin and str(key.origin), *key[2:]])
-        return f"{self._folder}/{sha256(name.encode()).hexdigest()[:32]}"
+        return f"{self._folder}/{sha256(name.encode()).hexdigest()[:_NAME_LENGTH]}"
 
     # What another run has left.
+
+    def _remove_leftovers(self) -> None:
+        """Remove the files of a process that was killed. Without the state that is written
+        at the end they can't be read; a queue that went on in them would give out again
+        what was fetched, and lose as much of what is new.
+        """
+        for folder in Path(self._folder).glob("[0-9a-f]" * _NAME_LENGTH):
+            rmtree(folder, ignore_errors=True)
 
     def _resume(self, state: Any) -> None:
         if isinstance(state, dict):

@@ -16,7 +16,7 @@ from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
-from scrapy_rep.protocol.rules import Rule
+from scrapy_rep.protocol.rules import Rule, RuleLines
 from scrapy_rep.protocol.scan import RuleScan
 from scrapy_rep.protocol.sitemaps import sitemap_urls
 
@@ -269,15 +269,12 @@ class RobotsTxt:
         """To index the rules pays from the second question on, and many hosts are asked
         about once.
         """
-        lines = followed.lines
-        if lines is not None:
-            if not followed.asked:
-                followed.asked = True
-                return RuleScan(lines, self.dialect)
-            followed.index = RuleIndex(lines, self.dialect)
-            followed.lines = None
-            self._pack()
-        assert followed.index is not None
+        if not followed.asked:
+            followed.asked = True
+            return RuleScan(followed.groups, self.dialect)
+        followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
+        followed.groups = []
+        self._pack()
         return followed.index
 
     def _text(self) -> bytes:

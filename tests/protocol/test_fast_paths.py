@@ -171,9 +171,9 @@ def test_the_index_finds_what_the_scan_finds(
         f"{kind}: {value.decode('latin-1')}" for kind, value in rules
     )
     for dialect in ALL:
-        read = RuleLines()
-        read.add_group(group, 1)
-        index, scan = RuleIndex(read, dialect), RuleScan(read, dialect)
+        groups = [(group, 1)]
+        index = RuleIndex(RuleLines.of_groups(groups), dialect)
+        scan = RuleScan(groups, dialect)
         for url in asked:
             target = paths.target(url, dialect)
             assert index.winner(target) == scan.winner(target), dialect.name
@@ -201,9 +201,9 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
     for dialect in DIALECTS:
         for name, body in read_corpus():
             content = proper_text(text(body, dialect), dialect)
-            read = Followed(("examplebot",), content, dialect).lines
-            assert read is not None
-            index, scan = RuleIndex(read, dialect), RuleScan(read, dialect)
+            groups = Followed(("examplebot",), content, dialect).groups
+            index = RuleIndex(RuleLines.of_groups(groups), dialect)
+            scan = RuleScan(groups, dialect)
             for url in urls_for(body, 12):
                 target = paths.target(url, dialect)
                 assert index.winner(target) == scan.winner(target), (name, url)

@@ -34,6 +34,9 @@ _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
 NORMAL_CLASS = re.escape(NORMAL)
 """The same, as a regular expression has them between brackets."""
 
+PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
+"""Whether a value, where wildcards are special, is a pattern without anything to level."""
+
 # Each expression takes one octet, or one encoded octet, at a time: no backtracking.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
@@ -110,6 +113,11 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     """The pattern of a rule whose value, an octet a character, is *value*; None if it is
     one that matches nothing.
     """
+    if dialect.wildcards and PLAIN_PATTERN(value) and "/" not in value.partition("?")[2]:
+        # Most values need no levelling, whatever the dialect: this takes a third of the
+        # time for them.
+        segments = value.removesuffix("$").split("*")
+        return Pattern(_without_runs(segments), value[-1] == "$", len(value))
     found = _segments(value, dialect)
     return found and _pattern(*found, dialect)
 

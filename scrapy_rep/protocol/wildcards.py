@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol import paths
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
 """A rule's mark, its value, and its pattern if that is known yet."""
 
-_REGULAR = re.compile(rf"[/*][{paths.NORMAL_CLASS}*]*\$?").fullmatch
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
@@ -62,7 +60,7 @@ class Wildcards:
         found: list[tuple[_Test, str]] = []
         for mark, value, known in self._rules:
             pattern = known
-            if pattern is None and _REGULAR(value):
+            if pattern is None and paths.PLAIN_PATTERN(value):
                 # Nothing in it is to be levelled.
                 octets, anchored = len(value), value.endswith("$")
                 parts = value.removesuffix("$").split("*")

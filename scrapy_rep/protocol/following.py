@@ -77,7 +77,7 @@ def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:
     """Whether a part of a text has a line about pace; a search says so faster than the
     expression that reads these lines.
     """
-    return any([lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS])
+    return any(lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS)
 
 
 def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:

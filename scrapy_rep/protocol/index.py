@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.rules import bare
 from scrapy_rep.protocol.scan import LITERAL, candidate, directories_of, rule_of
-from scrapy_rep.protocol.wildcards import Wildcards
+from scrapy_rep.protocol.search import TooLong
+from scrapy_rep.protocol.wildcards import Wildcards, best_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.rules import RuleLines
@@ -26,6 +27,9 @@ _ROOT = "/"
 
 # Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
+
+# To look for each of so many in a short target takes no more than some milliseconds.
+_MANY_WILDCARDS = 500
 
 _NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
@@ -42,8 +46,8 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards",
-        "_written", "weight",
+        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_marks", "_parents",
+        "_wildcards", "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -63,49 +67,62 @@ class RuleIndex:
             for head, found in shapes.wildcards.items()
         } or None
         self._written = shapes.written or None
+        wildcards = sum(map(len, shapes.wildcards.values()))
+        self._is_special = bool(shapes.exact) or wildcards > _MANY_WILDCARDS
 
         self.weight = (
             len(heads) * _LITERAL_WEIGHT
             + len(shapes.exact) * _EXACT_WEIGHT
-            + sum(map(len, shapes.wildcards.values())) * _WILDCARD_WEIGHT
+            + wildcards * _WILDCARD_WEIGHT
         )
         """The bytes that it takes, about."""
 
     def allows(self, target: str) -> bool:
-        """Whether *target* is allowed: what :meth:`winner` comes to, without evidence.
+        """Whether *target* is allowed; it is not where it is too long to tell."""
+        try:
+            winner = self.winner(target)
+        except TooLong:
+            return False
+        return winner is None or winner[1] & 1 == 1
+
+    def allows_normal(self, target: str) -> bool:
+        """The same, for the target of a :data:`~scrapy_rep.protocol.paths.NORMAL_URL`.
 
         It is asked for each request of a crawl, so it is written out in one piece.
         """
-        if self._exact or "%2F" in target:
-            winner = self.winner(target)
-            return winner is None or bool(winner[1] & 1)
+        if self._is_special:
+            return self.allows(target)
         heads, parents, marks = self._heads, self._parents, self._marks
         place = bisect_right(heads, target) - 1
         while not target.startswith(heads[place]):
             place = parents[place]
-        best = None
         wildcards = self._wildcards
-        if wildcards:
-            at = place
-            while True:
-                if at in wildcards:
-                    rule = wildcards[at].best(target)
-                    if rule is not None and (best is None or rule > best):
-                        best = rule
-                if not at:
-                    break
-                at = parents[at]
-            while place and not marks[place]:  # the head of wildcards alone
-                place = parents[place]
+        if wildcards is None:
+            mark = marks[place]
+            return not mark or mark & 1 == 1
+        best = None
+        at = place
+        while True:
+            if at in wildcards:
+                rule = wildcards[at].best(target)
+                if rule is not None and (best is None or rule > best):
+                    best = rule
+            if not at:
+                break
+            at = parents[at]
+        while place and not marks[place]:  # the head of wildcards alone
+            place = parents[place]
         mark = marks[place]
         if best is not None:
             precedence = 0 if self._first_wins else 2 * len(heads[place]) + (mark & 1)
             if not mark or best > (precedence, -mark):
                 mark = best[1]
-        return not mark or bool(mark & 1)
+        return not mark or mark & 1 == 1
 
     def winner(self, target: str) -> Candidate | None:
-        """The rule that decides on *target*, or None if none matches."""
+        """The rule that decides on *target*, or None if none matches. Raises
+        :class:`~scrapy_rep.protocol.search.TooLong` if that would take too long.
+        """
         heads, parents, marks = self._heads, self._parents, self._marks
         whole = target
         if "%2F" in target:
@@ -115,7 +132,7 @@ class RuleIndex:
             place = parents[place]
         best = None
         if self._wildcards:
-            best = self._best_wildcard(whole, place)
+            best = best_of(self._wildcards_at(place), whole)
         if self._exact and target in self._exact:
             exact = self._exact[target]
             best = exact if best is None else max(best, exact)
@@ -130,20 +147,14 @@ class RuleIndex:
                 return precedence, -mark, value
         return best
 
-    def _best_wildcard(self, target: str, place: int) -> Candidate | None:
-        """The best of the wildcards whose heads *target* begins with; the longest of
-        these is at *place*.
-        """
-        wildcards, parents = self._wildcards, self._parents
-        assert wildcards is not None
-        best = None
+    def _wildcards_at(self, place: int) -> Iterator[Wildcards]:
+        """The wildcards whose heads the head at *place* begins with."""
+        wildcards, parents = self._wildcards or {}, self._parents
         while True:
             if place in wildcards:
-                rule = wildcards[place].best(target)
-                if rule is not None and (best is None or rule > best):
-                    best = rule
+                yield wildcards[place]
             if not place:
-                return best
+                return
             place = parents[place]
 
 

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.scan import Candidate, candidate
+from scrapy_rep.protocol.search import Search
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy_rep.protocol.dialect import Dialect
 
 Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
@@ -37,24 +40,52 @@ class Wildcards:
         self._needles: tuple[str, ...] = ()
         self._tests: list[_Test] = []
 
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The needle of each, the pattern that wins over all others first."""
+        return self._needles or self._prepare()
+
     def best(self, target: str) -> Candidate | None:
-        """The best of the patterns that match *target*, which begins with their head."""
+        """The best of the patterns that match *target*, which begins with their head, is
+        short, and has no ``%``.
+        """
         needles = self._needles or self._prepare()
-        # An encoded slash may stand where a needle has a raw one.
-        is_plain = "%2F" not in target
+        for needle in needles:
+            if needle in target:
+                break
+        else:
+            return None  # as for most targets
         for place, needle in enumerate(needles):
-            if needle in target or not is_plain:
-                rule, pattern, start = self._tests[place]
-                if start is not None and is_plain:
-                    if target.find(needle, start) >= 0:
+            if needle in target:
+                rule, _, start = self._tests[place]
+                if start is None:
+                    if paths.matches(self._pattern(place), target):
                         return rule
-                    continue
-                if pattern is None:
-                    pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
-                    self._tests[place] = rule, pattern, start
-                if paths.matches(pattern, target):
+                elif target.find(needle, start) >= 0:
                     return rule
         return None
+
+    def best_in(self, search: Search) -> Candidate | None:
+        """The same, for any target. Raises
+        :class:`~scrapy_rep.protocol.search.TooLong`.
+        """
+        for place, needle in enumerate(self.needles):
+            if search.may_have(needle):
+                pattern = self._pattern(place)
+                tries = 1
+                if pattern.halves is not None and search.has_encoded_slash:
+                    tries = 2 * paths.QUESTION_MARKS_TRIED
+                search.count(len(pattern.segments), tries)
+                if paths.matches(pattern, search.text):
+                    return self._tests[place][0]
+        return None
+
+    def _pattern(self, place: int) -> paths.Pattern:
+        rule, pattern, start = self._tests[place]
+        if pattern is None:
+            pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
+            self._tests[place] = rule, pattern, start
+        return pattern
 
     def _prepare(self) -> tuple[str, ...]:
         found: list[tuple[_Test, str]] = []
@@ -78,3 +109,13 @@ class Wildcards:
         self._needles = tuple([needle for _, needle in found])
         self._rules = []
         return self._needles
+
+
+def best_of(groups: Iterable[Wildcards], target: str) -> Candidate | None:
+    """The best of the patterns that match *target*, which begins with the heads of all
+    *groups*. Raises :class:`~scrapy_rep.protocol.search.TooLong`.
+    """
+    found = list(groups)
+    search = Search(target, [needle for group in found for needle in group.needles])
+    best = filter(None, [group.best_in(search) for group in found])
+    return max(best, default=None)

@@ -9,13 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import Comparisons, TooLong
+from scrapy_rep.protocol.manywildcards import ManyWildcards
 from scrapy_rep.protocol.rules import bare
 from scrapy_rep.protocol.scan import LITERAL, candidate, directories_of, rule_of
-from scrapy_rep.protocol.search import TooLong
-from scrapy_rep.protocol.wildcards import Wildcards, best_of
+from scrapy_rep.protocol.wildcards import Wildcards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.rules import RuleLines
@@ -28,8 +29,8 @@ _ROOT = "/"
 # Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# To look for each of so many in a short target takes no more than some milliseconds.
-_MANY_WILDCARDS = 500
+# To look for each of more in a target would take too long where that is long.
+_MANY_WILDCARDS = 200
 
 _NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
@@ -46,8 +47,8 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_marks", "_parents",
-        "_wildcards", "_written", "weight",
+        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_many", "_marks",
+        "_parents", "_wildcards", "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -68,6 +69,7 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
+        self._many: ManyWildcards | None = None
         self._is_special = bool(shapes.exact) or wildcards > _MANY_WILDCARDS
 
         self.weight = (
@@ -121,7 +123,7 @@ class RuleIndex:
 
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches. Raises
-        :class:`~scrapy_rep.protocol.search.TooLong` if that would take too long.
+        :class:`~scrapy_rep.protocol.comparing.TooLong` if that would take too long.
         """
         heads, parents, marks = self._heads, self._parents, self._marks
         whole = target
@@ -132,7 +134,7 @@ class RuleIndex:
             place = parents[place]
         best = None
         if self._wildcards:
-            best = best_of(self._wildcards_at(place), whole)
+            best = self._best_wildcard(whole, place)
         if self._exact and target in self._exact:
             exact = self._exact[target]
             best = exact if best is None else max(best, exact)
@@ -147,15 +149,27 @@ class RuleIndex:
                 return precedence, -mark, value
         return best
 
-    def _wildcards_at(self, place: int) -> Iterator[Wildcards]:
-        """The wildcards whose heads the head at *place* begins with."""
+    def _best_wildcard(self, target: str, place: int) -> Candidate | None:
+        """The best of the wildcards whose heads *target* begins with; the longest of
+        these is at *place*.
+        """
+        found = {}
         wildcards, parents = self._wildcards or {}, self._parents
         while True:
             if place in wildcards:
-                yield wildcards[place]
+                found[place] = wildcards[place]
             if not place:
-                return
+                break
             place = parents[place]
+        if not found:
+            return None
+        comparisons = Comparisons(target)
+        if sum(len(group.needles) for group in found.values()) <= _MANY_WILDCARDS:
+            rules = [group.best_for(comparisons) for group in found.values()]
+            return max(filter(None, rules), default=None)
+        if self._many is None:
+            self._many = ManyWildcards(wildcards)
+        return self._many.best(comparisons, found)
 
 
 class _Shapes:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.protocol.comparing import TooLong
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.rules import RuleLines
 from scrapy_rep.protocol.scan import directories_of, rule_of
-from scrapy_rep.protocol.search import TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import TooLong
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
@@ -18,7 +19,6 @@ from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
 from scrapy_rep.protocol.rules import Rule, RuleLines
 from scrapy_rep.protocol.scan import RuleScan, can_scan
-from scrapy_rep.protocol.search import TooLong
 from scrapy_rep.protocol.sitemaps import sitemap_urls
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Reason(str, Enum):
     """The host or port of the URL can't be read, so it is not known whose rules hold."""
     TOO_LONG = "too-long"
     """The URL is too long to be compared with all the rules that have a ``*``: its path
-    and query have over 65,536 octets, or more than 8,000,000 octets would be compared."""
+    and query have over 65,536 octets, or more than 4,000,000 octets would be compared."""
 
     def __str__(self) -> str:
         return self.value

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.scan import Candidate, candidate
-from scrapy_rep.protocol.search import Search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from scrapy_rep.protocol.comparing import Comparisons
     from scrapy_rep.protocol.dialect import Dialect
 
 Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
@@ -45,6 +43,11 @@ class Wildcards:
         """The needle of each, the pattern that wins over all others first."""
         return self._needles or self._prepare()
 
+    @property
+    def rules(self) -> list[Candidate]:
+        """In the same order."""
+        return [rule for rule, _, _ in self._tests] if self.needles else []
+
     def best(self, target: str) -> Candidate | None:
         """The best of the patterns that match *target*, which begins with their head, is
         short, and has no ``%``.
@@ -59,28 +62,28 @@ class Wildcards:
             if needle in target:
                 rule, _, start = self._tests[place]
                 if start is None:
-                    if paths.matches(self._pattern(place), target):
+                    if paths.matches(self.pattern(place), target):
                         return rule
                 elif target.find(needle, start) >= 0:
                     return rule
         return None
 
-    def best_in(self, search: Search) -> Candidate | None:
+    def best_for(self, comparisons: Comparisons) -> Candidate | None:
         """The same, for any target. Raises
-        :class:`~scrapy_rep.protocol.search.TooLong`.
+        :class:`~scrapy_rep.protocol.comparing.TooLong`.
         """
+        target = comparisons.target
         for place, needle in enumerate(self.needles):
-            if search.may_have(needle):
-                pattern = self._pattern(place)
-                tries = 1
-                if pattern.halves is not None and search.has_encoded_slash:
-                    tries = 2 * paths.QUESTION_MARKS_TRIED
-                search.count(len(pattern.segments), tries)
-                if paths.matches(pattern, search.text):
-                    return self._tests[place][0]
+            # An encoded slash may stand where a needle has a raw one.
+            is_possible = needle in target or (
+                comparisons.has_encoded_slash and "/" in needle
+            )
+            if is_possible and comparisons.matches(self.pattern(place)):
+                return self._tests[place][0]
         return None
 
-    def _pattern(self, place: int) -> paths.Pattern:
+    def pattern(self, place: int) -> paths.Pattern:
+        """The pattern at a place in their order."""
         rule, pattern, start = self._tests[place]
         if pattern is None:
             pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
@@ -109,13 +112,3 @@ class Wildcards:
         self._needles = tuple([needle for _, needle in found])
         self._rules = []
         return self._needles
-
-
-def best_of(groups: Iterable[Wildcards], target: str) -> Candidate | None:
-    """The best of the patterns that match *target*, which begins with the heads of all
-    *groups*. Raises :class:`~scrapy_rep.protocol.search.TooLong`.
-    """
-    found = list(groups)
-    search = Search(target, [needle for group in found for needle in group.needles])
-    best = filter(None, [group.best_in(search) for group in found])
-    return max(best, default=None)

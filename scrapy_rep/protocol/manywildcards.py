@@ -41,7 +41,7 @@ class ManyWildcards:
                 self._tests.append((rule, group, place))
         self._tests.sort(reverse=True)
 
-        self._by_part: dict[int, dict[str, list[int]]] = {_PART: {}}
+        self._by_part: dict[int, dict[str, list[int]]] = {}
         """For each length of a part, and each part, the places of tests."""
 
         parts = [
@@ -60,33 +60,49 @@ class ManyWildcards:
         """The best of the patterns of *groups* that match a target. Raises
         :class:`~scrapy_rep.protocol.comparing.TooLong`.
         """
-        target = comparisons.target
+        parts = _Parts(comparisons.target)
+        may_have = parts.may_have
+        if comparisons.has_encoded_slash:
+            may_have = parts.may_have_encoded
         found: list[int] = []
-        parts: set[str] = set()
-        # At last the longest parts, which say most of the rest of a needle.
-        for length, by_part in sorted(self._by_part.items()):
-            starts = range(len(target) - length + 1)
-            parts = {target[i : i + length] for i in starts}
-            for part in by_part.keys() & parts:
+        for length, by_part in self._by_part.items():
+            for part in by_part.keys() & parts[length]:
                 found += by_part[part]
         for place in sorted(found):
             rule, group, number = self._tests[place]
-            if group in groups and _may_have(self._groups[group].needles[number], parts):
-                pattern = self._groups[group].pattern(number)
-                if comparisons.matches(pattern):
-                    return rule
+            if group in groups:
+                wildcards = self._groups[group]
+                if may_have(wildcards.needles[number]):
+                    pattern = wildcards.pattern(number)
+                    if comparisons.matches(pattern):
+                        return rule
         return None
 
 
-def _may_have(needle: str, parts: Collection[str]) -> bool:
-    """Whether a target may have *needle* in it whose parts, of the longest length, are
-    these.
-    """
-    return all(
-        word[i : i + _PART] in parts
-        for word in _SLASH.split(needle)
-        for i in range(len(word) - _PART + 1)
-    )
+class _Parts(dict[int, set[str]]):
+    """All parts of a target, by their length."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self._target = target
+
+    def __missing__(self, length: int) -> set[str]:
+        target = self._target
+        starts = range(len(target) - length + 1)
+        self[length] = found = {target[i : i + length] for i in starts}
+        return found
+
+    def may_have(self, needle: str) -> bool:
+        """Whether all parts of *needle* are among them."""
+        if len(needle) <= _PART:
+            return needle in self[len(needle)]
+        parts = self[_PART]
+        starts = range(len(needle) - _PART + 1)
+        return all(needle[i : i + _PART] in parts for i in starts)
+
+    def may_have_encoded(self, needle: str) -> bool:
+        """The same, if a slash in *needle* may be encoded in the target."""
+        return all(map(self.may_have, _SLASH.split(needle)))
 
 
 def _parts_of(needle: str) -> list[str]:

@@ -29,8 +29,10 @@ _ROOT = "/"
 # Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# To look for each of more in a target would take too long where that is long.
+# To look for each of more wildcards in a target would take too long: in a long one, and in
+# any.
 _MANY_WILDCARDS = 200
+_TOO_MANY_WILDCARDS = 1_000
 
 _NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
@@ -70,7 +72,7 @@ class RuleIndex:
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
         self._many: ManyWildcards | None = None
-        self._is_special = bool(shapes.exact) or wildcards > _MANY_WILDCARDS
+        self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
             len(heads) * _LITERAL_WEIGHT
@@ -96,7 +98,7 @@ class RuleIndex:
             return self.allows(target)
         heads, parents, marks = self._heads, self._parents, self._marks
         place = bisect_right(heads, target) - 1
-        while not target.startswith(heads[place]):
+        while place and not target.startswith(heads[place]):
             place = parents[place]
         wildcards = self._wildcards
         if wildcards is None:

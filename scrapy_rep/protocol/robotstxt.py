@@ -17,6 +17,7 @@ from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
+from scrapy_rep.protocol.paths import NORMAL_URL
 from scrapy_rep.protocol.rules import Rule, RuleLines
 from scrapy_rep.protocol.scan import RuleScan, can_scan
 from scrapy_rep.protocol.sitemaps import sitemap_urls
@@ -207,7 +208,7 @@ class RobotsTxt:
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """The same as ``decide(url, agents).allowed``, without the evidence."""
         # This is asked for each request, so that what is nearly always true comes first.
-        normal = paths.NORMAL_URL(url)
+        normal = NORMAL_URL(url)
         followed = self._followed
         if (
             normal
@@ -216,7 +217,9 @@ class RobotsTxt:
             and followed.index is not None
         ):
             target = normal[1]
-            return followed.index.allows_normal(target) or self._is_robotstxt(target)
+            return followed.index.allows_normal(target) or (
+                target == "/robots.txt" and self.dialect.robotstxt_allowed
+            )
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)

@@ -276,8 +276,10 @@ class RobotsTxt:
             if self._others is None or len(self._others) >= _FOLLOWED_AT_MOST:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
-        followed = self._others.get(agents) if self._others else None
-        return followed or Followed(agents, self._text(), self.dialect)
+        if self._others and agents in self._others:
+            return self._others[agents]
+        content = proper_text(text(self.body, self.dialect), self.dialect)
+        return Followed(agents, content, self.dialect)
 
     def _index(self, followed: Followed, target: str) -> RuleIndex | RuleScan:
         """To index the rules pays from the second question on, and many hosts are asked
@@ -290,9 +292,6 @@ class RobotsTxt:
         followed.groups = []
         self._pack()
         return followed.index
-
-    def _text(self) -> bytes:
-        return proper_text(text(self.body, self.dialect), self.dialect)
 
     def _pack(self) -> None:
         """Make the body small, as nobody may ever need it again."""

@@ -223,6 +223,17 @@ def test_normal_urls_need_no_levelling(url: str) -> None:
         assert paths.target(url, dialect) == paths.plain_target(url, dialect)
 
 
+@EVERYDAY
+@given(value=patterns())
+def test_plain_patterns_need_no_levelling(value: bytes) -> None:
+    """The short way to a pattern is the long way, in every dialect."""
+    octets = value.decode("latin-1")
+    for dialect in ALL:
+        found = paths._segments(octets, dialect)
+        expected = found and paths._pattern(*found, dialect)
+        assert paths.pattern(octets, dialect) == expected
+
+
 # What is kept
 
 

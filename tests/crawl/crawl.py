@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
+
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,13 +151,12 @@ class RunningCrawl:
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
         with spec_file.open() as given, self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crawl.runner", str(self._report)],
+            self.process = forks.start(
+                ["tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
                 env=_environment(measured=MEASURED and spec["mode"] == "asyncio"),
                 stdin=given,
                 stdout=log,
-                stderr=subprocess.STDOUT,
             )
 
     @property

@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from typing_extensions import Self
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120
 
@@ -33,11 +35,23 @@ class Forked:
     ) -> None:
         self.args = args
         self.returncode: int | None = None
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.stderr: IO[bytes] | None = None
         self._server = server
         self._channel = channel
         self._reading = threading.Lock()
         self._said = b""
         self.pid = int(self._line(START_SECONDS) or self._fail("did not fork"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for file in (self.stdin, self.stdout, self.stderr):
+            if file:
+                file.close()
+        self.wait()
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal, or None if the process runs."""
@@ -147,25 +161,31 @@ def start(
 
     As of the environment, what a Python reads when it starts has no effect.
     """
-    with Path(os.devnull).open("r+b") as nowhere:
-        given = [
-            nowhere.fileno() if file == subprocess.DEVNULL else _number(file)
-            for file in (
-                stdin,
-                stdout,
-                stdout if stderr == subprocess.STDOUT else stderr,
-            )
-        ]
-        job = {
-            "args": list(args),
-            "cwd": str(cwd or Path.cwd()),
-            "env": dict(os.environ if env is None else env),
-        }
-        return _server().fork(args, given, job)
-
-
-def _number(file: IO[bytes] | IO[str] | int) -> int:
-    return file if isinstance(file, int) else file.fileno()
+    job = {
+        "args": list(args),
+        "cwd": str(cwd or Path.cwd()),
+        "env": dict(os.environ if env is None else env),
+    }
+    pipes: dict[str, IO[bytes]] = {}
+    given: list[int] = []
+    with contextlib.ExitStack() as theirs:
+        for name, file in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+            if file == subprocess.STDOUT:
+                given.append(given[-1])
+            elif file == subprocess.DEVNULL:
+                nowhere = theirs.enter_context(Path(os.devnull).open("r+b"))
+                given.append(nowhere.fileno())
+            elif file == subprocess.PIPE:
+                ends = os.pipe()
+                its, ours = ends if name == "stdin" else ends[::-1]
+                pipes[name] = os.fdopen(ours, "wb" if name == "stdin" else "rb")
+                theirs.callback(os.close, its)
+                given.append(its)
+            else:
+                given.append(file if isinstance(file, int) else file.fileno())
+        process = _server().fork(args, given, job)
+    vars(process).update(pipes)
+    return process
 
 
 def run(

@@ -79,7 +79,14 @@ def crawl(*args: str, project: Path) -> Crawl:
 
 
 def environment() -> dict[str, str]:
-    """Our environment, without what would choose another project, and with the package."""
-    kept = {name: os.environ[name] for name in os.environ if "SCRAPY" not in name}
+    """Our environment, with the package, and without what would choose another project or
+    measure coverage: what these crawls go through, others do.
+    """
+    left_out = ("SCRAPY", "COVERAGE")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not any(word in name for word in left_out)
+    }
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -8,11 +8,15 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import forks
 from tests.example import PROJECT, copy_project, environment, without_time
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.newest
 
 README = (PROJECT / "README.md").read_text()
 BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import forks
-from tests.example import copy_project
+from tests.example import copy_project, environment
 from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def test_workers(tmp_path: Path) -> None:
             "SCRAPY_PROJECT": "workers",
         }
         found = forks.run(
-            ["scrapy", "crawl", "demo"], cwd=project, env={**os.environ, **settings}
+            ["scrapy", "crawl", "demo"], cwd=project, env={**environment(), **settings}
         )
         printed = found.stdout.decode()
         assert found.returncode == 0, found.stderr

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import forks
-from tests.crawl.crawl import ADDON, MODES, QUIET, ROOT, has_reactorless_mode, run_crawl
+from tests.crawl.conftest import CHOSEN, check
+from tests.crawl.crawl import ADDON, QUIET, ROOT, run_crawl
 from tests.crawl.server import Site
 from tests.forks.client import Server
 
@@ -158,11 +159,11 @@ def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> N
     assert b"its_module.py" in data.read_bytes()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", CHOSEN)
 def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
     """A crawl in a process of its own from the start does what that of a fork does."""
-    if mode == "reactorless" and not has_reactorless_mode():
-        pytest.skip("This Scrapy needs a Twisted reactor")
+    check(mode)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private/\n")
         urls = [host.url("/public"), host.url("/private/1")]

@@ -97,7 +97,7 @@ def run_crawl(
     spider: str = "PlanSpider",
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
-    timeout: float = 60,
+    timeout: float = 120,
     **attributes: Any,
 ) -> CrawlResult:
     """Crawl *requests*, then those of *then*, in *mode*, and report.
@@ -163,7 +163,7 @@ class RunningCrawl:
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code; to be used where it is killed."""
         try:
             return self.process.wait(timeout)
@@ -172,7 +172,7 @@ class RunningCrawl:
             self.process.wait(10)
             raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
 
-    def result(self, timeout: float = 60) -> CrawlResult:
+    def result(self, timeout: float = 120) -> CrawlResult:
         """Wait for the process, and return its report."""
         exit_code = self.wait(timeout)
         duration = time.monotonic() - self._started

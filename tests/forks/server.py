@@ -41,7 +41,7 @@ PACKAGES = (
     "scrapy.spidermiddlewares",
     "scrapy_rep",
 )
-OPTIONAL = ("aiohttp", "httpx", "jsonschema", "redis")
+OPTIONAL = ("aiohttp", "coverage", "httpx", "redis")
 SPIDERS = "tests.crawl"
 Channels = dict[int, socket.socket]
 

@@ -4,6 +4,7 @@
     python3 dev.py demo      the example crawl: offline, on loopback
     python3 dev.py test      everything that must hold: lint, types, imports, tests
     python3 dev.py test -k race      the tests alone, with arguments for pytest
+    python3 dev.py test --long       the tests alone, with many more examples
 
 Needs Python 3.10 or newer, and nothing else: on Debian, as root, it installs the packages
 with the venv module and, for the tests, the Redis server and Chromium if they are not there.
@@ -16,10 +17,18 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
+# What is compiled is kept: each of many processes would compile it again.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 PYTHONS = [f"python3.{minor}" for minor in range(10, 15)]
 
 
@@ -55,43 +64,82 @@ def test(arguments: list[str]) -> int:
     oldest = environment(
         ".venv-oldest", pythons[0], [f"{HERE}[test]", f"scrapy=={OLDEST_SCRAPY}"]
     )
-    # Crawls wait for servers that are slow on purpose more than they compute, and the
-    # slow ones stand together: whoever is done takes from those who are not.
-    in_parallel = ["-n", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal"]
-    on_oldest = [oldest, "-m", "pytest", *in_parallel]
-    # These are the same on the oldest: they know no crawl, or are about this checkout, or
-    # about what is said to a crawl, by servers and settings, or what crawls share and
-    # leave behind.
-    apart = ["protocol", "stores", "ledger", "report", "commands"]
-    checkout = ("benchmarks", "conformance", "example_walk", "house", "readme")
-    apart += [f"test_{name}.py" for name in checkout]
-    said = ("access", "agents", "ledger", "refresh", "settings")
-    fetched = ("compressed", "fetching")
-    shared = ("resuming", "stores", "workers", "shared_delay")
-    apart += [f"crawl/test_{name}.py" for name in (*said, *fetched, *shared)]
-    ignored = [f"--ignore=tests/{name}" for name in apart]
+    on_newest, on_oldest = [newest, "-m", "pytest"], [oldest, "-m", "pytest"]
+    # Crawls wait for servers that are slow on purpose more than they compute. The slow
+    # tests come first, and whoever is done takes the next one.
+    parallel = ["-n", str(3 * (os.cpu_count() or 1))]
+    parallel += ["--dist", "loadgroup", "--no-loadscope-reorder"]
+    not_newest = ["-m", "not newest"]
     if arguments:
-        steps = [[newest, "-m", "pytest", *in_parallel], on_oldest]
-        steps = [[*step, *arguments] for step in steps]
-    else:
-        steps = [
-            [newest, "-m", "ruff", "check"],
-            [newest, "-m", "ruff", "format", "--check"],
-            [newest, "-m", "mypy"],
-            [str(Path(newest).with_name("lint-imports"))],
-            # What is tried in each mode is tried in one on the newest, and in another on
-            # the oldest; all the rest is in asyncio's, and what matters most in each.
+        return run_timed(
             [
-                *("env", "MODES=reactorless", newest, "-m", "pytest"),
-                *(*in_parallel, "--cov", "--cov-report=term"),
-            ],
-            ["env", "MODES=select", *on_oldest, *ignored],
-        ]
+                [*on_newest, *parallel, *arguments],
+                [*on_oldest, *parallel, *not_newest, *arguments],
+            ]
+        )
+    # Whatever collects the tests first leaves them compiled to all that come after it.
+    collect = ["--collect-only", "-qq"]
+    checks = [
+        [*on_newest, *collect],
+        [*on_oldest, *collect],
+        [newest, "-m", "mypy"],
+        [newest, "-m", "ruff", "check"],
+        [newest, "-m", "ruff", "format", "--check"],
+        [str(Path(newest).with_name("lint-imports"))],
+    ]
+    # What is tried in each mode is tried in one on the newest, and in another on the
+    # oldest; all the rest is in asyncio's, and what matters most in each.
+    measured = ["--cov", "--cov-report=term"]
+    return run_timed(
+        [
+            ["env", "MODES=reactorless", *on_newest, *parallel, *measured],
+            ["env", "MODES=select", *on_oldest, *parallel, *not_newest],
+        ],
+        checks,
+    )
+
+
+def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
+    """Run *checks* side by side, then *steps* up to the first that fails.
+
+    Says at the end how long each took. Return the status of the first that failed.
+    """
+    began = time.monotonic()
+    status, times = 0, []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for check, (seconds, done) in zip(
+            checks, pool.map(capture, checks), strict=True
+        ):
+            print("$", *check)
+            print(done.stdout, flush=True)
+            times.append((seconds, check))
+            status = status or done.returncode
     for step in steps:
-        status = run(*step)
         if status:
-            return status
-    return 0
+            break
+        start = time.monotonic()
+        status = run(*step)
+        times.append((time.monotonic() - start, step))
+    print("\nSeconds that each took, and all:")
+    for seconds, step in times:
+        print(f"{seconds:6.0f}  {' '.join(step).replace(f'{HERE}/', '')}")
+    print(f"{time.monotonic() - began:6.0f}", flush=True)
+    return status
+
+
+def capture(command: list[str]) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """How long *command* took, and what it said."""
+    start = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=HERE,
+        env=ENVIRONMENT,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return time.monotonic() - start, done
 
 
 def available_pythons() -> list[str]:
@@ -169,7 +217,7 @@ def fingerprint(parts: list[str]) -> str:
 
 def run(*command: str, cwd: Path = HERE) -> int:
     print("$", *command, flush=True)
-    return subprocess.run(command, check=False, cwd=cwd).returncode
+    return subprocess.run(command, check=False, cwd=cwd, env=ENVIRONMENT).returncode
 
 
 if __name__ == "__main__":

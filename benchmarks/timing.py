@@ -72,10 +72,10 @@ def interleaved(
 
 def environment(folder: str) -> dict[str, str]:
     """That of a Python process whose start counts: ours, but for what changes Scrapy's
-    settings, with this checkout, installed or not, and with compiled modules in *folder*.
+    settings or measures coverage, with this checkout, installed or not, and with compiled modules in *folder*.
 
     Where a package is installed they are beside it; in a checkout there may be none.
     """
-    left_out = ("SCRAPY_", "PYTHONDONTWRITEBYTECODE")
+    left_out = ("SCRAPY_", "COVERAGE_", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
     return {**kept, "PYTHONPATH": str(CHECKOUT), "PYTHONPYCACHEPREFIX": folder}

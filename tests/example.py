@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
+
+from tests import forks
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "example_project"
@@ -64,29 +64,29 @@ class Crawl(NamedTuple):
 
 
 def crawl(*args: str, project: Path) -> Crawl:
-    process = subprocess.run(
-        [sys.executable, "-m", "scrapy", "crawl", *args],
-        cwd=project,
-        env=environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=60,
-    )
-    assert process.returncode == 0, process.stderr
-    assert "ERROR" not in process.stderr
-    table, _, closing = without_time(process.stdout).partition("\n\n")
+    process = forks.run(["scrapy", "crawl", *args], cwd=project, env=environment())
+    printed, log = process.stdout.decode(), process.stderr.decode()
+    assert process.returncode == 0, log
+    assert "ERROR" not in log
+    table, _, closing = without_time(printed).partition("\n\n")
     head, *lines = table.splitlines()
     assert re.split(r" {2,}", head) == COLUMNS
     starts = [head.index(column) for column in COLUMNS]
     cuts = [slice(*ends) for ends in zip_longest(starts, starts[1:])]
     rows = [Row(*(line[cut].strip() for cut in cuts)) for line in lines]
     assert len({row.page for row in rows}) == len(rows)
-    return Crawl(rows, closing.splitlines(), process.stdout)
+    return Crawl(rows, closing.splitlines(), printed)
 
 
 def environment() -> dict[str, str]:
-    """Our environment, without what would choose another project, and with the package."""
-    kept = {name: os.environ[name] for name in os.environ if "SCRAPY" not in name}
+    """Our environment, with the package, and without what would choose another project or
+    measure coverage: what these crawls go through, others do.
+    """
+    left_out = ("SCRAPY", "COVERAGE")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not any(word in name for word in left_out)
+    }
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks import broad, crawl, waiting
 from benchmarks.table import Row, Table, Target
+from tests import forks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
+
+
+pytestmark = pytest.mark.newest
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled anew here, where nobody looks at the times."""
+    for module in (broad, crawl, waiting):
+        of_module = module.environment
+
+        def environment(folder: str, *, given: Callable = of_module) -> dict[str, str]:
+            return given(folder) | {"PYTHONPYCACHEPREFIX": ""}
+
+        monkeypatch.setattr(module, "environment", environment)
 
 
 @pytest.mark.parametrize(
@@ -36,19 +54,18 @@ def test_targets(row: Row, is_met: bool | None) -> None:
 
 def test_compared_with_an_earlier_run(tmp_path: Path) -> None:
     """What one run writes, another shows its own beside; new rows have nothing there."""
-    command = [sys.executable, "-m", "benchmarks", "--only", "headers", "--rounds", "1"]
+    command = ["benchmarks", "--only", "headers", "--rounds", "1"]
     file = tmp_path / "run.json"
-    subprocess.run([*command, "--json", str(file)], cwd=ROOT, check=True)
+    done = forks.run([*command, "--json", str(file)], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     found = json.loads(file.read_text())
     first, _, third = found["rows"]
     first["number"] *= 1_000_000
     third["who"] = "somebody else"
     file.write_text(json.dumps(found))
-    done = subprocess.run(
-        [*command, "--compare", str(file)],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    *_, head, _, changed, _, new = done.stdout.splitlines()
+    done = forks.run([*command, "--compare", str(file)], cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    *_, head, _, changed, _, new = done.stdout.decode().splitlines()
     assert head.endswith("| median since | ratio since |")
     assert changed.endswith("| -100.0% |  |")
     assert new.endswith("|  |  |")
@@ -72,6 +89,7 @@ def test_broad_crawl(side: str, tmp_path: Path) -> None:
     assert found["page"] > 0
 
 
+@pytest.mark.slow
 def test_waiting_crawl(tmp_path: Path) -> None:
     """Hosts that never answer are asked in vain, while the others are crawled."""
     with waiting._serving() as port:

@@ -22,6 +22,8 @@ from conformance.judge import agrees, judge, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).parents[1]
 SUITE = Suite()
 

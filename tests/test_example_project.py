@@ -68,12 +68,12 @@ def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     site.start()
     browser = build_opener(ProxyHandler({"http": site.address}))
     try:
-        with browser.open(PDF, timeout=10) as response:
+        with browser.open(PDF, timeout=120) as response:
             assert response.headers.get_all("X-Robots-Tag") == ["noindex", "nofollow"]
             assert response.headers["Content-Type"] == "application/pdf"
             assert response.read().startswith(b"%PDF-")
         with pytest.raises(HTTPError, match="The bundled site has no such host"):
-            browser.open("http://elsewhere.example/", timeout=10)
+            browser.open("http://elsewhere.example/", timeout=120)
         assert [hit.url for hit in site.log] == [PDF]
     finally:
         site.stop()

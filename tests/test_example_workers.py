@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.example import ROOT, copy_project
+from tests import forks
+from tests.example import copy_project, environment
 from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
@@ -25,23 +23,18 @@ def test_workers(tmp_path: Path) -> None:
     project = copy_project(tmp_path)
     with RedisServer() as server:
         settings = {
-            "PYTHONPATH": str(ROOT),
             "REDIS_URL": server.url,
             "SCRAPY_PROJECT": "workers",
         }
-        found = subprocess.run(
-            [sys.executable, "-m", "scrapy", "crawl", "demo"],
-            cwd=project,
-            env={**os.environ, **settings},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
+        found = forks.run(
+            ["scrapy", "crawl", "demo"], cwd=project, env={**environment(), **settings}
         )
-        assert "requests for a robots.txt: 12" in found.stdout
-        assert "requests that reached a forbidden path: 0" in found.stdout
+        printed = found.stdout.decode()
+        assert found.returncode == 0, found.stderr
+        assert "requests for a robots.txt: 12" in printed
+        assert "requests that reached a forbidden path: 0" in printed
         kept = list(server.client().scan_iter("rep:entry:*"))
     # A host whose robots.txt can't be had is kept too, and when to ask again.
     assert len(kept) == 11
     (ledger,) = project.glob("demo-*.ledger")
-    assert ledger.name in found.stdout
+    assert ledger.name in printed

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 PACKAGE = Path(__file__).parents[1] / "scrapy_rep"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -10,6 +10,8 @@ import scrapy.signals
 
 from scrapy_rep import exceptions, meta, settings, signals, stats
 
+pytestmark = pytest.mark.newest
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 

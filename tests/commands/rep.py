@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +13,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands import RepCommand
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -74,14 +73,11 @@ def scrapy_rep(
     **environment: str,
 ) -> Ended:
     """Run ``scrapy rep`` through Scrapy's entry point, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", "rep", *arguments],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
+    done = forks.run(
+        ["scrapy", "rep", *arguments],
+        given=stdin.encode() if isinstance(stdin, str) else stdin,
         cwd=cwd,
         env=plain_environment() | environment,
-        timeout=60,
-        check=False,
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
 

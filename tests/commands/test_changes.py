@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
@@ -23,7 +23,6 @@ def robots(groups: list[tuple[str, list[tuple[str, str]]]]) -> RobotsTxt:
 
 
 @given(files, files)
-@settings(deadline=None)
 def test_changes_make_the_new_from_the_old(
     old: list[tuple[str, list[tuple[str, str]]]],
     new: list[tuple[str, list[tuple[str, str]]]],

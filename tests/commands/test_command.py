@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.commands import SUBCOMMANDS
+from tests import forks
 from tests.commands.rep import ROBOTS, ROOT, Ended, plain_environment, scrapy_rep
 from tests.crawl.answers import Answer
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.commands.conftest import Rep
     from tests.crawl.server import Site
 
-COMMAND = [sys.executable, "-m", "scrapy", "rep"]
+COMMAND = ["scrapy", "rep"]
 PROJECT = ROOT / "example_project"
 BASKET = "https://shop.example/basket/"
 
@@ -32,6 +33,19 @@ def robots(tmp_path: Path) -> str:
     path = tmp_path / "robots.txt"
     path.write_text(ROBOTS)
     return str(path)
+
+
+def from_the_start(*arguments: str, cwd: Path, **environment: str) -> Ended:
+    """Run ``scrapy rep`` in a process whose Python starts with the command."""
+    done = subprocess.run(
+        [sys.executable, "-m", *COMMAND, *arguments],
+        cwd=cwd,
+        env=plain_environment() | environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def test_costs_next_to_nothing() -> None:
@@ -71,8 +85,10 @@ def test_help_loads_no_more_than_the_arguments() -> None:
 
 def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
     """The command is there without a project; the agent is then Scrapy's."""
-    ended = scrapy_rep("check", BASKET, "--robots", robots, "--brief", cwd=tmp_path)
+    arguments = ["check", BASKET, "--robots", robots, "--brief"]
+    ended = from_the_start(*arguments, cwd=tmp_path)
     assert ended == Ended(1, f"denied\t{BASKET}\tline 10, Disallow: /\n", "")
+    assert ended == scrapy_rep(*arguments, cwd=tmp_path)
 
 
 def test_in_a_project(robots: str) -> None:
@@ -107,7 +123,7 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
     """A reader that has had enough ends the run, and the crawl in it, without a word."""
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
-    with subprocess.Popen(
+    with forks.start(
         [*COMMAND, "check", "-", "--brief"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -125,13 +141,13 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(urls)
             process.stdin.close()
-        assert process.wait(timeout=30) == 141
+        assert process.wait(timeout=120) == 141
         assert process.stderr.read() == b""
 
 
 def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
     """A URL on standard input is judged when it comes; Ctrl-C ends the wait for more."""
-    with subprocess.Popen(
+    with forks.start(
         [*COMMAND, "check", "-", "--robots", robots, "--brief"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -147,7 +163,7 @@ def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
             process.stdin.flush()
             assert f"{BASKET}{number}\t".encode() in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
         assert process.stderr.read() == b""
 
 
@@ -156,19 +172,22 @@ def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
     asked = threading.Event()
     host = site.add(Answer(hang=True))
     host.answer = lambda path: asked.set() or Answer(hang=True)
-    with subprocess.Popen(
-        [*COMMAND, "check", host.url("/")], cwd=tmp_path, env=plain_environment()
+    with forks.start(
+        [*COMMAND, "check", host.url("/")],
+        stdout=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env=plain_environment(),
     ) as process:
-        assert asked.wait(timeout=30)
+        assert asked.wait(timeout=120)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=10) == -signal.SIGINT
+        assert process.wait(timeout=120) == -signal.SIGINT
 
 
 def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
     """What a run shows on a terminal."""
     ours, its = pty.openpty()
     environment = {**plain_environment(), "TERM": "xterm", **environment}
-    with subprocess.Popen(
+    with forks.start(
         [*COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=its,
@@ -181,7 +200,7 @@ def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
         with contextlib.suppress(OSError):  # at its end, on Linux
             while part := os.read(ours, 65536):
                 shown += part
-        process.wait(timeout=30)
+        process.wait(timeout=120)
     os.close(ours)
     return shown
 
@@ -203,7 +222,7 @@ def test_colours(robots: str, tmp_path: Path) -> None:
 def test_what_standard_output_cannot_encode(robots: str, tmp_path: Path) -> None:
     """A terminal of few characters shows the rest as escapes."""
     Path(robots).write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
-    ended = scrapy_rep(
+    ended = from_the_start(
         "check", "http://a.example/ü日", "--robots", robots, "--brief",
         cwd=tmp_path, PYTHONIOENCODING="ascii",
     )  # fmt: skip

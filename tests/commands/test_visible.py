@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.commands.visible import columns, visible
@@ -34,7 +34,6 @@ def test_visible(text: str, shown: str) -> None:
 
 
 @given(st.text(st.characters(codec=None)))
-@settings(deadline=None)
 def test_nothing_gets_through(text: str) -> None:
     """Whatever the text, what is shown is printable and can be encoded."""
     shown = visible(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,16 @@ class Answer:
     ``announced`` is the Content-Length sent in place of the true one; ``reset`` breaks the
     connection in the body, after a part of what was announced (``"length"``) or after a bad
     chunk (``"chunks"``); ``hang`` never answers; ``endless`` goes on after the body until the
-    client has had enough; ``pace`` is the seconds between one byte of the body and the next.
+    client has had enough; ``pace`` is the seconds between one byte of the body and the next;
+    ``after`` is waited for, but not for more than a minute, so that what does not come about
+    ends the crawl all the same.
     """
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0
+    after: Callable[[], object] | None = None
     pace: float = 0
     announced: int | None = None
     reset: str | None = None

@@ -19,21 +19,14 @@ def site() -> Iterator[Site]:
         yield site
 
 
-# Tests whose crawls go where others go as well: what is measured takes half as long again.
-BESIDE = {
-    f"tests.crawl.test_{name}"
-    for name in (
-        *("access", "agents", "compressed", "fetching", "flight", "obeying", "outage"),
-        *("race", "refresh", "sent", "settings", "shared_delay", "stores"),
-        *("visit_time", "workers"),
-    )
-}
-
-
 @pytest.fixture(autouse=True)
 def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the crawls of a test are measured for coverage."""
-    monkeypatch.setattr(crawl, "MEASURED", request.module.__name__ not in BESIDE)
+    """Whether the crawls of a test are measured for coverage.
+
+    That takes half as long again: where crawls go as others do, the marker says no.
+    """
+    marker = request.node.get_closest_marker("unmeasured")
+    monkeypatch.setattr(crawl, "MEASURED", marker is None)
 
 
 # The test command leaves modes out where they are tried on another Scrapy, or by all the

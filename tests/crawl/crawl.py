@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
+
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,7 +97,7 @@ def run_crawl(
     spider: str = "PlanSpider",
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
-    timeout: float = 60,
+    timeout: float = 120,
     **attributes: Any,
 ) -> CrawlResult:
     """Crawl *requests*, then those of *then*, in *mode*, and report.
@@ -150,20 +151,19 @@ class RunningCrawl:
         spec_file.write_text(json.dumps(spec), encoding="utf-8")
         self._started = time.monotonic()
         with spec_file.open() as given, self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crawl.runner", str(self._report)],
+            self.process = forks.start(
+                ["tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
                 env=_environment(measured=MEASURED and spec["mode"] == "asyncio"),
                 stdin=given,
                 stdout=log,
-                stderr=subprocess.STDOUT,
             )
 
     @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 120) -> int:
         """Wait for the process, and return its exit code; to be used where it is killed."""
         try:
             return self.process.wait(timeout)
@@ -172,7 +172,7 @@ class RunningCrawl:
             self.process.wait(10)
             raise AssertionError(f"Not ended after {timeout} s:\n{self.log}") from error
 
-    def result(self, timeout: float = 60) -> CrawlResult:
+    def result(self, timeout: float = 120) -> CrawlResult:
         """Wait for the process, and return its report."""
         exit_code = self.wait(timeout)
         duration = time.monotonic() - self._started

@@ -57,6 +57,9 @@ class Host:
         self.port = 0
         self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
+        self.under_way = 0
+        self.at_once = 0
+        """The most requests that waited for their answers at the same time."""
         self._asked: Counter[str] = Counter()
 
     @property
@@ -126,7 +129,7 @@ class Site:
 
     def __exit__(self, *exc_info: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=120)
         self._stack.close()
         assert not self._thread.is_alive(), "The server did not stop"
 
@@ -146,7 +149,7 @@ class Site:
                 else robots
             )
         serving = asyncio.run_coroutine_threadsafe(self._listen(host), self._loop)
-        host.port = serving.result(timeout=10)
+        host.port = serving.result(timeout=120)
         return host
 
     def refusing(self) -> Host:
@@ -215,7 +218,12 @@ async def _serve(
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
                 answer = host.answer(hit.path)
-                await asyncio.sleep(answer.delay)
+                host.under_way += 1
+                host.at_once = max(host.at_once, host.under_way)
+                try:
+                    await _wait(answer)
+                finally:
+                    host.under_way -= 1
                 if answer.hang:
                     await reader.read()
                     return
@@ -223,6 +231,13 @@ async def _serve(
                     return
         finally:
             writer.close()
+
+
+async def _wait(answer: Answer) -> None:
+    await asyncio.sleep(answer.delay)
+    end = time.monotonic() + 60
+    while answer.after and not answer.after() and time.monotonic() < end:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 async def _read_request(

@@ -15,6 +15,8 @@ from tests.crawl.crawl import CrawlResult, run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 SETTINGS = {
     "REP_DOWNLOAD_TIMEOUT": 3,
     "REP_RETRY_TIMES": 0,
@@ -44,6 +46,7 @@ def crawl_all(found: list[Case], dialect: str, mode: str = "asyncio") -> CrawlRe
     )
 
 
+@pytest.mark.slow
 def test_each_answer_in_each_dialect(site: Site, dialect: str) -> None:
     """A crawl fetches of each host what the dialect's table says, and says why not the rest."""
     found = cases(site, dialect)

@@ -11,6 +11,8 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 RULES = """\
 User-agent: *
 Disallow: /everyone

@@ -15,6 +15,8 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 RULES = b"User-agent: *\nDisallow: /private\n"
 MEGABYTE = 1024 * 1024
 
@@ -74,4 +76,4 @@ def test_a_decompression_bomb(site: Site, mode: str) -> None:
     assert calm.pages == ["/public"]
     assert "/private" not in host.pages
     assert result.memory < 200 * MEGABYTE
-    assert result.duration < 40
+    assert result.duration < 100

@@ -51,7 +51,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
         kills={"SIGINT": 3},
     )
     assert result.stats["finish_reason"] == "shutdown"
-    assert result.stats["elapsed_time_seconds"] < 9
+    assert result.stats["elapsed_time_seconds"] < 60
     stored = SqliteStore(store)
     for host in (*strangers, *hanging):
         assert stored.get(str(origin_of(host.origin)), time.time()) is None
@@ -97,11 +97,12 @@ task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert "alive: 0" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [1, 24])
 def test_a_clock_that_is_set_back(
     site: Site, mode: str, hours: int, tmp_path: Path
@@ -122,7 +123,6 @@ def test_a_clock_that_is_set_back(
         },
         retries=(0.5, 1.0),
         moves={"/public/1": -3600.0 * hours},
-        timeout=50,
     )
     assert len(down.pages) == 5
     assert len(slow.pages) == 6
@@ -135,6 +135,7 @@ STOPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", STOPS)
 def test_stopped_with_requests_on_disk(site: Site, stop: str, tmp_path: Path) -> None:
     """A resumed crawl ends, and fetches no page that is forbidden or was fetched before. After
@@ -151,7 +152,7 @@ def test_stopped_with_requests_on_disk(site: Site, stop: str, tmp_path: Path) ->
         # Scrapy takes a second signal for another one only when it has seen the first.
         wait_until(lambda: "Received SIGINT" in first.log)
         first.process.send_signal(number)
-    first.wait(20)
+    first.wait()
     host.answers["/robots.txt"] = robots(RULES)
     settings["REP_STORE"] = "memory://"
     result = run_crawl(urls, settings=settings)

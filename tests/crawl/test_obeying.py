@@ -12,6 +12,8 @@ from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "# Mind the line.\n\nUser-agent: *\nAllow: /private/open\nDisallow: /private\n"
 
 

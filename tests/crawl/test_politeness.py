@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.crawl.answers import Answer, redirect, robots
 from tests.crawl.crawl import run_crawl
 
@@ -53,7 +55,7 @@ def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
     called, and it is its turn all the same.
     """
     host = site.add(DELAY.format(0.2))
-    settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 20}
+    settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 100}
     result = run_crawl(
         pages(host, 5), spider=SPIDERS + "CollectingSpider", settings=settings
     )
@@ -62,19 +64,20 @@ def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
     assert result.stats["finish_reason"] == "finished"
 
 
+@pytest.mark.slow
 def test_pace(site: Site, mode: str) -> None:
-    """However a host is asked, half a second passes from one request to the next: after the
+    """However a host is asked, a fifth of a second passes from one request to the next: after the
     robots.txt, after redirects, under http and https, through custom slots, after the slot
     was collected. A host without a delay is as fast as it is.
     """
-    plain = site.add(DELAY.format(0.5))
-    redirecting = site.add(DELAY.format(0.5), name="127.0.0.2")
+    plain = site.add(DELAY.format(0.2))
+    redirecting = site.add(DELAY.format(0.2), name="127.0.0.2")
     for number in range(10):
         redirecting.answers[f"/page/{number}"] = redirect(f"/target/{number}")
-    slotted = site.add(DELAY.format(0.5), name="127.0.0.3")
-    insecure = site.add(DELAY.format(0.5), name="127.0.0.4")
-    secure = site.add("User-agent: *\nRequest-rate: 2/1\n", name="127.0.0.4", tls=True)
-    longer = site.add(DELAY.format(0.5), name="127.0.0.5")
+    slotted = site.add(DELAY.format(0.2), name="127.0.0.3")
+    insecure = site.add(DELAY.format(0.2), name="127.0.0.4")
+    secure = site.add("User-agent: *\nRequest-rate: 5/1\n", name="127.0.0.4", tls=True)
+    longer = site.add(DELAY.format(0.2), name="127.0.0.5")
     shorter = site.add(DELAY.format(0.1), name="127.0.0.6")
     fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.7")
     requests = [
@@ -102,14 +105,14 @@ def test_pace(site: Site, mode: str) -> None:
             # Of those two, both are asked for their robots.txt before a delay is known.
             found = sorted(found)[1:]
         assert len(found) >= count - 2
-        assert min(found) >= 0.5, hosts
+        assert min(found) >= 0.2, hosts
     assert result.stats["collected"] > 0
-    assert fast.hits[-1].time < plain.hits[15].time
+    assert fast.hits[-1].time < plain.hits[-1].time
     assert result.stats["rep/crawl_delay/hosts"] == 7
-    assert result.stats["rep/crawl_delay/waited"] > 15
+    assert result.stats["rep/crawl_delay/waited"] > 6
     lines = result.lines("INFO", "held up the crawl")
     assert len(lines) == 5
-    assert "30 requests, 0.5 s between two" in " ".join(lines)
+    assert "30 requests, 0.2 s between two" in " ".join(lines)
 
 
 def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
@@ -195,10 +198,11 @@ def test_how_long_it_takes(site: Site) -> None:
     assert "127.0.0.1 asks for 60 s between requests: the 61 requests that wait" in line
     assert "1:01:00" in line
     assert result.stats["finish_reason"] == "closespider_timeout"
-    assert result.stats["elapsed_time_seconds"] < 10
+    assert result.stats["elapsed_time_seconds"] < 50
     assert host.pages == []
 
 
+@pytest.mark.slow
 def test_a_new_robotstxt(site: Site) -> None:
     """A delay that a refreshed robots.txt brings holds from then on, the refresh included; one
     that it takes back does not.
@@ -245,15 +249,19 @@ def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> N
         "HTTPCACHE_ENABLED": True,
         "HTTPCACHE_DIR": str(tmp_path_factory.mktemp("cache")),
     }
-    check_all_fetched(run_crawl(pages(host, 8), settings=cache), 8)
+    first = run_crawl(pages(host, 8), settings=cache)
+    check_all_fetched(first, 8)
     assert min(gaps(host)) >= 0.3
     again = run_crawl(pages(host, 8), settings=cache)
     check_all_fetched(again, 8)
     assert len(host.pages) == 8
     assert again.stats["httpcache/hit"] == 8
-    assert again.stats["elapsed_time_seconds"] < 2
+    # From the robots.txt, which is fetched, to the first page alone.
+    waited = "rep/crawl_delay/waited"
+    assert again.stats[waited] < first.stats[waited] / 2
 
 
+@pytest.mark.slow
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
     """``download_async``, which is not held, waits for its turn as well, in its place."""
     host, other = site.add(DELAY.format(0.2)), site.add()

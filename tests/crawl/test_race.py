@@ -12,6 +12,8 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 
 

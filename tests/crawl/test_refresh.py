@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
 NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
 DOWN = Answer(status=503)

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.newest
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 ALLOWED = [f"/public/{number}" for number in range(20)]
 FORBIDDEN = [f"/private/{number}" for number in range(10)]
 DOWN, HANGS = Answer(status=503), Answer(hang=True)
 STOPS = {
-    "closed by itself": {"settings": {"CLOSESPIDER_TIMEOUT": 1.5}},
-    "SIGINT": {"kills": {"SIGINT": 1.5}},
+    "closed by itself": {"settings": {"CLOSESPIDER_TIMEOUT": 3}},
+    "SIGINT": {"kills": {"SIGINT": 3}},
 }
 
 
@@ -72,7 +74,7 @@ def test_stopped_while_some_are_held(
     hosts = [site.add(DOWN), site.add(HANGS), site.add(RULES)]
     first = part_of_crawl(hosts, tmp_path, mode=mode, **STOPS[stop])
     assert first.stats["finish_reason"] != "finished"
-    assert first.stats["elapsed_time_seconds"] < 2.5
+    assert first.stats["elapsed_time_seconds"] < 25
     assert [host.pages for host in hosts] == [[], [], sorted(ALLOWED)]
     back(hosts)
     second = part_of_crawl(hosts, tmp_path, mode=mode)

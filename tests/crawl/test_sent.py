@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Hit, Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = (
     "User-agent: *\nDisallow: /secret\nDisallow: /no\nDisallow: /*&x\nDisallow: ////\n"
     "Disallow: /a!b\nDisallow: /q?x\nDisallow: /end$\nDisallow: /%C3%A9\nDisallow: //h\n"
@@ -435,6 +437,7 @@ def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
 DIALECT = {"asyncio": "rfc9309", "select": "classic", "reactorless": "google"}
 
 
+@pytest.mark.slow
 def test_random_urls(site: Site, mode: str) -> None:
     """What the server receives is never forbidden by a plain reading of the request line;
     URLs of ordinary form that are allowed are all fetched.

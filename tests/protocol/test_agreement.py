@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robotstxt import RobotsTxt
+from tests.effort import few
 
 from .corpus import agents_for, read_corpus, urls_for
 from .reference import BOM, USER_AGENT, Reference, Verdict, level
@@ -41,7 +42,6 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@settings(max_examples=80, deadline=None)
 @given(case=cases())
 def test_generated_files_are_read_as_the_reference_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
@@ -53,6 +53,8 @@ def test_generated_files_are_read_as_the_reference_reads_them(
         assert ours == Reference(body, dialect).decide(url, agents), dialect.name
 
 
+@pytest.mark.unmeasured
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> None:
     """On the files of real sites, nothing differs from the reference either."""
@@ -191,7 +193,6 @@ def assert_agrees_with_the_port(
     assert not differences
 
 
-@settings(max_examples=80, deadline=None)
 @given(case=cases())
 def test_generated_files_are_read_as_the_published_parser_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
@@ -203,7 +204,9 @@ def test_generated_files_are_read_as_the_published_parser_reads_them(
     assert_agrees_with_the_port("", as_the_port_can_read(body), [url], agents)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.unmeasured
+@pytest.mark.slow
+@few()
 @given(
     field=st.sampled_from((b"Disallow: ", b"Allow: ", b"# ", b"Disallow ")),
     extra=st.integers(-3, 3),
@@ -220,6 +223,8 @@ def test_long_lines_are_read_as_the_published_parser_reads_them(
     assert_agrees_with_the_port("", body, urls, ["bot"])
 
 
+@pytest.mark.unmeasured
+@pytest.mark.slow
 def test_real_files_are_read_as_the_published_parser_reads_them() -> None:
     """On the files of real sites, the Google dialect agrees with Google's parser."""
     pytest.importorskip("gpyrobotstxt")

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol import paths
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 ALL = [*DIALECTS, *MIXTURES]
-EVERYDAY = settings(max_examples=60, deadline=None)
 
 
 # Finding groups
 
 
-@EVERYDAY
 @given(case=cases())
 def test_groups_are_found_where_all_are_read(
     case: tuple[bytes, str, tuple[str, ...]],
@@ -75,7 +73,6 @@ def names(token: str, agent: str | None, dialect: Dialect) -> bool:
     return agent.lower() == token
 
 
-@EVERYDAY
 @given(
     value=st.one_of(
         st.text("*b-_/,. \t\x0c#1\xe9é\u212a", max_size=8), st.text(max_size=8)
@@ -91,7 +88,6 @@ def test_tokens_are_those_of_agents_of_line(value: str) -> None:
             assert follow(content, [token], dialect).agent == (token or None)
 
 
-@EVERYDAY
 @given(body=bodies())
 def test_proper_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
     """To respell the fields changes neither them, nor their values, nor their number."""
@@ -107,7 +103,6 @@ def test_proper_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
         assert [line._replace(number=line.number - 1) for line in respelt] == as_written
 
 
-@EVERYDAY
 @given(body=st.lists(st.sampled_from((b"a", b"\r", b"\n", b"\r\n"))).map(b"".join))
 def test_line_ends_are_levelled(body: bytes) -> None:
     """To drop CR where it precedes LF is to replace CRLF."""
@@ -117,7 +112,6 @@ def test_line_ends_are_levelled(body: bytes) -> None:
 # Reading rules
 
 
-@EVERYDAY
 @given(body=bodies())
 def test_rules_are_read_as_lines_are(body: bytes) -> None:
     """To split a group at its disallow lines gives the rules that its lines give."""
@@ -154,7 +148,6 @@ def _of_empty(rules: set[Rule]) -> set[int]:
 # Deciding
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     rules=st.lists(
         st.tuples(st.sampled_from(("Allow", "Disallow")), patterns()), max_size=12
@@ -180,7 +173,6 @@ def test_the_index_finds_what_the_scan_finds(
                 assert index.winner(target) == scan.winner(target), dialect.name
 
 
-@EVERYDAY
 @given(case=cases(), data=st.data())
 def test_each_question_gets_the_answer_of_the_reference(
     case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
@@ -211,7 +203,6 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
                     assert index.winner(target) == scan.winner(target), (name, url)
 
 
-@EVERYDAY
 @given(
     url=st.one_of(
         urls([b"/a*b$", b"/~%7e\xe9"]), st.text(), st.from_regex("[ah]?t?tps?:?//?.*")
@@ -237,7 +228,6 @@ def test_plain_patterns_need_no_levelling(value: bytes) -> None:
 # What is kept
 
 
-@EVERYDAY
 @given(tail=st.binary(max_size=200), fill=st.sampled_from((0, 1000, 5000)))
 def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
     """What is kept small is still what was parsed, and answers for other crawlers."""
@@ -265,7 +255,6 @@ def test_many_crawlers_ask_in_turns() -> None:
                 assert robots.decide(f"{ORIGIN}/{name}", agents).line == 2 * i + 2
 
 
-@EVERYDAY
 @given(case=cases())
 def test_the_order_of_questions_does_not_matter(
     case: tuple[bytes, str, tuple[str, ...]],

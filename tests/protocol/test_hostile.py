@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )
+# What they go through is covered by others.
+pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
+
 # Far more than any takes, far less than a blow-up would.
 SECONDS = 5.0
 KIB_500 = 512_000

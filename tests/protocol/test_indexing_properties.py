@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
@@ -140,7 +140,6 @@ def test_date_round_trip(date: datetime, limit: int | None) -> None:
     assert IndexingRules.parse([rules.to_header().encode()]) == rules
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.one_of(st.binary(), FRAGMENTS), max_size=4),
     st.one_of(st.binary(), FRAGMENTS),

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.findings import CODES, MAX_OF_A_CODE, MAX_TEXT
 from scrapy_rep.protocol.robotstxt import RobotsTxt
+from tests.effort import few
 
 from . import strategies
 from .corpus import agents_for, read_corpus, urls_for
@@ -56,7 +57,7 @@ def check(body: bytes, dialect: Dialect) -> None:
     assert max(counts) <= MAX_OF_A_CODE + 1
 
 
-@settings(max_examples=12, deadline=None)
+@few()
 @given(body=st.one_of(st.binary(max_size=300), strategies.bodies()))
 def test_any_bytes_can_be_linted(body: bytes) -> None:
     """Nothing that a server can send raises, and all findings are well-formed."""
@@ -80,7 +81,7 @@ def crowded(draw: Callable) -> tuple[bytes, list[str]]:
     return body, draw(st.lists(strategies.urls(seen), min_size=8, max_size=24))
 
 
-@settings(max_examples=40, deadline=None)
+@few()
 @given(case=crowded())
 def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) -> None:
     """By the reference, no URL is decided by a line that is said to decide on none."""
@@ -95,7 +96,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
                 assert line not in idle, (dialect.name, url, agent)
 
 
-@settings(max_examples=12, deadline=None)
+@few()
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
     """What nobody follows stands for nobody: without such a group, nothing changes."""
@@ -113,6 +114,7 @@ def test_hidden_groups_are_never_followed(body: bytes) -> None:
                 assert robots.decide(url, agent).line not in rules
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files(dialect: Dialect) -> None:
     """The same holds for the files of real sites."""

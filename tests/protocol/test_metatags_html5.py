@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import html5lib
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.indexing import IndexingRules
@@ -107,7 +107,6 @@ PAGES = st.lists(st.one_of(PIECES, PIECES, SHARDS), max_size=25).map("".join)
 BROKEN = st.lists(SHARDS, max_size=40).map("".join)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.one_of(PAGES, BROKEN))
 @example("<meta <meta name=robots>")
 @example("<meta ='><meta name=robots content=x>")
@@ -119,7 +118,6 @@ def test_same_metas(html: str) -> None:
     assert ours(html) == judged(html)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.one_of(PAGES, BROKEN))
 @example('<meta content="a > b" name="robots">')
 @example('<meta a=b"c d="x > y" name=robots content=noindex>')

@@ -7,7 +7,7 @@ from datetime import datetime, time, timezone
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
@@ -153,7 +153,6 @@ def test_google_ignores_all_three() -> None:
     assert robots.pace("a").records == ()
 
 
-@settings(max_examples=150, deadline=None)
 @given(body=bodies(), agent=st.sampled_from(AGENTS))
 def test_the_fast_way_finds_the_records_that_groups_have(
     body: bytes, agent: str

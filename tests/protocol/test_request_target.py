@@ -247,6 +247,7 @@ def test_is_robotstxt(rest: str, exact: bool) -> None:
     "piece",
     ["/..", "/.", "//", "%2e", "/%2e%2e", "%", "\\", " ", "/a/..", "?", "%41", "é"],
 )
+@pytest.mark.unmeasured
 def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
     """A URL ten times as long takes no more than ten times as long, or little more."""
 
@@ -259,4 +260,4 @@ def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
             best = min(best, time.process_time() - start)
         return best
 
-    assert seconds(100_000) < 40 * seconds(10_000) + 0.01
+    assert seconds(30_000) < 40 * seconds(3_000) + 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
@@ -130,7 +130,6 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
 
 
 # pytest-twisted cannot run a test that is both generated and parametrized.
-@settings(max_examples=60, deadline=None)
 @given(body=st.one_of(st.binary(max_size=300), bodies()), path=st.text(max_size=20))
 def test_any_bytes_parse(body: bytes, path: str) -> None:
     """Whatever a server sends is a robots.txt, and answers every question."""

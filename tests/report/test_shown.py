@@ -16,6 +16,7 @@ def test_what_can_be_seen_stays() -> None:
         assert shown.visible(text) == text
 
 
+@pytest.mark.unmeasured
 def test_nothing_unseen_is_left() -> None:
     """Of all characters, each that moves, hides or has no look becomes its code; the
     others stay.

@@ -84,6 +84,8 @@ class TestBounds:
             assert store.size <= 50_000
         assert 15 <= len(store) <= 25
 
+    @pytest.mark.unmeasured
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [0, 100, 3000])
     def test_bytes_are_true(self, size: int) -> None:
         """What the entries count with is what Python takes for them, two fifths more
@@ -94,7 +96,7 @@ class TestBounds:
         tracemalloc.start()
         try:
             store = MemoryStore(max_entries=6000, max_bytes=10**9)
-            for number in range(15_000):
+            for number in range(9_000):
                 put = entry(kept[number % len(kept)])
                 store.put(f"http://{number}.example", put, START)
             gc.collect()
@@ -103,6 +105,7 @@ class TestBounds:
             tracemalloc.stop()
         assert taken <= store.size <= taken * 1.4
 
+    @pytest.mark.unmeasured
     def test_locks(self) -> None:
         """Locks that nobody gave back are forgotten some time after they ran out."""
         gc.collect()

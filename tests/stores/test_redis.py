@@ -113,13 +113,13 @@ class TestServer:
         """A server that does not answer fails in the time that was set, not when the
         client loses its patience.
         """
-        with closing(RedisStore(own_server.url, timeout=0.1)) as store:
+        with closing(RedisStore(own_server.url, timeout=1)) as store:
             store.put(ORIGIN, entry(), START)
             with own_server.suspended():
                 start = time.monotonic()
                 with pytest.raises(StoreError, match="Timeout"):
                     store.get(ORIGIN, START)
-                assert time.monotonic() - start < 2
+                assert time.monotonic() - start < 10
             assert store.get(ORIGIN, START) == entry()
 
     def test_no_memory(self, own_server: RedisServer) -> None:

@@ -1,0 +1,200 @@
+"""Processes of the fork server are what those of ``python -m`` are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import forks
+from tests.crawl.conftest import CHOSEN, check
+from tests.crawl.crawl import ADDON, QUIET, ROOT, run_crawl
+from tests.crawl.server import Site
+from tests.forks.client import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOLD = """\
+import json, os, sys
+print("to stderr", file=sys.stderr)
+print(json.dumps({
+    "name": __name__, "argv": sys.argv[1:], "path": sys.path[0], "cwd": os.getcwd(),
+    "environ": dict(os.environ), "stdin": sys.stdin.read(),
+    "reactor": "twisted.internet.reactor" in sys.modules,
+}))
+sys.exit(3)
+"""
+READY = (
+    "import sys, time; print('ready', flush=True); sys.stdin.read(); time.sleep(600)"
+)
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Callable[[str], str]:
+    def write(code: str) -> str:
+        (tmp_path / "its_module.py").write_text(code)
+        return "its_module"
+
+    return write
+
+
+def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
+    """Arguments, files, folder and environment are those that are given, and no others."""
+    environment = {"A": "1", "B": "ü"}
+    command = [module(TOLD), "one", "two"]
+    done = forks.run(command, given=b"given", cwd=tmp_path, env=environment)
+    assert done.returncode == 3
+    assert done.stderr == b"to stderr\n"
+    assert json.loads(done.stdout) == {
+        "name": "__main__",
+        "argv": ["one", "two"],
+        "path": str(tmp_path),
+        "cwd": str(tmp_path),
+        "environ": environment,
+        "stdin": "given",
+        "reactor": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("pass", 0, b""),
+        ("raise SystemExit('no')", 1, b"no\n"),
+        ("1 / 0", 1, b"ZeroDivisionError: division by zero\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15, b""),
+        ("import atexit; atexit.register(print, 'end', file=__import__('sys').stderr)", 0, b"end\n"),
+        ("import os; os._exit(7)", 7, b""),
+    ],
+)  # fmt: skip
+def test_how_it_ends(
+    module: Callable[[str], str], tmp_path: Path, code: str, status: int, said: bytes
+) -> None:
+    done = forks.run([module(code)], cwd=tmp_path)
+    assert done.returncode == status
+    assert done.stderr.endswith(said)
+    assert done.stderr or not said
+
+
+def test_signals(module: Callable[[str], str], tmp_path: Path) -> None:
+    """A process can be stopped, continued, interrupted and killed, as any other."""
+    name = module(READY)
+    with (tmp_path / "out").open("w") as out:
+        first = forks.start([name], cwd=tmp_path, stdout=out)
+        second = forks.start([name], cwd=tmp_path, stdout=out)
+    assert first.pid != second.pid
+    while (tmp_path / "out").read_text().count("ready") < 2:
+        time.sleep(0.01)
+    assert first.poll() is None
+    first.send_signal(signal.SIGSTOP)
+    while state(first.pid) != "T":
+        time.sleep(0.01)
+    first.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(0.05)
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(60) == -signal.SIGINT
+    assert "KeyboardInterrupt" in (tmp_path / "out").read_text()
+    assert second.poll() is None
+    second.kill()
+    assert second.wait() == second.poll() == second.returncode == -signal.SIGKILL
+    second.kill()
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
+    """Tests whose processes have lost their server fail, and say why."""
+    server = Server()
+    job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
+    with tempfile.TemporaryFile() as file:
+        process = server.fork(["ours"], [file.fileno()] * 3, job)
+        server._process.kill()
+        server._process.wait()
+        with pytest.raises(RuntimeError, match=r"The fork server ended.*ours"):
+            process.wait(60)
+        with pytest.raises(RuntimeError, match="The fork server ended"):
+            server.fork(["ours"], [file.fileno()] * 3, job)
+    os.kill(process.pid, signal.SIGKILL)
+    server.end()
+
+
+def test_nothing_outlives_the_server(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    """When the tests end, however that is, so do the server and all that it started."""
+    read, write = os.pipe()
+    server = Server()
+    job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
+    with Path(os.devnull).open("r+b") as nowhere, tempfile.TemporaryFile() as file:
+        server.fork(["ours"], [nowhere.fileno(), write, file.fileno()], job)
+    os.close(write)
+    assert os.read(read, 100) == b"ready\n"
+    server.end()
+    # Nobody has the other end open any more.
+    assert os.read(read, 100) == b""
+    os.close(read)
+
+
+def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> None:
+    """A process whose environment asks for it writes what it ran."""
+    config = tmp_path / "coveragerc"
+    config.write_text("[run]\nparallel = True\nsource = its_module\n")
+    environment = {**os.environ, "COVERAGE_PROCESS_START": str(config)}
+    environment.pop("COVERAGE_PROCESS_CONFIG", None)
+    done = forks.run([module("a = 1\n")], cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    (data,) = tmp_path.glob(".coverage.*")
+    assert b"its_module.py" in data.read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", CHOSEN)
+def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
+    """A crawl in a process of its own from the start does what that of a fork does."""
+    check(mode)
+    with Site() as site:
+        host = site.add("User-agent: *\nDisallow: /private/\n")
+        urls = [host.url("/public"), host.url("/private/1")]
+        forked = run_crawl(urls, mode=mode)
+        spec = {
+            "mode": mode,
+            "spider": "tests.crawl.spiders.PlanSpider",
+            "settings": {**QUIET, **ADDON},
+            "attributes": {"steps": [[{"url": url} for url in urls], []]},
+        }
+        report = tmp_path / "report.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.crawl.runner", str(report)],
+            input=json.dumps(spec).encode(),
+            cwd=ROOT,
+            capture_output=True,
+            check=False,
+        )
+    assert done.returncode == forked.exit_code == 0, done.stderr
+    assert host.pages == ["/public", "/public"]
+    fresh: dict[str, Any] = json.loads(report.read_text())
+    assert fresh["errors"] == forked.errors
+    assert fresh["responses"] == forked.responses
+    assert counts(fresh["stats"]) == counts(forked.stats)
+
+
+def counts(stats: dict[str, Any]) -> dict[str, Any]:
+    """The stats that do not say how long something took, or how much memory."""
+    return {
+        key: value
+        for key, value in stats.items()
+        if not key.endswith(("time", "_seconds")) and "memusage" not in key
+        if not isinstance(value, float)
+    }

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import broad, corpus, crawl, indexing, measures, parts, waiting
+from benchmarks import broad, corpus, crawl, indexing, measures, parts, queues, waiting
 from benchmarks.peers import PEERS
 from benchmarks.table import Row, Table
 
@@ -84,6 +84,7 @@ def chosen(
             parts.parts,
             broad.broad,
             waiting.waiting,
+            queues.queues,
         )
     }
     found["crawls"] = lambda _: crawl.crawls(options.pairs, options.pages, say)

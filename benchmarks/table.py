@@ -39,7 +39,7 @@ class Row(NamedTuple):
     who: str
 
     number: float
-    """Seconds, or bytes."""
+    """Seconds, bytes, or times a second."""
 
     spread: float | None = None
     """Half of what lies between the quartiles, as a part of the median."""
@@ -68,6 +68,8 @@ class Row(NamedTuple):
     def value(self) -> str:
         if self.unit == "B":
             return f"{self.number / 1000:.2f} kB"
+        if self.unit == "/s":
+            return f"{self.number:,.0f} a second"
         for unit, size in (("s", 1.0), ("ms", 1e-3)):
             if self.number >= size:
                 return f"{self.number / size:.2f} {unit}"

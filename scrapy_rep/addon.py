@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
@@ -28,6 +29,7 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set(OBEY, True, "addon")
         settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
+        _prepare_for_workers(settings)
         _set_default_order(settings, _SCRAPYS_OWN, None)
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
@@ -40,6 +42,26 @@ class Addon:
             )
         # To stop the start, rather than the first request, where one can't be read.
         RepSettings.from_settings(settings)
+
+
+def _prepare_for_workers(settings: BaseSettings) -> None:
+    """Where the scheduler is scrapy-redis', have its workers share a queue by host and a
+    store, as far as the project does not say otherwise.
+    """
+    scheduler = load_object(settings["SCHEDULER"])
+    package = sys.modules.get("scrapy_redis.scheduler")
+    if package is None or not issubclass(scheduler, package.Scheduler):
+        return
+    if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None:
+        queue = "scrapy_rep.frontier.redis.HostQueue"
+        settings.set("SCHEDULER_QUEUE_CLASS", queue, "addon")
+    if settings.getpriority("REP_STORE") is None and settings.get("REDIS_URL"):
+        settings.set("REP_STORE", settings["REDIS_URL"], "addon")
+    # The same filter, which writes together with the queue.
+    name = "DUPEFILTER_CLASS"
+    if load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
+        ours = "scrapy_rep.frontier.redis.dupefilter.DupeFilter"
+        settings.set(name, ours, settings.getpriority(name) or 0)
 
 
 def _set_default_order(settings: BaseSettings, path: str, order: int | None) -> None:

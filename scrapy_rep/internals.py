@@ -49,6 +49,13 @@ def active_requests(crawler: Crawler) -> Collection[object]:
     return _find(crawler.engine, "downloader.active") or set()
 
 
+def requests_in_progress(crawler: Crawler) -> Collection[object]:
+    """The requests between the scheduler and the end of their callback and of all that it
+    has made.
+    """
+    return _find(crawler.engine, "_slot.inprogress") or set()
+
+
 def download_slot(crawler: Crawler, request: Request) -> str:
     """The key of the download slot of *request*; its host, nearly always."""
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
@@ -87,6 +94,17 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
     finally:
         for owner, name in raised:
             setattr(owner, name, getattr(owner, name) - 1)
+
+
+def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
+    """Whether the downloader takes another request, with those *apart* left out of the
+    count, and its limit without the *raised* part.
+    """
+    limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
+    active = active_requests(crawler)
+    if limit <= 0 or len(active) < limit:
+        return True
+    return sum(not isinstance(request, apart) for request in active) < limit
 
 
 def is_scraper_full(crawler: Crawler) -> bool:

@@ -47,6 +47,7 @@ DEFAULTS: dict[str, object] = {
     "REP_NOFOLLOW": "drop",
     "REP_NOINDEX": "drop",
     "REP_OVERRIDES": {},
+    "REP_QUEUE_LEASE": 60,
     "REP_REL": [],
     "REP_REQUEST_META_KEYS": ["download_slot"],
     "REP_RETRY_TIMES": 1,
@@ -97,6 +98,10 @@ class RepSettings:
 
     crawl_delay_max: float
     """In seconds; of a host that asks for more, nothing is fetched."""
+
+    queue_lease: float
+    """After how many seconds without a sign of a worker the requests that it has taken from
+    a queue in Redis are there for others."""
 
     shared_delay: bool
     """Whether all workers on one store keep a delay together, where it can be shared."""
@@ -151,6 +156,7 @@ class RepSettings:
             unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
             crawl_delay=values.flag("REP_CRAWL_DELAY") and dialect.crawl_delay,
             crawl_delay_max=values.seconds("REP_CRAWL_DELAY_MAX"),
+            queue_lease=values.seconds("REP_QUEUE_LEASE"),
             shared_delay=values.flag("REP_SHARED_DELAY"),
             visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
             visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),

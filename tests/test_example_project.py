@@ -56,6 +56,29 @@ def test_judge_knows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert judge.untimely_hits(log, "demobot/1.0") == [log[-1]]
 
 
+def test_judge_misses_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge knows which pages a crawl has to fetch, and how often each robots.txt: once
+    for its own host, and once for another that redirects there.
+    """
+    monkeypatch.syspath_prepend(str(PROJECT))
+    hosts, judge = import_module("demo.hosts"), import_module("demo.judge")
+    server = import_module("demo.server")
+    host = {each.name: each for each in hosts.HOSTS}
+    crawl = "http://open.example/", "demobot/1.0", 180, ["nofollow", "ugc", "sponsored"]
+    wanted = judge.missing_pages([], *crawl)
+    assert len(wanted) == 32
+    assert {ARCHIVE, MEMBERS, f"{PDF}?page=1", "http://open.example/offer"} < wanted
+    assert not {PDF, "http://glacial.example/", "http://down.example/"} & wanted
+    assert not {url for url in wanted if "comments/" in url or "letters/" in url}
+    hits = [server.Hit(url, host["open"], 200, 0.0) for url in wanted - {PAPER}]
+    assert judge.missing_pages(hits, *crawl) == {PAPER}
+    robots = [f"http://{name}.example/robots.txt" for name in ("docs", "docs", "open")]
+    asked = [server.Hit(url, host["docs"], 200, 0.0) for url in robots]
+    assert judge.repeated_robotstxts(asked) == []
+    asked.append(asked[0])
+    assert judge.repeated_robotstxts(asked) == [robots[0]]
+
+
 def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The description of a host can add headers to a file's answer, one of them twice.
     No request gets past the site.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import signals
+from scrapy.exceptions import NotConfigured
 
 from demo.judge import forbidden_hits, gaps, noindex_pages, untimely_hits
 from demo.middlewares import BundledSite
@@ -36,6 +37,8 @@ class Report:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Report:
+        if crawler.settings["BUNDLED_SITE"]:
+            raise NotConfigured  # Whoever serves the site has its log.
         report = cls(crawler)
         connect = crawler.signals.connect
         connect(report.note_refusal, signal=request_denied)
@@ -84,26 +87,33 @@ class Report:
         head = Row("page", "outcome", "item", "said by", "statement")
         print(table([head, *sorted(rows)]))
         print(f"\nrequests for a robots.txt: {len(log) - len(pages)}")
-        self.print_verdict(log, pages)
+        self.print_verdict(log)
         ledger = self.crawler.settings["REP_LEDGER"] or ""
         ledger = ledger.replace("%(pid)s", str(os.getpid()))
         if Path(ledger).is_file():
             print(f"\nThe ledger: scrapy rep report {ledger}")
 
-    def print_verdict(self, log: list[Hit], pages: list[Hit]) -> None:
+    def print_verdict(self, log: list[Hit]) -> None:
         agent = self.crawler.settings["USER_AGENT"]
-        forbidden = (hit.url for hit in forbidden_hits(pages, agent))
-        accuse("requests that reached a forbidden path", forbidden)
-        untimely = (hit.url for hit in untimely_hits(pages, agent))
-        accuse("requests outside of a Visit-time", untimely)
-        found = gaps(log, agent)
-        short = (gap.host.origin for gap in found if gap.seen < gap.asked)
-        accuse("hosts asked faster than their Crawl-delay", short)
-        for gap in found:
-            name, asked, seen = gap.host.origin, gap.asked, gap.seen
-            print(f"smallest gap at {name}: {seen:.3f} s, asked for: {asked:g} s")
+        judge_hits(log, agent)
         kept = (url for url, row in self.items.items() if row[0] != "dropped")
         accuse("items kept that said noindex", noindex_pages(kept, agent))
+
+
+def judge_hits(log: list[Hit], agent: str) -> int:
+    """Print what the site's log says of a crawl. Returns how much is wrong."""
+    pages = [hit for hit in log if not hit.url.endswith("/robots.txt")]
+    forbidden = (hit.url for hit in forbidden_hits(pages, agent))
+    wrong = accuse("requests that reached a forbidden path", forbidden)
+    untimely = (hit.url for hit in untimely_hits(pages, agent))
+    wrong += accuse("requests outside of a Visit-time", untimely)
+    found = gaps(log, agent)
+    short = (gap.host.origin for gap in found if gap.seen < gap.asked)
+    wrong += accuse("hosts asked faster than their Crawl-delay", short)
+    for gap in found:
+        name, asked, seen = gap.host.origin, gap.asked, gap.seen
+        print(f"smallest gap at {name}: {seen:.3f} s, asked for: {asked:g} s")
+    return wrong
 
 
 def table(rows: list[Row]) -> str:
@@ -111,6 +121,7 @@ def table(rows: list[Row]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def accuse(of_what: str, urls: Iterable[str]) -> None:
+def accuse(of_what: str, urls: Iterable[str]) -> int:
     urls = sorted(urls)
     print(f"{of_what}: {len(urls)}", *urls, sep="\n  ")
+    return len(urls)

@@ -7,10 +7,11 @@ with Scrapy, and both straight from the files of the site.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from parsel import Selector
 from protego import Protego
@@ -19,7 +20,7 @@ from demo.hosts import HOSTS, Answer, Host
 from demo.server import SITE, Hit, page_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import time
 
 
@@ -52,13 +53,79 @@ def gaps(hits: Iterable[Hit], user_agent: str) -> list[Gap]:
 
 def untimely_hits(hits: Iterable[Hit], user_agent: str) -> list[Hit]:
     """Those to hosts whose Visit-time is not now: the hours that it names are far off."""
-    now = datetime.now(timezone.utc).time()
-    closed = set()
-    for host in HOSTS:
-        window = Protego.parse(_robotstxt(host)).visit_time(user_agent)
-        if window and not _is_between(window.start_time, window.end_time, now):
-            closed.add(host.name)
+    closed = {host.name for host in HOSTS if _is_closed(host, user_agent)}
     return [hit for hit in hits if hit.host.name in closed]
+
+
+def repeated_robotstxts(hits: Iterable[Hit]) -> list[str]:
+    """Those that were asked for more than once for a host that needs them: their own, and
+    each that redirects there.
+    """
+    asked = Counter(hit.url for hit in hits if hit.url.endswith("/robots.txt"))
+    for host in HOSTS:
+        url = f"{host.origin}/robots.txt"
+        while url:
+            asked[url] -= 1
+            url = _location(url)
+    return list(asked.elements())
+
+
+def missing_pages(
+    hits: Iterable[Hit],
+    start: str,
+    user_agent: str,
+    longest_delay: float,
+    rel: Collection[str],
+) -> set[str]:
+    """The URLs that a crawl from *start* should have asked for, and did not, if it skips
+    hosts with a longer delay and follows no links with one of the *rel*.
+    """
+    name = user_agent.partition("/")[0]
+    rules = {host.name: Protego.parse(_robotstxt(host)) for host in HOSTS}
+    left_alone = set()
+    for host in HOSTS:
+        delay = rules[host.name].crawl_delay(user_agent) or 0
+        if delay > longest_delay or _is_closed(host, user_agent):
+            left_alone.add(host.name)
+    wanted, to_do = set(), {start}
+    while to_do:
+        url = to_do.pop()
+        host = _host(url)
+        if host.name in left_alone or not rules[host.name].can_fetch(url, user_agent):
+            continue
+        wanted.add(url)
+        to_do |= _leads_to(url, name, rel) - wanted
+    return wanted - {hit.url for hit in hits}
+
+
+def _leads_to(url: str, name: str, rel: Collection[str]) -> set[str]:
+    """Where a crawler of that name may go from a page."""
+    location = _location(url)
+    if location:
+        return {location}
+    file = page_file(_host(url), unquote(urlsplit(url).path))
+    if (
+        file is None
+        or file.suffix != ".html"
+        or {"nofollow", "none"} & _statements(url, name)
+    ):
+        return set()
+    links = Selector(file.read_text(encoding="utf-8")).css("a[href]")
+    return {
+        urljoin(url, link.attrib["href"]).partition("#")[0]
+        for link in links
+        if not set(rel) & set(link.attrib.get("rel", "").split())
+    }
+
+
+def _location(url: str) -> str:
+    """Where the site redirects to; empty where it does not."""
+    answer = _host(url).answers.get(unquote(urlsplit(url).path), Answer())
+    return dict(answer.headers).get("Location", "")
+
+
+def _host(url: str) -> Host:
+    return next(host for host in HOSTS if url.startswith(f"{host.origin}/"))
 
 
 def noindex_pages(urls: Iterable[str], user_agent: str) -> list[str]:
@@ -76,11 +143,16 @@ def _robotstxt(host: Host) -> str:
     if answer.status >= 400:
         return ""
     if answer.status >= 300:
-        location = dict(answer.headers)["Location"]
-        return _robotstxt(next(h for h in HOSTS if location.startswith(h.origin)))
+        return _robotstxt(_host(dict(answer.headers)["Location"]))
     if answer.body is not None:
         return answer.body.decode()
     return file.read_text(encoding="utf-8")
+
+
+def _is_closed(host: Host, user_agent: str) -> bool:
+    window = Protego.parse(_robotstxt(host)).visit_time(user_agent)
+    now = datetime.now(timezone.utc).time()
+    return bool(window) and not _is_between(window.start_time, window.end_time, now)
 
 
 def _is_between(start: time, end: time, now: time) -> bool:
@@ -91,7 +163,7 @@ def _is_between(start: time, end: time, now: time) -> bool:
 
 def _statements(url: str, name: str) -> set[str]:
     """What a page says to everyone and to the crawler of that name."""
-    host = next(host for host in HOSTS if url.startswith(f"{host.origin}/"))
+    host = _host(url)
     path = unquote(urlsplit(url).path)
     texts = []
     for field, value in host.answers.get(path, Answer()).headers:

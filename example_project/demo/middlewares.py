@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from demo.hosts import HOSTS
-from demo.server import SiteServer
+from demo.server import WORKER, SiteServer
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -15,17 +15,30 @@ if TYPE_CHECKING:
 
 
 class BundledSite:
-    """Serves the site while a crawl lasts, and sends each request to it."""
+    """Serves the site while a crawl lasts, and sends each request to it.
+
+    Several workers share a site, whose address is in ``BUNDLED_SITE``; each then says in a
+    header which one it is.
+    """
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> BundledSite:
-        site = cls()
-        crawler.signals.connect(site.server.stop, signal=signals.engine_stopped)
+        settings = crawler.settings
+        site = cls(settings["BUNDLED_SITE"], settings["WORKER"])
+        if site.server is not None:
+            crawler.signals.connect(site.server.stop, signal=signals.engine_stopped)
         return site
 
-    def __init__(self) -> None:
-        self.server = SiteServer(HOSTS)
-        self.server.start()
+    def __init__(self, address: str | None = None, worker: str | None = None) -> None:
+        self.server: SiteServer | None = None
+        self.worker = worker
+        if address is None:
+            self.server = SiteServer(HOSTS)
+            self.server.start()
+            address = self.server.address
+        self.address = address
 
     def process_request(self, request: Request) -> None:
-        request.meta["proxy"] = self.server.address
+        request.meta["proxy"] = self.address
+        if self.worker is not None:
+            request.headers[WORKER] = self.worker

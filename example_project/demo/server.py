@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 from demo.hosts import Answer, Host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 SITE = Path(__file__).resolve().with_name("site")
+WORKER = "X-Worker"
 
 
 class Hit(NamedTuple):
@@ -29,6 +30,9 @@ class Hit(NamedTuple):
     seconds: float
     """When it came, on a clock that is not set."""
 
+    worker: str = ""
+    """Which of several workers sent it."""
+
 
 class SiteServer:
     """All hosts of the site, while it runs; ``log`` has what reached them.
@@ -36,8 +40,11 @@ class SiteServer:
     It is an HTTP proxy: it is asked for whole URLs, so that hosts need no addresses.
     """
 
-    def __init__(self, hosts: Iterable[Host]):
+    def __init__(
+        self, hosts: Iterable[Host], on_hit: Callable[[Hit], None] | None = None
+    ):
         self.log: list[Hit] = []
+        self.on_hit = on_hit
         self.hosts = {host.origin: host for host in hosts}
         self._server = _Server(("127.0.0.1", 0), partial(_Handler, self))
         self.address = "http://127.0.0.1:{1}".format(*self._server.server_address)
@@ -70,7 +77,11 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(parts.path)
         file = page_file(host, path)
         answer = host.answers.get(path) or Answer(200 if file else 404)
-        self.site.log.append(Hit(self.path, host, answer.status, came))
+        worker = self.headers.get(WORKER, "")
+        hit = Hit(self.path, host, answer.status, came, worker)
+        self.site.log.append(hit)
+        if self.site.on_hit is not None:
+            self.site.on_hit(hit)
         body = answer.body
         if body is None:
             body = file.read_bytes() if file else b""

@@ -65,6 +65,10 @@ REP_LEDGER_LEVEL = "all"
 # Seconds that a request waits for a robots.txt that can't be had, before it is given up.
 # REP_UNREACHABLE_WAIT = 600
 
+# Of several workers on one queue in Redis: seconds without a sign of life after which what
+# a worker has taken is given to others.
+# REP_QUEUE_LEASE = 60
+
 # --- How fast, and when ---------------------------------------------------------------
 
 # Whether Crawl-delay and Request-rate are kept to.

@@ -75,29 +75,33 @@ class RobotsTxtMiddleware:
         if override is not None and override.kind != "obey":
             case = Case(request, where, None, override)
             if override.robots is not None:
-                await self._keep_to(override.robots, case)
+                while not await self._keep_to(override.robots, case):
+                    pass
             else:
                 self._count_override(where)
                 self._verdicts.allowed(case, BY_USER)
             return None
-        # Nearly always it is at hand, and there is nothing to wait for.
-        known = self._access.at_hand(where)
-        if known is None:
-            self._frontier.waits_in_place(request)
-            is_patient = self._frontier.is_patient(request)
-            known = await self._access.known(where, request, is_patient=is_patient)
-        case = Case(request, where, known.entry)
-        if is_robotstxt(request.url) and request.method == "GET":
-            self._count_override(where)
-            copy = self._copy(known, request)
-            if copy is None and self._verdicts.are_wanted(case):
-                self._verdicts.allowed(case, ROBOTS_TXT)
-            return copy
-        try:
-            await self._keep_to(known.robots, case)
-        finally:
-            self._access.weigh(known)
-        return None
+        while True:
+            # Nearly always it is at hand, and there is nothing to wait for.
+            known = self._access.at_hand(where) or await self._learn(where, request)
+            case = Case(request, where, known.entry)
+            if is_robotstxt(request.url) and request.method == "GET":
+                self._count_override(where)
+                copy = self._copy(known, request)
+                if copy is None and self._verdicts.are_wanted(case):
+                    self._verdicts.allowed(case, ROBOTS_TXT)
+                return copy
+            try:
+                if await self._keep_to(known.robots, case):
+                    return None
+            finally:
+                self._access.weigh(known)
+
+    async def _learn(self, where: Origin, request: Request) -> Known:
+        """What *request* must keep to, once that is known."""
+        self._frontier.waits_in_place(request)
+        is_patient = self._frontier.is_patient(request)
+        return await self._access.known(where, request, is_patient=is_patient)
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
@@ -110,8 +114,10 @@ class RobotsTxtMiddleware:
         # Another component has dropped it; where it was sent, that has been seen.
         self._access.step_aside(request)
 
-    async def _keep_to(self, robots: RobotsTxt, case: Case) -> None:
-        """Deny a request, or let it go when its turn has come."""
+    async def _keep_to(self, robots: RobotsTxt, case: Case) -> bool:
+        """Deny a request, or let it go when its turn has come. Returns False where it has
+        waited for visiting hours, and is to be judged by the robots.txt of then.
+        """
         request = case.request
         agents = self._identity.tokens(request)
         decision = None
@@ -125,13 +131,16 @@ class RobotsTxtMiddleware:
         if politeness.is_minded:
             pace = robots.pace(agents)
             # Of nearly all hosts it asks for nothing.
-            if politeness.concerns(pace):
-                await self._take_turn(robots, pace, case)
+            if politeness.concerns(pace) and not await self._take_turn(
+                robots, pace, case
+            ):
+                return False
         self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
+        return True
 
-    async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
+    async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:
         """Let a request go when its turn has come: at once, where it was popped from a
         queue that knows of turns. Denies it where its host asks for more than we are
         willing to wait.
@@ -147,7 +156,7 @@ class RobotsTxtMiddleware:
             self._deny(case, Decision(False, rule, agent, reason))
         self._frontier.waits_in_place(request)
         fetched = entry.fetched if entry is not None else float("-inf")
-        await self._access.turn(request, where, pace, fetched=fetched)
+        return await self._access.turn(request, where, pace, fetched=fetched)
 
     def _deny(self, case: Case, decision: Decision) -> NoReturn:
         self._access.step_aside(case.request)

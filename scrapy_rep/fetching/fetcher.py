@@ -17,7 +17,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.internals import PROXY_AUTH_META_KEY, room_in_downloader
+from scrapy_rep.internals import PROXY_AUTH_META_KEY, has_room, room_in_downloader
 from scrapy_rep.protocol.access import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of
 
@@ -78,6 +78,17 @@ class RobotsTxtFetcher:
         self._turn = turn
         self._places = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
+        self._on_network = 0
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether fewer pages than ``CONCURRENT_REQUESTS`` are under way.
+
+        Scrapy does not know. Its limit is raised for each robots.txt, and lowered a little
+        after that has left the downloader.
+        """
+        raised = self._on_network
+        return has_room(self._crawler, raised=raised, apart=RobotsTxtRequest)
 
     async def fetch(self, url: str, causes: Causes) -> AccessResult:
         """Fetch the robots.txt at *url*.
@@ -228,11 +239,13 @@ class RobotsTxtFetcher:
     async def _download(self, request: Request) -> Response:
         # Taken last, so that what waits for its turn takes no place from others.
         await maybe_deferred_to_future(self._places.acquire())
+        self._on_network += 1
         try:
             # What is slow to come takes no place from pages.
             with room_in_downloader(self._crawler):
                 response = await self._crawler.engine.download_async(request)
         finally:
+            self._on_network -= 1
             self._places.release()
         return response
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.frontier.hostkeys import keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
 from scrapy_rep.frontier.politeness import Politeness
 from scrapy_rep.frontier.refusals import Refusals
+from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.frontier.turns import Turns
 from scrapy_rep.internals import is_closing
 from scrapy_rep.keeper import Keeper
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.leases import TurnLeases
     from scrapy_rep.identity import Identity
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 
 # How often, in seconds, it is looked whether the spider is closing.
 _CLOSING_LOOK = 0.2
+
+# Seconds for which a robots.txt that has run out as it came is good for those who have
+# waited for it.
+_MIN_HOLDS = 1.0
 
 
 class Access:
@@ -64,9 +72,9 @@ class Access:
         leases = Leases(keeper, shared=settings.shared_delay and keeper.is_shared)
         self._turns = Turns(crawler, alarms, leases)
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
-        fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
+        self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
-            crawler, fetcher, keeper, settings, alarms.clock.time
+            crawler, self._fetcher, keeper, settings, alarms.clock.time
         )
         self._hosts = Hosts(
             crawler,
@@ -78,6 +86,11 @@ class Access:
         )
 
     # For queues.
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether the downloader has room for a page."""
+        return self._fetcher.leaves_room
 
     def is_known(self, queue: BackQueue) -> bool:
         """Whether it is known what holds for *queue*; else it is parked until it is."""
@@ -112,10 +125,33 @@ class Access:
             robots, fetched = known.robots, known.entry.fetched
         if not self.politeness.is_minded:
             return True
-        pace = robots.pace(self._identity.usual_tokens())
+        pace = robots.pace(self._tokens())
         if not self.politeness.concerns(pace):
             return True
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
+
+    def terms(self, origin: Origin) -> Terms | None:
+        """What those who ask *origin* must keep to; None where that is not known."""
+        override = override_for(self._overrides, origin)
+        if override is not None and override.kind == "ignore":
+            return Terms(inf)
+        if override is not None and override.robots is not None:
+            return self.politeness.terms(override.robots.pace(self._tokens()), inf, inf)
+        known = self.at_hand(origin)
+        if known is None:
+            return None
+        now = self._alarms.clock.time()
+        holds = max(known.entry.expires - now, _MIN_HOLDS)
+        pace = known.robots.pace(self._tokens())
+        return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
+
+    def is_out_of_reach(self, origin: Origin) -> bool:
+        """Whether the robots.txt of *origin* is unreachable, and asked for again later."""
+        return self._hosts.is_out_of_reach(origin)
+
+    def take_turns(self, leases: TurnLeases) -> None:
+        """Have *leases* say whose turn it is at a host."""
+        self._turns.leases = leases
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         if self._turns.groups and queue.key.origin is not None:
@@ -134,10 +170,21 @@ class Access:
         if queue.key.origin is not None:
             self._hosts.note_cause(queue.key.origin, request)
 
+    def note_delay(self, queue: BackQueue, delay: float) -> None:
+        """Another worker has found that the host of *queue* asks for *delay* seconds, which
+        are to pass before its robots.txt is asked for as well.
+        """
+        if queue.key.origin is not None:
+            keys = keys_of_queue(queue.key)
+            self._turns.group_of(keys, queue.key.origin, delay, inf)
+
     def go_on(self, ready: int) -> None:
         """Get to know more hosts, where not many are *ready*."""
         self._hosts.ready = ready
         self._hosts.go_on()
+
+    def _tokens(self) -> tuple[str, ...]:
+        return self._identity.usual_tokens()
 
     def _watch_for_closing(self) -> None:
         """A request waits in the downloader, or something is fetched for those that wait:
@@ -193,10 +240,12 @@ class Access:
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
-    ) -> None:
-        """Wait until *request* may go. Raises SpiderClosing."""
+    ) -> bool:
+        """Wait until *request* may go; returns False where it is to be judged again
+        after that. Raises SpiderClosing.
+        """
         self._watch_for_closing()
-        await self.politeness.turn(request, origin, pace, fetched=fetched)
+        return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
     def step_aside(self, request: Request) -> None:
         """*request* does not go to its host after all."""

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Seconds. Two alarms that are closer than this go off together.
-_TICK = 0.001
-
 
 class Clock:
     """The clocks of this process. Tests have one of their own."""
@@ -40,7 +37,8 @@ class Clock:
 class Alarms:
     """Calls functions at moments of the monotonic clock, with one timer for all.
 
-    An alarm can't be taken back: a function that is called looks whether there is still
+    No function is called before its moment, so it may compare that with the clock. An
+    alarm can't be taken back: a function that is called looks whether there is still
     something to do.
     """
 
@@ -77,7 +75,8 @@ class Alarms:
 
     def _ring(self) -> None:
         self._timer = None
-        now = self.clock.monotonic() + _TICK
+        # Event loops call a little early: what is not due yet has another timer.
+        now = self.clock.monotonic()
         # Those that are set meanwhile have the next timer, so that this ends.
         due = []
         while self._heap and self._heap[0][0] <= now:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.backqueue import BackQueue
+from scrapy_rep.frontier.hostkeys import host_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -224,6 +225,10 @@ class DelayGroups:
     def drop(self, group: DelayGroup) -> None:
         for key in group.keys:
             del self._groups[key]
+
+
+def host_of_waiter(waiter: BackQueue | Waiter) -> str:
+    return waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
 
 
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:

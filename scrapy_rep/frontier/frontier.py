@@ -119,6 +119,11 @@ class Frontier:
         self._refill(slot)
         self._forget(slot)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a request may be popped at all."""
+        return self.access is None or self.access.leaves_room
+
     def may_go(self, queue: BackQueue) -> bool:
         """Whether *queue* is to be popped from now; else it is parked until it is.
 

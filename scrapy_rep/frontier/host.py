@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.causes import Causes
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.exceptions import SpiderClosing
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.outages import Outage
     from scrapy_rep.protocol.origins import Origin
@@ -96,6 +96,10 @@ class Host:
         """The back queues that have waited, and no longer do."""
         parked, self.parked = self.parked, ()
         return parked
+
+    def closing(self) -> SpiderClosing:
+        """What its waiters get where the spider closes."""
+        return SpiderClosing(f"{self.origin.robotstxt_url} is not waited for")
 
     def release_waiters(self, error: SpiderClosing | None = None) -> int:
         """Let the requests in the downloader go on, or fail. Returns how many these are."""

@@ -111,6 +111,11 @@ class Hosts:
             host.is_anew = True
             self._want(host)
 
+    def is_out_of_reach(self, origin: Origin) -> bool:
+        """Whether the robots.txt of *origin* is unreachable."""
+        host = self._hosts.get(origin)
+        return host is not None and host.outage is not None
+
     def waiting(self) -> tuple[int, int]:
         """How many requests in queues wait for a robots.txt, and of how many hosts."""
         waiting = [host for host in self._hosts.values() if host.parked]
@@ -154,7 +159,7 @@ class Hosts:
         for task in list(self._learning.values()):
             task.cancel()
         for host in list(self._hosts.values()):
-            self._release_waiters(host, _closing(host))
+            self._release_waiters(host, host.closing())
 
     def go_on(self) -> None:
         """Begin with hosts that are wanted, as far as there is need and room."""
@@ -204,7 +209,7 @@ class Hosts:
 
     def _learned(self, host: Host, known: Known | None) -> None:
         if known is None:
-            self._release_waiters(host, _closing(host))
+            self._release_waiters(host, host.closing())
         elif known.is_out_of_reach:
             if host.causes is not None:
                 host.causes.turn()
@@ -292,7 +297,3 @@ class Hosts:
 
     def _release_waiters(self, host: Host, error: SpiderClosing | None = None) -> None:
         self._waiting_requests -= host.release_waiters(error)
-
-
-def _closing(host: Host) -> SpiderClosing:
-    return SpiderClosing(f"{host.origin.robotstxt_url} is not waited for")

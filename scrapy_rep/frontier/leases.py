@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from scrapy.utils.defer import deferred_from_coro
 
 if TYPE_CHECKING:
+    from scrapy import Request
+
     from scrapy_rep.keeper import Keeper
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,30 @@ _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
 
+class TurnLeases(Protocol):
+    """What makes the workers of a crawl take turns at a host."""
+
+    are_shared: bool
+    """Whether there may be other workers."""
+
+    def has_turn(self, request: Request) -> bool:
+        """Whether *request* got the turn of its host when it was popped."""
+
+    async def acquire(self, host: str, delay: float) -> bool:
+        """Whether this worker has the turn at *host* now, until it is released."""
+
+    def renew(self, host: str, delay: float) -> None:
+        """Keep the turn, if there is one: the request takes its time."""
+
+    def release(self, host: str, delay: float) -> None:
+        """Let another worker have the turn at *host* after *delay* seconds."""
+
+
+def pause_of(delay: float) -> float:
+    """In how many seconds to ask again for a turn that another worker has."""
+    return min(max(delay * _PART_OF_DELAY, _MIN_PAUSE), _MAX_PAUSE)
+
+
 class Leases:
     """Leases of hosts, kept as locks of the store that the workers share.
 
@@ -42,6 +68,10 @@ class Leases:
         """Whether there may be other workers."""
 
         self._leases: dict[str, _Lease] = {}
+
+    def has_turn(self, request: Request) -> bool:
+        """The queues in the memory of a worker take turns with it, not with others."""
+        return False
 
     async def acquire(self, host: str, delay: float) -> bool:
         """Whether this worker has the lease of *host* now, until it is released."""
@@ -76,10 +106,6 @@ class Leases:
         if not lease.is_renewed:
             # Nothing waits for it, and a store that fails is said elsewhere.
             deferred_from_coro(self._keeper.vacate(host, lease.name, lease.free_after))
-
-    def pause(self, delay: float) -> float:
-        """In how many seconds to ask again."""
-        return min(max(delay * _PART_OF_DELAY, _MIN_PAUSE), _MAX_PAUSE)
 
     async def _renew(self, host: str, lease: _Lease, seconds: float) -> None:
         lease.is_renewed = True

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import stats
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.internals import wake
 from scrapy_rep.protocol.robotstxt import Reason
 
@@ -37,6 +38,9 @@ logger = logging.getLogger(__name__)
 _MAX_GROUPS = 10_000
 
 _SLOWEST_NAMED = 5
+
+# Seconds for which it is taken as known what a robots.txt asks for at this time of day.
+_CHANGES_AFTER = 60.0
 
 
 class HeldUp(NamedTuple):
@@ -111,6 +115,22 @@ class Politeness:
             return Reason.VISIT_TIME, pace.record_of_visit_time()
         return None
 
+    def terms(self, pace: Pace, holds: float, ago: float) -> Terms:
+        """What *pace* asks for now, of a robots.txt that was fetched so many seconds *ago*
+        and holds for so long.
+
+        What is to be refused has not to wait.
+        """
+        now = self._now()
+        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
+        if delay > self._settings.crawl_delay_max:
+            return Terms(holds)
+        if closed > self._settings.visit_time_wait:
+            closed = 0.0
+        if pace.changes:
+            holds = min(holds, closed + _CHANGES_AFTER)
+        return Terms(holds, delay, ago, closed)
+
     def may_go(
         self, queue: BackQueue, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
@@ -134,19 +154,23 @@ class Politeness:
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
-    ) -> None:
-        """Wait until *request*, which is in the downloader already, may go. Raises
-        SpiderClosing where the spider closes meanwhile.
+    ) -> bool:
+        """Wait until *request*, which is in the downloader already, may go. Returns False
+        where it has waited for visiting hours instead: by then another robots.txt may hold.
+        Raises SpiderClosing where the spider closes meanwhile.
         """
-        while closed := self._closed_for(pace, self._now()):
+        closed = self._closed_for(pace, self._now())
+        if closed:
             visitor: Deferred[None] = Deferred()
             self._wait_until_open(origin, closed).append(visitor)
             await maybe_deferred_to_future(visitor)
+            return False
         delay = self._delay(pace, self._now())
         keys = keys_of(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
         if group is not None:
             await self._turns.wait(request, group)
+        return True
 
     def waiting(self) -> tuple[int, int]:
         """How many requests in queues wait for their turn or for visiting hours, and for

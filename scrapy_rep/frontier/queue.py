@@ -132,8 +132,8 @@ class HostQueue:
         self._frontier.settle()
         if self._unsorted is not None:
             self._sort_some()
-        request = None
-        while request is None:
+        request, has_room = None, self._frontier.has_room
+        while has_room and request is None:
             queue = self.ready.take_first()
             if queue is None:
                 break

@@ -11,8 +11,14 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.delays import DelayGroup, DelayGroups, log_delay
+from scrapy_rep.frontier.delays import (
+    DelayGroup,
+    DelayGroups,
+    host_of_waiter,
+    log_delay,
+)
 from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
+from scrapy_rep.frontier.leases import pause_of
 from scrapy_rep.internals import active_requests, wake
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.delays import Waiter
-    from scrapy_rep.frontier.leases import Leases
+    from scrapy_rep.frontier.leases import Leases, TurnLeases
     from scrapy_rep.protocol.origins import Origin
 
 # How often, in seconds, it is looked whether a request that has the turn is still there
@@ -46,7 +52,7 @@ class Turns:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
-        self._leases = leases
+        self.leases: TurnLeases = leases
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
         self.waited = 0.0
@@ -94,11 +100,7 @@ class Turns:
         if group.holder is queue:
             return True
         now = self._clock.monotonic()
-        if (
-            group.is_free(now)
-            and not group.is_waited_for
-            and not self._leases.are_shared
-        ):
+        if self._is_at_once(group, now):
             group.holder, group.host = queue, queue.key.host
             return True
         group.queues.append(queue)
@@ -129,12 +131,12 @@ class Turns:
         """
         if group.holder is request:
             return
+        if self.leases.has_turn(request):
+            group.host = host_of(request)
+            self._take(group, request)
+            return
         now = self._clock.monotonic()
-        if (
-            group.is_free(now)
-            and not group.is_waited_for
-            and not self._leases.are_shared
-        ):
+        if self._is_at_once(group, now):
             group.host = host_of(request)
             self._take(group, request)
             return
@@ -164,6 +166,11 @@ class Turns:
 
     # Whose turn it is.
 
+    def _is_at_once(self, group: DelayGroup, now: float) -> bool:
+        """Whether there is nothing to wait for, and nobody to ask."""
+        is_free = group.is_free(now) and not group.is_waited_for
+        return is_free and not self.leases.are_shared
+
     def _wait(self, group: DelayGroup, now: float) -> None:
         if group.waiting_since is None:
             group.waiting_since = now
@@ -185,7 +192,7 @@ class Turns:
             return
         waiter = group.next()
         assert waiter is not None
-        if not self._leases.are_shared:
+        if not self.leases.are_shared:
             self._give(group, waiter)
             return
         mark = group.holder = object()
@@ -199,8 +206,8 @@ class Turns:
         self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
     ) -> None:
         """Give the turn to *waiter* if no other worker has that of its host."""
-        host = _host_of(waiter)
-        is_ours = await self._leases.acquire(host, group.delay)
+        host = host_of_waiter(waiter)
+        is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
         is_free = group.holder is mark
         if is_free:
@@ -209,15 +216,15 @@ class Turns:
             self._give(group, waiter)
             return
         if is_ours:  # The group has become one with another whose turn is taken.
-            self._leases.release(host, 0.0)
+            self.leases.release(host, 0.0)
         else:
-            pause = self._leases.pause(group.delay)
+            pause = pause_of(group.delay)
             group.not_before = self._clock.monotonic() + pause
         group.put_back(waiter)
         self._advance(group)
 
     def _give(self, group: DelayGroup, waiter: BackQueue | Waiter) -> None:
-        group.host = _host_of(waiter)
+        group.host = host_of_waiter(waiter)
         if isinstance(waiter, BackQueue):
             group.holder = waiter
             now = self._clock.monotonic()
@@ -229,7 +236,7 @@ class Turns:
             return
         request, call = waiter
         if call.called:  # It was cancelled.
-            self._leases.release(group.host, 0.0)
+            self.leases.release(group.host, 0.0)
             self._advance(group)
             return
         self._take(group, request)
@@ -260,7 +267,7 @@ class Turns:
             self._leave(group, fetched=False)
             return
         # A lease must not run out while its request waits for an answer.
-        self._leases.renew(group.host, group.delay)
+        self.leases.renew(group.host, group.delay)
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)
 
@@ -288,9 +295,5 @@ class Turns:
         if isinstance(group.holder, Request):
             self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
-        self._leases.release(group.host, group.delay if fetched else 0.0)
+        self.leases.release(group.host, group.delay if fetched else 0.0)
         self._advance(group)
-
-
-def _host_of(waiter: BackQueue | Waiter) -> str:
-    return waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])

@@ -101,6 +101,12 @@ class Pace(NamedTuple):
             found,
         )
 
+    @property
+    def changes(self) -> bool:
+        """Whether the time of day makes a difference."""
+        has_windows = any(rate.start is not None for rate in self.request_rates)
+        return has_windows or self.visit_time is not None
+
     def delay(self, now: datetime) -> float:
         """The seconds from one request to the next, at the time *now* (UTC); 0 where
         nothing is asked for.

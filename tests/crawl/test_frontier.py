@@ -256,15 +256,15 @@ def test_hosts_that_another_worker_fetches(
     locked = [site.add(RULES) for _ in range(60)]
     for host in locked:
         origin = str(origin_of(host.origin))
-        assert store.lock(origin, "another worker", 60, time.time())
+        assert store.lock(origin, "another worker", 250, time.time())
     store.close()
     others = [site.add(RULES) for _ in range(60)]
     urls = [url for host in locked + others for url in pages(host, 3)]
-    settings = {"REP_STORE": uri, "CONCURRENT_REQUESTS": 16, "CLOSESPIDER_TIMEOUT": 20}
+    # It ends with the last page of the others.
+    settings = {"REP_STORE": uri, "CONCURRENT_REQUESTS": 16, "CLOSESPIDER_TIMEOUT": 120}
     settings["CLOSESPIDER_PAGECOUNT"] = 240
-    result = run_crawl(
-        urls, mode=mode, spider=f"{SPIDERS}CountingSpider", settings=settings
-    )
+    spider = f"{SPIDERS}CountingSpider"
+    result = run_crawl(urls, mode=mode, spider=spider, settings=settings, timeout=180)
     assert [len(host.pages) for host in others] == [3] * 60
     assert result.stats["pages_at_once"] <= 16
     assert [host.hits for host in locked] == [[]] * 60

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from math import inf, nextafter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest import mock
@@ -82,7 +83,11 @@ class FakeClock(Clock):
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         assert seconds >= 0
         timer = Timer(function)
-        heappush(self._timers, (self._now + seconds, next(self._number), timer))
+        moment = self._now + seconds
+        if seconds and moment == self._now:
+            # Less than the clock can show: something later all the same.
+            moment = nextafter(moment, inf)
+        heappush(self._timers, (moment, next(self._number), timer))
         return timer
 
     @property
@@ -99,9 +104,10 @@ class FakeClock(Clock):
     def advance(self, seconds: float) -> None:
         """Let *seconds* pass, and call what is due, each at its moment."""
         end = self._now + seconds
-        while (wait := self.next_timer) is not None and self._now + wait <= end:
-            self._now += wait
-            heappop(self._timers)[2].function()
+        while self.next_timer is not None and self._timers[0][0] <= end:
+            moment, _, timer = heappop(self._timers)
+            self._now = max(self._now, moment)
+            timer.function()
         self._now = end
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scrapy_rep.frontier.clock import Alarms
 from tests.frontier.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.frontier.fakes import Timer
 
 
 def alarms() -> tuple[Alarms, FakeClock, list[str]]:
@@ -31,6 +38,29 @@ def test_in_order() -> None:
         clock.advance(seconds)
         assert "".join(rung) == expected
     assert clock.timers == 0
+
+
+class EarlyClock(FakeClock):
+    """One whose timers go off half a millisecond early, as those of event loops do."""
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
+        return super().call_later(max(seconds - 0.0005, 0.000_01), function)
+
+
+def test_never_early() -> None:
+    """No function is called before its moment, also where the timer is early, and where
+    another alarm is due a moment before.
+    """
+    clock = EarlyClock()
+    them, late = Alarms(clock), list[float]()
+    now = clock.monotonic()
+    for number in range(10):
+        moment = now + 1 + number * 0.0004
+        them.at(moment, lambda moment=moment: late.append(clock.monotonic() - moment))
+    clock.advance(2)
+    assert len(late) == 10
+    assert min(late) >= 0
+    assert max(late) < 0.001
 
 
 def test_set_while_others_go_off() -> None:

@@ -36,6 +36,32 @@ def test_a_slot_filled_from_outside() -> None:
     assert crawl.answer(outside) == [request]
 
 
+def test_room_that_a_robotstxt_has_left() -> None:
+    """What the downloader takes more of while a robots.txt is on the network is for that
+    alone, also in the moment in which it is done.
+    """
+    crawl = Crawl(CONCURRENT_REQUESTS=2)
+    crawl.outside("http://a.example/private/")
+    crawl.answer("http://a.example/robots.txt", RULES)
+    first = [crawl.push(f"http://a.example/{number}") for number in range(3)]
+    others = [crawl.push(f"http://{host}.example/") for host in "bcd"]
+
+    def ask_again(_: object) -> None:
+        crawl.engine.wake()
+        crawl.run()
+
+    crawl.run()
+    assert len(crawl.on_network) == 2 + len(others)
+    crawl.downloader.on_gone.append(ask_again)
+    pages = [*first, *others]
+    for request in others:
+        crawl.answer(f"{request.url}robots.txt", RULES)
+        assert sum(page in crawl.downloader.active for page in pages) == 2
+    while len(crawl.ended) < 1 + len(pages):
+        crawl.answer(next(page for page in pages if page in crawl.downloader.network))
+        assert sum(page in crawl.downloader.active for page in pages) <= 2
+
+
 def test_the_turn_of_a_queue_whose_slot_is_full() -> None:
     """It goes to what can use it."""
     crawl = Crawl(CONCURRENT_REQUESTS_PER_DOMAIN=1)

@@ -214,7 +214,6 @@ def test_normal_urls_need_no_levelling(url: str) -> None:
         assert paths.target(url, dialect) == paths.plain_target(url, dialect)
 
 
-@EVERYDAY
 @given(value=patterns())
 def test_plain_patterns_need_no_levelling(value: bytes) -> None:
     """The short way to a pattern is the long way, in every dialect."""

@@ -23,16 +23,18 @@ BINARY = shutil.which("redis-server")
 
 
 class RedisServer:
-    """Listens on a socket in a folder of its own, and keeps nothing on disk.
+    """Listens on a socket in a folder of its own, and keeps nothing on disk, unless it has
+    an append-only file.
 
     With *port*, it listens on that port of the loopback interface as well.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, appendonly: bool = False) -> None:
         # Not pytest's folder: a path of more than 107 bytes is none for a socket.
         self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
         self._socket = self._folder / "redis.sock"
         self._port = port
+        self._appendonly = "yes" if appendonly else "no"
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -54,7 +56,8 @@ class RedisServer:
             "--unixsocket": str(self._socket),
             "--dir": str(self._folder),
             "--save": "",
-            "--appendonly": "no",
+            "--appendonly": self._appendonly,
+            "--appendfsync": "always",
             # To be told of locks that run out, rather than to wait for it.
             "--notify-keyspace-events": "Ex",
             "--hz": "100",

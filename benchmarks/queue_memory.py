@@ -1,0 +1,171 @@
+"""Memory that a Redis server takes for the requests and the hosts of a crawl.
+
+    python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
+        [--serializers pickle json] [--listpack BYTES]
+
+Each row is a server of its own: all requests are pushed, each with its fingerprint, and
+then every robots.txt is known for a day. ``--listpack`` sets ``zset-max-listpack-value``,
+up to which size Redis keeps the few requests of a host in one piece of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+from hashlib import sha1
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import Redis
+from scrapy_redis import picklecompat
+
+from benchmarks.queue_worker import in_bulk, learn, open_queue, requests
+from scrapy_rep.frontier.redis import HostQueue
+from tests.stores.redis_server import RedisServer, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy import Request
+
+SEEN = "{crawl:requests}:dupefilter"
+
+
+class JsonSerializer:
+    """For ``SCHEDULER_SERIALIZER``: requests whose headers and body are text."""
+
+    @staticmethod
+    def dumps(request: dict[str, Any]) -> str:
+        headers = {
+            name.decode(): [value.decode() for value in values]
+            for name, values in request["headers"].items()
+        }
+        body = request["body"].decode()
+        return json.dumps({**request, "headers": headers, "body": body})
+
+    @staticmethod
+    def loads(text: bytes) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(text)
+        return {**found, "body": found["body"].encode()}
+
+
+SERIALIZERS = {"pickle": picklecompat, "json": JsonSerializer}
+
+
+class Found(NamedTuple):
+    """Bytes, of the server."""
+
+    serialised: float
+    """Of one request."""
+
+    queue: float
+    """All of the queue, for each request."""
+
+    seen: float
+    """The fingerprints, for each request."""
+
+    known: float | None
+    """What is known of a host, for each."""
+
+    total: float
+
+
+def main() -> None:
+    options = parsed()
+    print("| queue | serializer | requests | hosts | serialised | in the queue, each "
+          "| fingerprint, each | known of a host, each | in all |")  # fmt: skip
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for kind, serializer, hosts in cases(options):
+        found = measure(kind, serializer, options.requests, hosts, options.listpack)
+        known = "" if found.known is None else f"{found.known:,.0f} B"
+        print(
+            f"| {kind} | {serializer} | {options.requests:,} | {hosts:,} "
+            f"| {found.serialised:,.0f} B | {found.queue:,.0f} B | {found.seen:,.0f} B "
+            f"| {known} | {found.total / 1e6:,.0f} MB |",
+            flush=True,
+        )
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.queue_memory")
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--hosts", type=int, nargs="+", default=[10_000, 1_000_000])
+    parser.add_argument(
+        "--serializers", nargs="+", choices=SERIALIZERS, default=["pickle", "json"]
+    )
+    parser.add_argument("--listpack", type=int, help="zset-max-listpack-value")
+    return parser.parse_args()
+
+
+def cases(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    for serializer in options.serializers:
+        yield "PriorityQueue", serializer, options.hosts[0]
+        for hosts in options.hosts:
+            yield "HostQueue", serializer, hosts
+
+
+def measure(
+    kind: str, serializer: str, count: int, hosts: int, listpack: int | None = None
+) -> Found:
+    port = free_port()
+    url = f"redis://127.0.0.1:{port}/0"
+    with RedisServer(port), Redis.from_url(url) as client:
+        if listpack is not None:
+            client.config_set("zset-max-listpack-value", listpack)
+        empty = _used(client)
+        queue = open_queue(kind, url, SERIALIZERS[serializer])
+        size = _size_of_one(queue, hosts)
+        _encode_fast(queue)
+        if isinstance(queue, HostQueue):
+            queue._beat()
+        with in_bulk(queue):
+            for request in requests(queue.spider, hosts, count):
+                _see(queue, request)
+                queue.push(request)
+        full = _used(client) - empty
+        seen = client.memory_usage(SEEN, samples=0) or 0
+        known = None
+        if isinstance(queue, HostQueue):
+            with in_bulk(queue):
+                learn(queue, hosts)
+            known = (_used(client) - empty - full) / hosts
+        total = _used(client) - empty
+        return Found(size, (full - seen) / count, seen / count, known, total)
+
+
+def _see(queue: Any, request: Request) -> None:
+    """Have the fingerprint written, as the duplicate filter does."""
+    fingerprint = sha1(request.url.encode()).hexdigest()
+    if isinstance(queue, HostQueue):
+        queue._fingerprints.put(request, SEEN, fingerprint)
+    else:
+        queue.server.execute_command("SADD", SEEN, fingerprint)
+
+
+def _size_of_one(queue: Any, hosts: int) -> int:
+    (one,) = requests(queue.spider, hosts, 1)
+    return len(queue._encode_request(one))
+
+
+def _encode_fast(queue: Any) -> None:
+    """Make dictionaries of requests without looking for their callbacks each time, which
+    takes most of the time.
+    """
+    (one,) = requests(queue.spider, 1, 1)
+    # A copy, since the pickle of a string that is there twice is shorter.
+    found = pickle.dumps(one.to_dict(spider=queue.spider))
+
+    def encode(request: Request) -> bytes | str:
+        each = pickle.loads(found)
+        own = {"url": request.url, "headers": dict(request.headers)}
+        return queue.serializer.dumps({**each, **own})
+
+    queue._encode_request = encode
+
+
+def _used(client: Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""A worker of a queue in Redis, without a crawl: it pushes and pops as it is told.
+
+    python -m benchmarks.queue_worker
+
+It reads one order, as JSON, from each line of its standard input: what to do, the address
+of a Redis server, the queue there, a number of hosts and one of requests. For each it
+writes one line: when it began and when it was done, in seconds of the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from contextlib import contextmanager
+from time import monotonic
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from redis import Redis
+from scrapy import Request, Spider
+from scrapy.utils.test import get_crawler
+from scrapy_redis import picklecompat
+from scrapy_redis.queue import PriorityQueue
+
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.politeness import Terms
+from scrapy_rep.frontier.redis import HostQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.crawler import Crawler
+
+QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": HostQueue}
+KEY = "crawl:requests"
+
+IN_FLIGHT = 16
+"""Requests that a worker has in its downloader: Scrapy's ``CONCURRENT_REQUESTS``."""
+
+DAY = 86400.0
+_AT_ONCE = 500
+
+
+class CrawlSpider(Spider):
+    """A callback and an errback, as most requests have."""
+
+    name = "crawl"
+
+    def parse_page(self, response: object) -> None: ...
+
+    def refused(self, failure: object) -> None: ...
+
+
+def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
+    """*count* requests of so many hosts, such as ``response.follow_all`` makes them."""
+    for number in range(count):
+        host, page = number % hosts, number // hosts
+        yield Request(
+            f"http://www.host-{host:07}.example/section/some-title-{page}.html",
+            callback=spider.parse_page,
+            errback=spider.refused,
+            headers={"Referer": f"http://www.host-{host:07}.example/section/"},
+            meta={"depth": 3, "link_text": "Some title"},
+        )
+
+
+def open_queue(
+    kind: str, url: str, serializer: Any = picklecompat
+) -> HostQueue | PriorityQueue:
+    """A queue as scrapy-redis' scheduler opens it, of a crawl whose engine stands still.
+
+    What robots.txt files say is not asked: the server is told, by ``learn``.
+    """
+    crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
+    crawler.spider = spider = CrawlSpider.from_crawler(crawler)
+    crawler.engine = _engine()
+    _stop_frontier(crawler)
+    return QUEUES[kind](Redis.from_url(url), spider, KEY, serializer)
+
+
+def _engine() -> Any:
+    downloader = SimpleNamespace(
+        active=set(), total_concurrency=IN_FLIGHT, domain_concurrency=8, slots={},
+        per_slot_settings={}, _delay=0.0,
+        get_slot_key=lambda request: urlsplit(request.url).hostname,
+    )  # fmt: skip
+    nextcall = SimpleNamespace(schedule=lambda: None)
+    slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
+    return SimpleNamespace(downloader=downloader, _slot=slot)
+
+
+def _stop_frontier(crawler: Crawler) -> None:
+    """Have it know of hosts, without an event loop to ask them."""
+    frontier = Frontier.of(crawler)
+    frontier.alarms = SimpleNamespace(at=lambda *_: None, stop=lambda: None)
+
+    def nothing(*_: object) -> None: ...
+
+    frontier.access = SimpleNamespace(
+        leaves_room=True, take_turns=nothing, popped=nothing, done=nothing,
+        go_on=nothing, close=nothing,
+    )  # fmt: skip
+
+
+@contextmanager
+def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
+    """Send what is pushed in pipelines: to have a full queue soon."""
+    if isinstance(queue, PriorityQueue):
+        owner, name, server = queue, "server", queue.server
+        pipeline = replaced = server.pipeline(transaction=False)
+        execute = pipeline.execute_command
+
+        def execute_command(*args: Any) -> None:
+            execute(*args)
+            send(_AT_ONCE)
+
+        pipeline.execute_command = execute_command
+    else:
+        owner, name = queue._link, "run"
+        pipeline = owner.client.pipeline(transaction=False)
+
+        def replaced(script: str, keys: list[str], *args: Any) -> int:
+            owner._script(script)(keys, args, client=pipeline)
+            send(_AT_ONCE)
+            return 1
+
+    def send(least: int) -> None:
+        if len(pipeline) >= least:
+            pipeline.execute()
+
+    before = getattr(owner, name)
+    setattr(owner, name, replaced)
+    try:
+        yield
+        send(1)
+    finally:
+        setattr(owner, name, before)
+
+
+def learn(queue: HostQueue, hosts: int) -> None:
+    """Every robots.txt is known for a day, and asks for no delay."""
+    for request in requests(queue.spider, hosts, hosts):
+        key = Frontier.of(queue.spider.crawler).key_of(request)
+        queue._worker.learned(f"{key.host}\t{key.origin}", Terms(DAY))
+
+
+class Side:
+    """One queue, and what this worker has taken from it."""
+
+    def __init__(self, kind: str, url: str, hosts: int) -> None:
+        self.queue = open_queue(kind, url)
+        self._hosts = hosts
+        self._flying: deque[Request] = deque()
+        engine = self.queue.spider.crawler.engine
+        self._active = engine.downloader.active
+        self._in_progress = engine._slot.inprogress
+
+    def do(self, what: str, count: int) -> tuple[float, float]:
+        made = []
+        if what == "push":
+            made = list(requests(self.queue.spider, self._hosts, count))
+        if isinstance(self.queue, HostQueue):
+            self.queue._beat()  # It lives.
+        start = monotonic()
+        if what == "fill":
+            self._fill(count)
+        elif what == "push":
+            for request in made:
+                self.queue.push(request)
+        else:
+            self._pop(count)
+        return start, monotonic()
+
+    def _fill(self, count: int) -> None:
+        with in_bulk(self.queue):
+            for request in requests(self.queue.spider, self._hosts, count):
+                self.queue.push(request)
+            if isinstance(self.queue, HostQueue):
+                learn(self.queue, self._hosts)
+
+    def _pop(self, count: int) -> None:
+        misses = 0
+        while count:
+            request = self.queue.pop()
+            if request is None:
+                misses += 1
+                assert misses < 10_000, "the queue hands out nothing"
+                self.queue._ask_at = float("-inf")
+                continue
+            count -= 1
+            self._flying.append(request)
+            self._active.add(request)
+            self._in_progress.add(request)
+            if len(self._flying) > IN_FLIGHT:
+                gone = self._flying.popleft()
+                self._active.remove(gone)
+                self._in_progress.remove(gone)
+
+
+def main() -> None:
+    sides: dict[str, Side] = {}
+    for line in sys.stdin:
+        order = json.loads(line)
+        url, count = order["url"], order["count"]
+        if url not in sides:
+            sides[url] = Side(order["queue"], url, order["hosts"])
+        print(json.dumps(sides[url].do(order["what"], count)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Queues in Redis: pops and pushes a second, beside scrapy-redis' own.
+
+Workers are processes of their own (``queue_worker.py``), which have no crawl around their
+queue. Each queue has a Redis server of its own, on loopback, that does nothing while
+another one is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis import Redis
+
+from benchmarks.table import Row, Target
+from benchmarks.timing import CHECKOUT, Times, environment
+from tests.stores.redis_server import BINARY, RedisServer, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STOCK = "scrapy-redis, PriorityQueue"
+OURS = "scrapy-rep, HostQueue"
+LEAST = Target(least_ratio=0.7)
+GROWTH = Target(most_ratio=1.5)
+HOSTS = (10, 1_000, 100_000)
+WORKERS = (1, 4)
+EACH = 600
+"""Requests of each worker in a round."""
+
+LEAST_FILL = 20_000
+"""So that no host runs out of requests while all others have their limit under way."""
+
+
+class Queue(NamedTuple):
+    kind: str
+    hosts: int
+    url: str
+
+
+class Round(NamedTuple):
+    """For one request: by the clock, and of the processor of the server."""
+
+    seconds: float
+    server: float
+
+
+def queues(
+    _files: list[bytes], rounds: int, hosts: tuple[int, ...] = HOSTS, each: int = EACH
+) -> Iterator[Row]:
+    """Push to and pop from full queues, in turns."""
+    if BINARY is None:
+        raise RuntimeError("There is no redis-server on the PATH")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        kinds = [("PriorityQueue", hosts[-1])]
+        kinds += [("HostQueue", number) for number in hosts]
+        found = [
+            Queue(kind, number, stack.enter_context(_serving()))
+            for kind, number in kinds
+        ]
+        crew = [stack.enter_context(_worker(folder)) for _ in range(max(WORKERS))]
+        for queue in found:
+            # As many requests in each, so that it is the hosts that differ.
+            _all(crew[:1], queue, "fill", max(2 * hosts[-1], LEAST_FILL))
+        for workers in WORKERS:
+            yield from _rows(crew[:workers], found, rounds, each)
+
+
+def _rows(
+    crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
+) -> Iterator[Row]:
+    stock, *ours = all_queues
+    whose = "one worker" if len(crew) == 1 else f"{len(crew)} workers at once"
+    taken = _measure(crew, all_queues, rounds, each)
+    for what in ("push", "pop"):
+        theirs = taken[stock, what]
+        yield _rate(f"{what}, {whose}", STOCK, theirs)
+        for queue in ours:
+            times = taken[queue, what]
+            row = _rate(f"{what}, {whose}, {queue.hosts:,} hosts", OURS, times)
+            ratios = _times(times).ratios(_times(theirs))
+            target = LEAST if queue is ours[0] else None
+            yield row._replace(ratio=ratios.median, spread=ratios.spread, target=target)
+        yield _growth(what, whose, ours, taken)
+        for queue in all_queues:
+            name = f"{what}, {whose}, {queue.hosts:,} hosts: the server's processor"
+            seconds = median(one.server for one in taken[queue, what])
+            yield Row(name, STOCK if queue is stock else OURS, seconds)
+
+
+def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
+    """A request of the most hosts, beside one of the fewest."""
+    few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
+    name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
+    ratios = few.ratios(many)
+    return Row(name, OURS, many.median, ratios.spread, ratios.median, GROWTH)
+
+
+def _rate(what: str, who: str, rounds: list[Round]) -> Row:
+    times = _times(rounds)
+    return Row(what, who, 1 / times.median, times.spread, unit="/s")
+
+
+def _times(rounds: list[Round]) -> Times:
+    return Times(tuple(each.seconds for each in rounds))
+
+
+def _measure(
+    crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
+) -> dict[tuple[Queue, str], list[Round]]:
+    """Each queue once a round; the first round, which warms up, does not count."""
+    taken: dict[tuple[Queue, str], list[Round]] = {}
+    turns = list(all_queues)
+    for number in range(rounds + 1):
+        for queue in turns:
+            # There is always as much in it as in the beginning.
+            for what in ("push", "pop"):
+                times = taken.setdefault((queue, what), [])
+                one = _all(crew, queue, what, each)
+                if number:
+                    times.append(one)
+        turns = [*turns[1:], turns[0]]  # Another one begins each time.
+    return taken
+
+
+def _all(
+    crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
+) -> Round:
+    """Have all workers do the same at the same time."""
+    order = json.dumps(
+        {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
+    )
+    before = _processor_time(queue)
+    for worker in crew:
+        worker.stdin.write(f"{order}\n")
+        worker.stdin.flush()
+    starts, ends = zip(*map(_answer, crew), strict=True)
+    server = _processor_time(queue) - before
+    number = count * len(crew)
+    return Round((max(ends) - min(starts)) / number, server / number)
+
+
+def _answer(worker: subprocess.Popen[str]) -> list[float]:
+    line = worker.stdout.readline()
+    if not line:
+        raise RuntimeError(f"{worker.args} has failed")
+    return json.loads(line)
+
+
+def _processor_time(queue: Queue) -> float:
+    """What the server of *queue* has taken so far."""
+    with Redis.from_url(queue.url) as client:
+        found = client.info("cpu")
+    return found["used_cpu_user"] + found["used_cpu_sys"]
+
+
+@contextmanager
+def _serving() -> Iterator[str]:
+    """The address of a server."""
+    port = free_port()
+    with RedisServer(port):
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@contextmanager
+def _worker(folder: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.queue_worker"],
+        cwd=CHECKOUT, env=environment(folder), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.stdin.close()

@@ -1,0 +1,10 @@
+"""The host queue of a crawl with many workers, on the Redis server that they share.
+
+For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.frontier.redis.HostQueue"``.
+"""
+
+from __future__ import annotations
+
+from scrapy_rep.frontier.redis.queue import HostQueue
+
+__all__ = ["HostQueue"]

@@ -1,0 +1,42 @@
+"""The set of what has been seen, written together with the queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_redis.dupefilter import RFPDupeFilter
+
+from scrapy_rep.compat import shared_component
+from scrapy_rep.frontier.redis.fingerprints import Fingerprints
+from scrapy_rep.frontier.redis.link import Link
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from typing_extensions import Self
+
+
+class DupeFilter(RFPDupeFilter):
+    """scrapy-redis' filter, for :class:`~scrapy_rep.frontier.redis.HostQueue`.
+
+    The fingerprint of a request is written by the queue, in the same step as the request:
+    a worker that is killed between the two would leave a request that is taken for seen
+    and is in no queue. And where the server fails, a request is not lost: it is kept, and
+    whether it was seen before is found out when the server is back.
+    """
+
+    @classmethod
+    def from_spider(cls, spider: Spider) -> Self:
+        found: Self = super().from_spider(spider)
+        crawler = spider.crawler
+        found._link = shared_component(crawler, Link)
+        found._link.connect(found.server)
+        found._fingerprints = shared_component(crawler, Fingerprints)
+        return found
+
+    def request_seen(self, request: Request) -> bool:
+        fingerprint = self.request_fingerprint(request)
+        client = self._link.client
+        if self._link.call(client.sismember, self.key, fingerprint):
+            return True
+        self._fingerprints.put(request, self.key, fingerprint)
+        return False

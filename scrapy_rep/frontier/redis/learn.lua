@@ -1,0 +1,32 @@
+-- Needs: common, places
+-- Give a worker queues whose robots.txt it is to get.
+--
+-- ARGV: worker, deadline, how many, how many ready ones make it needless, whether
+-- robots.txt has no say at all. Returns whether it is refused, the time, and each queue with
+-- the delay that its host asks for and a request.
+local worker, quota, enough = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+local ready, unknown = prefix .. ':ready', prefix .. ':unknown'
+if is_refused(worker, ARGV[2]) then return { 1, now } end
+if call('ZCOUNT', ready, '-inf', now) >= enough then return { 0, now, {} } end
+begin()
+
+local found = {}
+for _, queue in ipairs(call('ZRANGEBYSCORE', unknown, '-inf', now, 'LIMIT', 0, quota)) do
+    local key = prefix .. ':host:' .. host_of(queue)
+    local state = call('HMGET', key, 'delay', 'k ' .. queue)
+    local is_known = ARGV[5] == '1'
+        or is_exempt(queue)
+        or (tonumber(state[2]) or 0) > now
+    if is_empty(queue) then
+        call('ZREM', unknown, queue)
+    elseif is_known then
+        call('ZREM', unknown, queue)
+        call('ZADD', ready, now, queue)
+    else
+        call('ZADD', unknown, now + RESCUE, queue)
+        call('SADD', prefix .. ':learning:' .. worker, queue)
+        local request = call('ZRANGE', key_of(queue), 0, 0)[1]
+        table.insert(found, { queue, tonumber(state[1]) or 0, string.sub(request, 15) })
+    end
+end
+return { 0, now, found }

@@ -1,0 +1,51 @@
+-- Needs: common, places, arriving, returning
+-- A worker knows a robots.txt, or won't.
+--
+-- ARGV: worker, queue; and where it is known, for how long that holds, the delay that it
+-- asks for, how long ago it was fetched, and after how long the host is open for visits.
+local worker, queue = ARGV[1], ARGV[2]
+local key = prefix .. ':host:' .. host_of(queue)
+begin()
+call('SREM', prefix .. ':learning:' .. worker, queue)
+if not ARGV[3] then
+    forget_learning(queue)
+    return 1
+end
+
+local holds, delay = tonumber(ARGV[3]), tonumber(ARGV[4])
+local free = tonumber(call('HGET', key, 'free')) or 0
+-- To ask for it was a request as well.
+free = math.max(free, now + delay - ARGV[5])
+call('HSET', key, 'known', 1, 'k ' .. queue, now + holds, 'free', free)
+local before = call('HGET', key, 'd ' .. queue)
+if delay > 0 then
+    call('HSET', key, 'd ' .. queue, delay)
+else
+    call('HDEL', key, 'd ' .. queue)
+end
+if delay > 0 or before then
+    -- The longest that any queue of the host asks for, or has until not long ago.
+    local longest, fields, gone = 0, call('HGETALL', key), {}
+    for index = 1, #fields, 2 do
+        local name = string.match(fields[index], '^k (.*)')
+        if name and fields[index + 1] + RESCUE <= now then
+            gone['d ' .. name] = true
+            call('HDEL', key, 'k ' .. name, 'd ' .. name)
+        end
+    end
+    for index = 1, #fields, 2 do
+        local field = fields[index]
+        if string.sub(field, 1, 2) == 'd ' and not gone[field] then
+            longest = math.max(longest, tonumber(fields[index + 1]))
+        end
+    end
+    if longest > 0 then
+        call('HSET', key, 'delay', longest)
+    else
+        call('HDEL', key, 'delay')
+    end
+end
+call('PEXPIRE', key, math.max(call('PTTL', key), holds + RESCUE))
+call('ZREM', prefix .. ':unknown', queue)
+if not is_empty(queue) then call('ZADD', prefix .. ':ready', now + ARGV[6], queue) end
+return 1

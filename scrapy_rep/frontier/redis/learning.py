@@ -1,0 +1,158 @@
+"""The queues whose robots.txt this worker finds out about, for all workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.frontier.backqueue import BackQueue
+from scrapy_rep.frontier.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy import Request
+
+    from scrapy_rep.frontier.backqueue import Owner, Slot
+    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.hostkeys import HostKey
+    from scrapy_rep.frontier.redis.worker import Popped, Unknown, Worker
+
+# So many robots.txt files are on their way at once; those that are unreachable, and asked
+# for again later, do not count.
+_MAX_LEARNING = 256
+
+# So many are begun with at once. Where there were fewer, the server is asked again after
+# so many seconds.
+_AT_ONCE = 32
+_PAUSE = 0.1
+
+# Seconds for which a queue whose request can't be read passes for one that is known.
+_UNREADABLE_HOLDS = 60.0
+
+
+class RemoteQueue(BackQueue):
+    """A back queue whose requests are on the server: one of them is known here."""
+
+    __slots__ = ("_first", "_worker", "name")
+
+    def __init__(
+        self,
+        key: HostKey,
+        slot: Slot,
+        owner: Owner,
+        *,
+        worker: Worker,
+        name: str,
+        first: Request,
+    ) -> None:
+        self.key = key
+        self.slot = slot
+        self.owner = owner
+        self.name = name
+        self._worker = worker
+        self._first = first
+
+    def __len__(self) -> int:
+        return self._worker.count_queue(self.name)
+
+    def peek(self) -> Request:
+        return self._first
+
+
+class Learning:
+    """Has the frontier find out what holds for queues, and tells the server."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        worker: Worker,
+        owner: Owner,
+        read: Callable[[bytes], Request | None],
+        enough: int,
+    ) -> None:
+        self._frontier = frontier
+        self._worker = worker
+        self._owner = owner
+        self._read = read
+        self._enough = enough
+        self._queues: dict[str, RemoteQueue] = {}
+        self.again_at = float("-inf")
+        """When the server is asked for more of them, at the soonest."""
+
+    @property
+    def queues(self) -> Iterable[str]:
+        return self._queues
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether robots.txt has no say in this crawl."""
+        return self._frontier.access is None
+
+    def go_on(self, now: float) -> None:
+        """Begin with more queues, if there is need and room."""
+        if now < self.again_at:
+            return
+        quota = self._quota()
+        found = []
+        if quota > 0:
+            found = self._worker.learn(quota, self._enough, all_known=self.is_needless)
+        if len(found) < quota or quota <= 0:
+            self.again_at = now + _PAUSE
+        for unknown in found:
+            self.begin(unknown)
+
+    def _quota(self) -> int:
+        """Of how many more queues the robots.txt may be asked for now."""
+        access = self._frontier.access
+        under_way = len(self._queues)
+        if access is not None and under_way >= _MAX_LEARNING:
+            under_way -= sum(
+                queue.key.origin is not None
+                and access.is_out_of_reach(queue.key.origin)
+                for queue in self._queues.values()
+            )
+        return min(_MAX_LEARNING - under_way, _AT_ONCE)
+
+    def begin(self, unknown: Unknown) -> None:
+        """Find out about a queue."""
+        name = unknown.queue
+        request = self._read(unknown.data)
+        access = self._frontier.access
+        if request is None or access is None:
+            # To be popped, which says what is wrong with it.
+            self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
+            return
+        key = self._frontier.key_of(request)
+        slot = self._frontier.slot(key.slot)
+        queue = RemoteQueue(
+            key, slot, self._owner, worker=self._worker, name=name, first=request
+        )
+        self._queues[name] = queue
+        if unknown.delay:
+            access.note_delay(queue, unknown.delay)
+        if access.is_known(queue):
+            self._owner.release(queue)
+        elif "proxy" in request.meta:
+            access.note_cause(queue, request)
+
+    def end(self, queue: BackQueue) -> None:
+        """Tell the server what holds for *queue*."""
+        assert isinstance(queue, RemoteQueue)
+        name = queue.name
+        if self._queues.pop(name, None) is None:
+            return
+        self._frontier.leave_slot(queue.slot)
+        access, origin = self._frontier.access, queue.key.origin
+        terms = access.terms(origin) if access and origin else None
+        if terms is None:
+            self._worker.unlearned(name)
+        else:
+            self._worker.learned(name, terms)
+
+    def take(self, queue: BackQueue) -> Popped | None:
+        """A request of a queue whose host was given up."""
+        assert isinstance(queue, RemoteQueue)
+        popped, left = self._worker.take(queue.name)
+        if not left and self._queues.pop(queue.name, None) is not None:
+            self._frontier.leave_slot(queue.slot)
+        return popped

@@ -1,0 +1,87 @@
+-- Needs: common, places
+-- Take note of what has become of requests, and hand out the best one of a host that is
+-- ready.
+--
+-- ARGV: worker, deadline, how many queues to look at, limit, gap, limits of some hosts,
+-- whether robots.txt has no say at all, how many requests are done; the numbers of these;
+-- and of each that has left the downloader number, host, whether it was fetched, own gap.
+--
+-- Returns whether it is refused, the time, after how long to ask again, and what is handed
+-- out: nothing, or number, queue and request.
+local worker = ARGV[1]
+local looks, limit, gap = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local limits = ARGV[6] ~= '' and cjson.decode(ARGV[6])
+local all_known = ARGV[7] == '1'
+local ready, leases = prefix .. ':ready', prefix .. ':leases:' .. worker
+if is_refused(worker, ARGV[2]) then return { 1, now } end
+
+local last_done = 8 + ARGV[8]
+for index = last_done + 1, #ARGV, 4 do
+    local fetched = ARGV[index + 2] == '1'
+    leave(worker, ARGV[index], ARGV[index + 1], fetched, 0, tonumber(ARGV[index + 3]))
+end
+for index = 9, last_done do
+    if call('HDEL', leases, '=' .. ARGV[index]) == 1 then
+        call('DECR', prefix .. ':count')
+    end
+end
+
+local function park(queue, host, moment)
+    begin()
+    call('HSET', prefix .. ':host:' .. host, 'parked', 1)
+    call('RPUSH', prefix .. ':parked:' .. host, queue)
+    call('ZADD', ready, moment, queue)
+end
+
+for _ = 1, looks do
+    local queue = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', 0, 1)[1]
+    if not queue then break end
+    local host = host_of(queue)
+    local key = prefix .. ':host:' .. host
+    local state = call('HMGET', key,
+        'out', 'free', 'gap', 'delay', 'k ' .. queue, 'known', 'asked')
+    local own = limits and limits[host]
+    local out, free = tonumber(state[1]) or 0, tonumber(state[2]) or 0
+    local pause = math.max(tonumber(state[3]) or 0, own and own[2] or gap)
+    -- One at a time, where there has to be a delay after it.
+    local most = (tonumber(state[4]) or 0) > 0 and 1 or own and own[1] or limit
+    local is_known = all_known or is_exempt(queue) or (tonumber(state[5]) or 0) > now
+    if not is_known then
+        call('ZREM', ready, queue)
+        if not is_empty(queue) then call('ZADD', prefix .. ':unknown', now, queue) end
+        pass_on(host, now)
+    elseif out >= most then
+        park(queue, host, now + RESCUE)
+    elseif free > now then
+        begin()
+        call('ZADD', ready, free, queue)
+    elseif (tonumber(state[7]) or 0) > now then
+        park(queue, host, tonumber(state[7]))
+    else
+        local item = call('ZPOPMIN', key_of(queue))
+        if not item[1] then
+            call('ZREM', ready, queue)
+            pass_on(host, now)
+        else
+            local number = string.sub(item[1], 1, 14)
+            local lease = cmsgpack.pack({ queue, item[2], item[1] })
+            call('HSET', leases, '=' .. number, lease, '@' .. number, host)
+            out = out + 1
+            call('HSET', key, 'out', out, 'free', now + pause)
+            -- Not to be forgotten while a request is under way.
+            if free > 0 and not state[6] then call('PERSIST', key) end
+            if is_empty(queue) then
+                call('ZREM', ready, queue)
+                if out < most then pass_on(host, now + pause) end
+            elseif out < most then
+                call('ZADD', ready, now + pause, queue)
+            else
+                park(queue, host, now + RESCUE)
+            end
+            return { 0, now, 0, { number, queue, string.sub(item[1], 15) } }
+        end
+    end
+end
+
+local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]
+return { 0, now, first and math.max(first - now, 0) or RESCUE, {} }

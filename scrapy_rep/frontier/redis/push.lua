@@ -1,0 +1,13 @@
+-- Needs: common, arriving
+-- Add a request. Returns 1; 0 where its fingerprint is known; -1 where it is late.
+--
+-- ARGV: deadline, queue, score, request, fingerprint.
+-- KEYS[2]: the set of fingerprints.
+local queue = ARGV[2]
+if is_late(ARGV[1]) then return -1 end
+if ARGV[5] ~= '' and call('SADD', KEYS[2], ARGV[5]) == 0 then return 0 end
+local number = call('INCR', prefix .. ':number')
+call('ZADD', key_of(queue), ARGV[3], string.format('%014x', number) .. ARGV[4])
+call('INCR', prefix .. ':count')
+arrive(queue)
+return 1

@@ -1,0 +1,369 @@
+"""A queue for scrapy-redis that knows which hosts are ready, shared by all workers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy import Request, signals
+from scrapy.exceptions import DontCloseSpider
+from scrapy_redis.queue import Base
+
+from scrapy_rep.compat import shared_component
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.redis.fingerprints import Fingerprints
+from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
+from scrapy_rep.frontier.redis.link import Link
+from scrapy_rep.frontier.redis.turns import QueueTurns
+from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
+from scrapy_rep.internals import (
+    active_requests,
+    is_closing,
+    requests_in_progress,
+    slot_state,
+    wake,
+)
+from scrapy_rep.settings import RepSettings
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+    from scrapy_rep.frontier.backqueue import BackQueue, Slot
+    from scrapy_rep.frontier.hostkeys import HostKey
+
+logger = logging.getLogger(__name__)
+
+# Seconds. What happens to a request is told with the next pop, or after so long.
+_TELL_AFTER = 0.02
+
+# How often, in seconds, a worker with nothing to do asks whether others have left it
+# something. There is nothing to await on a server that others write to.
+_ASK_EVERY = 0.5
+
+# How soon, in seconds, it is tried again to hand over requests that the server did not
+# take.
+_SEND_EVERY = 1.0
+
+_MIN_READY = 64
+
+
+class Lease(NamedTuple):
+    """A request that this worker has taken from the queue."""
+
+    number: str
+    host: str
+    slot: str
+
+
+class HostQueue(Base):
+    """Keeps the requests of a crawl with many workers by host, on their Redis server.
+
+    For ``SCHEDULER_QUEUE_CLASS`` of scrapy-redis. ``pop`` hands out the best request of a
+    host that is ready, and makes the host not ready for its delay, in one step on the
+    server: so all workers together keep the delay of a host, and have at most
+    ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it under way. What is handed out stays on
+    the server until the callback of its response, and all that this made, is done. Of a
+    worker that gave no sign of life for ``REP_QUEUE_LEASE`` seconds, others get it again.
+
+    A host is ready when its robots.txt is known, which one worker finds out for all.
+    """
+
+    def __init__(
+        self, server: Any, spider: Spider, key: str, serializer: Any = None
+    ) -> None:
+        super().__init__(server, spider, key, serializer)
+        crawler = spider.crawler
+        assert crawler is not None
+        settings = RepSettings.from_settings(crawler.settings)
+        self._crawler = crawler
+        self._frontier = Frontier.of(crawler)
+        self._frontier.queues.append(self)
+        self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
+        link = shared_component(crawler, Link)
+        link.connect(server)
+        self._link = link
+        self._prefix = f"{{{self.key}}}"
+        self._worker = Worker(link, self._clock, self._prefix, settings.queue_lease)
+        at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
+        enough = max(_MIN_READY, 2 * at_once)
+        self._learning = Learning(
+            self._frontier, self._worker, self, self._read, enough
+        )
+        self._fingerprints = shared_component(crawler, Fingerprints)
+        self._limits: Limits | None = None
+        self._leases: dict[Request, Lease] = {}
+        self._places: dict[Request, Lease] = {}
+        self._fetched: set[Request] = set()
+        self._ask_at = float("-inf")
+        self._wakes_at = float("inf")
+        self._is_telling = False
+        self._idle_seconds = 0.0
+        self._last_request = self._clock.monotonic()
+        self._turns = QueueTurns(self._worker, self._has_turn)
+        access = self._frontier.access
+        if access is not None:
+            access.take_turns(self._turns)
+        connect = crawler.signals.connect
+        connect(self._left, signals.request_left_downloader)
+        connect(self._spider_opened, signals.spider_opened)
+        connect(self._spider_idle, signals.spider_idle)
+        connect(self._spider_closed, signals.spider_closed)
+
+    # For the scheduler.
+
+    def __len__(self) -> int:
+        """How many requests are not done, those included that workers have taken."""
+        return self._worker.count_all()
+
+    def push(self, request: Request, *, is_exempt: bool = False) -> None:
+        """Add *request*. One that *is exempt* is not asked for its robots.txt here.
+
+        Where the server fails, it is kept in memory until the server is back. Raises what
+        the serialiser raises for a request that it can't write.
+        """
+        key = self._frontier.key_of(request)
+        if is_exempt:
+            key = key._replace(origin=None)
+        data = self._encode_request(request)
+        if isinstance(data, str):
+            data = data.encode()
+        fingerprint = self._fingerprints.take(request)
+        self._beat()
+        self._worker.push(_name_of(key), -request.priority, data, *fingerprint)
+        self._ask_at = float("-inf")
+        if self._worker.unsent:
+            self._wake_at(self._clock.monotonic() + _SEND_EVERY)
+
+    def pop(self, timeout: float = 0) -> Request | None:
+        """The best request of a host that is ready; None where no host is.
+
+        Does not wait: the spider stays open for *timeout* seconds without a request.
+        """
+        self._idle_seconds = timeout
+        self._frontier.settle()
+        self._note_ends()
+        request = None
+        now = self._clock.monotonic()
+        if self._frontier.has_room and (now >= self._ask_at or self._worker.has_news):
+            self._beat()
+            self._resync()
+            limits = self._limits or self._find_limits()
+            popped = self._worker.pop(limits, all_known=self._learning.is_needless)
+            self._learning.go_on(now)
+            if popped is not None:
+                request = self._lease(popped)
+            else:
+                self._ask_later()
+        self._frontier.go_on()
+        return request
+
+    def clear(self) -> None:
+        """Remove all requests, and all that is known of hosts."""
+        escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
+        for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
+            self.server.unlink(key)
+
+    # For the frontier.
+
+    def take(self, queue: BackQueue) -> Request | None:
+        """A request that is to be refused, of a queue whose host was given up."""
+        popped = self._learning.take(queue)
+        if popped is None:
+            return None
+        self._worker.done(popped.number)
+        self._tell_soon()
+        return self._read(popped.data)
+
+    def release(self, queue: BackQueue) -> None:
+        """The robots.txt of *queue* is known now, or not to be waited for."""
+        self._learning.end(queue)
+        self._ask_at = float("-inf")
+        wake(self._crawler)
+
+    def slot_changed(self, slot: Slot) -> None:
+        """The server counts what is under way."""
+
+    def count_ready(self) -> int:
+        """The server has looked whether there is need for more."""
+        return 0
+
+    # Requests of this worker.
+
+    def _lease(self, popped: Popped) -> Request | None:
+        try:
+            request: Request = self._decode_request(popped.data)
+        except Exception:
+            logger.exception(
+                "A request can't be read, and is removed from the queue: %(data).200r",
+                {"data": popped.data},
+                extra={"spider": self.spider},
+            )
+            self._worker.left(popped.number, _host_of(popped.queue), fetched=False)
+            self._worker.done(popped.number)
+            return None
+        key = self._frontier.key_of(request)
+        lease = Lease(popped.number, _host_of(popped.queue), key.slot)
+        self._leases[request] = self._places[request] = lease
+        slot = self._frontier.slot(key.slot)
+        queue = RemoteQueue(
+            key, slot, self, worker=self._worker, name=popped.queue, first=request
+        )
+        self._frontier.popped(queue, request)
+        self._frontier.leave_slot(slot)
+        self._last_request = self._clock.monotonic()
+        return request
+
+    def _has_turn(self, request: Request) -> bool:
+        """Whether *request* has got its turn from the server, and has it still."""
+        return request in self._places and self._worker.is_alive
+
+    def _left(self, request: Request) -> None:
+        """A request, of whatever kind, has been to a server, or tried."""
+        if request in self._places:
+            self._fetched.add(request)
+            self._tell_soon()
+
+    def _note_ends(self) -> None:
+        """Tell what has become of requests."""
+        active = active_requests(self._crawler)
+        for request in [
+            one for one in self._places if one in self._fetched or one not in active
+        ]:
+            number, host, slot = self._places.pop(request)
+            state = slot_state(self._crawler, slot)
+            gap = round(1000 * state.delay) if state is not None else 0
+            is_own = self._limits is not None and gap != self._limits.gap
+            fetched = request in self._fetched
+            self._worker.left(number, host, fetched=fetched, gap=gap if is_own else 0)
+        in_progress = requests_in_progress(self._crawler)
+        closing = is_closing(self._crawler)
+        for request in [one for one in self._leases if one not in in_progress]:
+            number = self._leases[request].number
+            if request in self._fetched or not closing:
+                self._worker.done(number)
+                del self._leases[request]
+            # Else it may not have been sent because the spider closes: others get it.
+            self._fetched.discard(request)
+
+    def _read(self, data: bytes) -> Request | None:
+        try:
+            found: Request = self._decode_request(data)
+        except Exception:  # noqa: BLE001  whatever the serialiser raises; said elsewhere
+            return None
+        return found
+
+    def _find_limits(self) -> Limits:
+        """What the settings say; when the engine is there, which knows them best."""
+        state = slot_state(self._crawler, "")
+        at_once = max(state.concurrency, 1) if state is not None else 1
+        gap = round(1000 * state.delay) if state is not None else 0
+        of_hosts = {}
+        for slot in self._crawler.settings.getdict("DOWNLOAD_SLOTS"):
+            own = slot_state(self._crawler, slot)
+            if own is not None:
+                of_hosts[slot] = [max(own.concurrency, 1), round(1000 * own.delay)]
+        text = json.dumps(of_hosts) if of_hosts else ""
+        self._limits = Limits(at_once, gap, text)
+        return self._limits
+
+    # When to ask.
+
+    def _ask_later(self) -> None:
+        """The server has nothing to hand out: ask again when it may have."""
+        now = self._clock.monotonic()
+        self._ask_at = now + min(self._worker.again, _ASK_EVERY)
+        if self._learning.again_at > now:
+            self._ask_at = min(self._ask_at, self._learning.again_at)
+        self._wake_at(self._ask_at)
+
+    def _wake_at(self, moment: float) -> None:
+        if moment < self._wakes_at:
+            self._wakes_at = moment
+            self._alarms.at(moment, self._wake)
+
+    def _wake(self) -> None:
+        self._wakes_at = float("inf")
+        wake(self._crawler)
+
+    def _tell_soon(self) -> None:
+        if not self._is_telling:
+            self._is_telling = True
+            self._alarms.at(self._clock.monotonic() + _TELL_AFTER, self._tell)
+
+    def _tell(self) -> None:
+        """Tell what has happened, unless that was told with a pop."""
+        self._is_telling = False
+        self._note_ends()
+        if self._worker.has_news:
+            self._resync()
+            self._worker.tell()
+            self._ask_at = float("-inf")
+            wake(self._crawler)
+
+    def _beat_on(self) -> None:
+        """Say that this worker lives as long as it does."""
+        self._resync()
+        self._beat()
+        self._alarms.at(
+            self._clock.monotonic() + self._worker.beat_every, self._beat_on
+        )
+
+    def _beat(self) -> None:
+        """Say that this worker lives, where it is time to say so, and get back what one that
+        does not has taken.
+        """
+        if not self._worker.is_due:
+            return
+        returned = self._worker.beat()
+        if returned:
+            logger.warning(
+                "A worker gave no sign of life: %(count)d requests that it had taken are in "
+                "the queue again (REP_QUEUE_LEASE)",
+                {"count": returned},
+                extra={"spider": self.spider},
+            )
+
+    def _resync(self) -> None:
+        requests = [lease.number for lease in self._leases.values()]
+        places = [lease.number for lease in self._places.values()]
+        self._worker.resync(
+            requests, [*places, *self._turns.numbers], self._learning.queues
+        )
+
+    # The spider.
+
+    def _spider_opened(self) -> None:
+        self._beat_on()
+
+    def _spider_idle(self) -> None:
+        """Stay open for as long as ``SCHEDULER_IDLE_BEFORE_CLOSE`` says."""
+        if self._clock.monotonic() < self._last_request + self._idle_seconds:
+            raise DontCloseSpider
+
+    def _spider_closed(self) -> None:
+        self._note_ends()
+        self._resync()
+        self._worker.tell()
+        self._worker.retire()
+        if self._worker.unsent:
+            logger.error(
+                "%(count)d requests are lost: the queue in Redis did not take them",
+                {"count": self._worker.unsent},
+                extra={"spider": self.spider},
+            )
+
+
+def _name_of(key: HostKey) -> str:
+    """The name of the queue of requests with *key*; its host ends at the tab.
+
+    Delays are of a host; requests that no robots.txt has a say in have only the limit of
+    their download slot.
+    """
+    if key.origin is None:
+        return key.slot.replace("\t", " ") + "\t"
+    return f"{key.host}\t{key.origin}"
+
+
+def _host_of(name: str) -> str:
+    return name.partition("\t")[0]

@@ -1,0 +1,277 @@
+"""What one worker has of the queue that all of them share, and what it has to tell."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.frontier.clock import Clock
+    from scrapy_rep.frontier.redis.link import Link
+    from scrapy_rep.frontier.terms import Terms
+
+# How many queues are looked at in one call to find one whose host is ready. Those that
+# are not ready are put where they belong, so that each is looked at once.
+_LOOKS = 32
+
+# After which part of its lease a worker says again that it lives.
+_PART_OF_LEASE = 1 / 4
+
+# Seconds. What holds for longer, since the user has said so, is told again after a day:
+# nothing stays on the server for each host that was ever met.
+_LONGEST = 86_400.0
+
+
+class Popped(NamedTuple):
+    """A request that was handed out."""
+
+    number: str
+    queue: str
+    data: bytes
+
+
+class Unknown(NamedTuple):
+    """A queue whose robots.txt is not known."""
+
+    queue: str
+
+    delay: float
+    """Seconds that other origins of its host ask for."""
+
+    data: bytes
+    """One of its requests."""
+
+
+class Limits(NamedTuple):
+    """How a host may be asked where no robots.txt says otherwise."""
+
+    at_once: int
+    """Requests under way, over all workers."""
+
+    gap: int
+    """Milliseconds between the starts of two."""
+
+    of_hosts: str = ""
+    """The same of some hosts, as JSON."""
+
+
+class Worker:
+    """Speaks for one worker: asks for requests, and tells what has become of them.
+
+    That waits for the next call, since each is a trip to the server.
+    """
+
+    def __init__(self, link: Link, clock: Clock, prefix: str, lease: float) -> None:
+        self._link = link
+        self._clock = clock
+        self._prefix = prefix
+        self._lease = round(lease * 1000)
+        self.beat_every = lease * _PART_OF_LEASE
+        """Seconds after which it is to say again that it lives."""
+
+        self._last_beat = float("-inf")
+        self._name = uuid.uuid4().hex
+        self._left: list[str | int] = []
+        self._done: list[str] = []
+        self._unsent: list[tuple[Any, ...]] = []
+        self._count = 0
+        self.again = 0.0
+        """In how many seconds there may be something to hand out, as the server said."""
+
+    # What has become of requests.
+
+    def left(self, number: str, host: str, *, fetched: bool, gap: int = 0) -> None:
+        """A request has left the downloader; *fetched* is whether its host was asked, and
+        *gap* how many milliseconds its download slot asks for, if not what is usual.
+        """
+        self._left += (number, host, int(fetched), gap)
+
+    def done(self, number: str) -> None:
+        """All that comes of a request has come."""
+        self._done.append(number)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self._left or self._done or self._unsent)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server still takes this worker for one that lives."""
+        return self._clock.monotonic() < self._last_beat + self._lease / 1000
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to say that this worker lives."""
+        return self._clock.monotonic() >= self._last_beat + self.beat_every
+
+    @property
+    def unsent(self) -> int:
+        """Requests that the server has not taken yet."""
+        return len(self._unsent)
+
+    # Requests.
+
+    def push(self, *record: str | bytes | float) -> None:
+        """Add a request: queue, score, data, the key of the set of fingerprints and the
+        fingerprint. Kept here until the server takes it.
+        """
+        if self._unsent or not self._push(record):
+            self._unsent.append(record)
+
+    def pop(
+        self, limits: Limits, *, all_known: bool = False, looks: int = _LOOKS
+    ) -> Popped | None:
+        """The best request of a host that is ready, if there is one."""
+        while self._unsent and self._push(self._unsent[0]):
+            self._unsent.pop(0)
+        # Not before what has come of them is in the queue.
+        done = () if self._unsent else (*self._done,)
+        # Where there is no answer, the server is not asked again at once.
+        self.again = float("inf")
+        found = self._ask(
+            "pop",
+            *(looks, *limits, int(all_known)),
+            *(len(done), *done, *self._left),
+        )
+        if found is None:
+            return None
+        self._left.clear()
+        if not self._unsent:
+            self._done.clear()
+            self._link.works()
+        self.again = found[0] / 1000
+        if not found[1]:
+            return None
+        number, queue, data = found[1]
+        return Popped(number.decode(), queue.decode(), data)
+
+    def tell(self) -> None:
+        """Say what has become of requests, without asking for another."""
+        for _ in range(2):  # Again, where the server took it for a call of long ago.
+            self.pop(Limits(1, 0), looks=0)
+            if not self.has_news:
+                break
+
+    def take(self, queue: str) -> tuple[Popped | None, int]:
+        """A request of *queue*, whatever its host is ready for; and how many are left."""
+        found = self._ask("take", queue)
+        if not found:
+            return None, 0 if found == [] else 1
+        number, data, left = found
+        return Popped(number.decode(), queue, data), left
+
+    def count_queue(self, queue: str) -> int:
+        client = self._link.client
+        found = self._link.call(client.zcard, f"{self._prefix}:queue:{queue}")
+        return 0 if found is None else int(found)
+
+    def count_all(self) -> int:
+        """Requests of all workers that are not done; those of this one that the server
+        has not taken count.
+        """
+        found = self._link.call(self._link.client.get, f"{self._prefix}:count")
+        if found is None and self._link.is_failing:
+            # Not to be taken for the end.
+            return max(self._count, 1)
+        self._count = int(found or 0)
+        return self._count + self.unsent
+
+    # Hosts.
+
+    def learn(
+        self, quota: int, enough: int, *, all_known: bool = False
+    ) -> list[Unknown]:
+        """Queues whose robots.txt this worker is to get: at most *quota*, and none where
+        *enough* hosts are ready.
+        """
+        found = self._ask("learn", quota, enough, int(all_known))
+        if found is None:
+            return []
+        return [
+            Unknown(queue.decode(), delay / 1000, data)
+            for queue, delay, data in found[0]
+        ]
+
+    def learned(self, queue: str, terms: Terms) -> bool:
+        """The robots.txt of *queue* is known. Returns whether the server knows it, too."""
+        times = [round(min(each, _LONGEST) * 1000) for each in terms]
+        return self._run("learned", queue, *times) is not None
+
+    def unlearned(self, queue: str) -> bool:
+        """The robots.txt of *queue* won't be known here: another worker may get it."""
+        return self._run("learned", queue) is not None
+
+    def acquire(self, number: str, host: str) -> bool | None:
+        """Whether the only place at *host* is ours; None where the server fails."""
+        found = self._ask("acquire", number, host)
+        if found is None:
+            return None if self._link.is_failing else False
+        return bool(found[0])
+
+    def release(self, number: str, host: str, delay: float) -> None:
+        """A place that was acquired is free after *delay* seconds."""
+        self._run("release", number, host, round(delay * 1000))
+
+    # This worker.
+
+    def beat(self) -> int:
+        """Say that this worker lives. Returns how many requests of one that does not have
+        come back.
+        """
+        return self._beat(looks=True)
+
+    def _beat(self, *, looks: bool) -> int:
+        now = self._clock.monotonic()
+        found = self._run("beat", self._lease, int(looks))
+        if found is None:
+            return 0
+        self._last_beat = now
+        self._link.note_time(found[0])
+        return int(found[1])
+
+    def resync(
+        self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]
+    ) -> None:
+        """Say what this worker has, where an answer was lost that may have given it more,
+        or said what it has no longer: the numbers of requests, those of places at hosts,
+        and the queues whose robots.txt it is getting.
+        """
+        if not self._link.has_lost_answer or self._link.is_left_alone:
+            return
+        fields = [f"={number}" for number in (*requests, *self._done)]
+        fields += [f"@{number}" for number in places]
+        found = self._ask("resync", json.dumps(fields), json.dumps([*queues]))
+        if found is not None:
+            self._link.has_lost_answer = False
+
+    def retire(self) -> None:
+        """Leave what this worker has to others."""
+        self._run("retire")
+
+    def _push(self, record: tuple[Any, ...]) -> bool:
+        queue, score, data, set_key, fingerprint = record
+        keys = [self._prefix, set_key or self._prefix]
+        args = (self._link.deadline, queue, score, data, fingerprint)
+        found = self._link.run("push", keys, *args)
+        return found is not None and found >= 0
+
+    def _run(self, script: str, *args: str | bytes | float) -> Any:
+        return self._link.run(script, [self._prefix], self._name, *args)
+
+    def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
+        """What a script hands out; None where the server fails, or refuses, since it takes
+        the call for one of long ago or this worker for dead: it says that it lives.
+        """
+        found = self._run(script, self._link.deadline, *args)
+        if found is None:
+            return None
+        is_refused, now, *rest = list[Any](found)
+        self._link.note_time(now)
+        if is_refused:
+            self._beat(looks=False)
+            return None
+        return rest

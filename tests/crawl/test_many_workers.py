@@ -1,0 +1,277 @@
+"""Several workers on one queue in Redis: polite together, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import effort
+from tests.crawl.answers import Answer, robots
+from tests.crawl.crawl import start_crawl
+from tests.crawl.test_stores import wait_until
+from tests.stores.redis_server import BINARY, RedisServer
+
+pytest.importorskip("scrapy_redis")
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.crawl.crawl import CrawlResult, RunningCrawl
+    from tests.crawl.server import Host, Site
+
+pytestmark = pytest.mark.skipif(
+    BINARY is None, reason="There is no redis-server on the PATH"
+)
+RULES = "User-agent: *\nDisallow: /private/\n"
+DELAY = 0.3
+
+# In seconds, for a machine that is busy.
+LONGEST = 900
+
+SPIDER = "tests.crawl.worker_spiders.{}"
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer(appendonly=True) as server:
+        yield server
+
+
+def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
+    return {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
+        "SCHEDULER_PERSIST": True,
+        "REDIS_URL": server.url,
+        "CONCURRENT_REQUESTS": 16,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+        "REP_UNREACHABLE_WAIT": 120,
+        "REP_RETRY_TIMES": 0,
+        **own,
+    }
+
+
+def start(
+    urls: Sequence[str],
+    settings: dict[str, Any],
+    mode: str = "asyncio",
+    spider: str = "WorkerSpider",
+    *,
+    is_first: bool = False,
+) -> RunningCrawl:
+    """A worker; the first one begins with the first of *urls*, whose page links to the rest."""
+    return start_crawl(
+        urls[: int(is_first)],
+        mode=mode,
+        spider=SPIDER.format(spider),
+        settings=settings,
+        links=list(urls[1:]),
+    )
+
+
+def start_workers(
+    crowd: Crowd, settings: dict[str, Any], count: int, **how: Any
+) -> list[RunningCrawl]:
+    """Several workers, the others when the first one has begun."""
+    first = start(crowd.urls, settings, is_first=True, **how)
+    wait_until(lambda: crowd.site.log or first.process.poll() is not None)
+    return [first, *(start(crowd.urls, settings, **how) for _ in range(count - 1))]
+
+
+def gaps(host: Host) -> list[float]:
+    times = sorted(hit.time for hit in host.hits)
+    return [after - before for before, after in pairwise(times)]
+
+
+def repeated(hosts: list[Host]) -> int:
+    """How many pages were fetched more than once, each time counted."""
+    return sum(len(host.pages) - len(set(host.pages)) for host in hosts)
+
+
+class Crowd:
+    """Hosts as the web has them: many ordinary ones, and some of each other kind."""
+
+    def __init__(self, site: Site) -> None:
+        count, self.pages = (500, 40) if effort.is_long else (30, 12)
+        part = max(count // 100, 3)
+        self.site = site
+        self.slow = [self._add(f"{RULES}Crawl-delay: {DELAY}\n") for _ in range(part)]
+        self.strict = [self._add(RULES) for _ in range(part)]
+        self.down = [self._add(Answer(status=503)) for _ in range(part)]
+        others = count - 3 * part
+        self.hosts = [*self.slow, *self.strict, *self.down]
+        self.hosts += [self._add(RULES) for _ in range(others)]
+        for host in self.down:
+            site.later(
+                3, partial(host.answers.__setitem__, "/robots.txt", robots(RULES))
+            )
+
+    def _add(self, answer: str | Answer) -> Host:
+        number = self._number = getattr(self, "_number", 0) + 1
+        return self.site.add(
+            answer, name=f"127.0.{1 + number // 250}.{number % 250 + 1}"
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        urls = [
+            host.url(f"/public/{number}")
+            for number in range(self.pages)
+            for host in self.hosts
+        ]
+        return urls + [
+            host.url(f"/private/{number}")
+            for number in range(self.pages // 2)
+            for host in self.strict
+        ]
+
+    @property
+    def fetched(self) -> int:
+        return sum(len(host.pages) for host in self.hosts)
+
+    def check(self, *, most_repeated: int = 0, is_undisturbed: bool = False) -> None:
+        """Nothing is lost, forbidden or early; at most so many pages came twice. In a crawl
+        that *is undisturbed*, each robots.txt is fetched once.
+        """
+        expected = {f"/public/{number}" for number in range(self.pages)}
+        for host in self.hosts:
+            assert set(host.pages) == expected, host.origin
+        assert repeated(self.hosts) <= most_repeated, [
+            path
+            for host in self.hosts
+            for path, n in Counter(host.pages).items()
+            if n > 1
+        ]
+        for host in self.slow:
+            assert min(gaps(host)) >= DELAY, host.origin
+        holds = [host for host in self.hosts if host not in self.down]
+        if is_undisturbed:
+            assert {len(host.robots_hits) for host in holds} == {1}
+
+
+def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
+    """From the site's log: no gap is under a delay over all workers, nothing forbidden is
+    fetched, every allowed URL is, once, and so is each robots.txt.
+    """
+    crowd = Crowd(site)
+    settings = settings_for(server)
+    results = [
+        crawl.result(LONGEST) for crawl in start_workers(crowd, settings, 4, mode=mode)
+    ]
+    crowd.check(is_undisturbed=True)
+    for result in results:
+        assert result.stats["finish_reason"] == "finished", result.log
+        assert "log_count/ERROR" not in result.stats, result.log
+    # It is work for all of them.
+    assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
+    denied = [error for result in results for error in result.errors]
+    assert Counter(error["reason"] for error in denied) == {
+        "rule": len(crowd.strict) * (crowd.pages // 2)
+    }
+    check_nothing_left(server)
+
+
+def check_nothing_left(server: RedisServer) -> None:
+    client = server.client()
+    keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
+    kinds = {key.split(":")[2] for key in keys}
+    assert kinds <= {"number", "count", "host"}
+    assert int(client.get("{worker:requests}:count") or 0) == 0
+    assert all(client.ttl(key) > 0 for key in keys if ":host:" in key)
+
+
+def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
+    """With -9, twice, and replaced: what it had comes back, and nothing is lost."""
+    crowd = Crowd(site)
+    settings = settings_for(server, REP_QUEUE_LEASE=8)
+    crawls = start_workers(crowd, settings, 4)
+    total = len(crowd.hosts) * crowd.pages
+    for part in (0.3, 0.6):
+        wait_until(lambda part=part: crowd.fetched >= part * total, LONGEST)
+        victim = crawls.pop(0)
+        victim.process.kill()
+        assert victim.wait(10) == -signal.SIGKILL
+        crawls.append(start(crowd.urls, settings))
+    results = [crawl.result(LONGEST) for crawl in crawls]
+    for result in results:
+        assert result.stats["finish_reason"] == "finished", result.log
+    crowd.check(most_repeated=returned(results))
+    check_nothing_left(server)
+
+
+def returned(results: list[CrawlResult]) -> int:
+    """How many requests came back from workers that gave no sign of life."""
+    lines = [line for each in results for line in each.lines("WARNING", "sign of life")]
+    return sum(int(line.partition(" life: ")[2].split()[0]) for line in lines)
+
+
+def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:
+    """For longer than its leases, and goes on: nothing is lost, and what it had under way
+    is fetched again by others.
+    """
+    crowd = Crowd(site)
+    settings = settings_for(server, REP_QUEUE_LEASE=4)
+    crawls = start_workers(crowd, settings, 3)
+    total = len(crowd.hosts) * crowd.pages
+    wait_until(lambda: crowd.fetched >= 0.3 * total, LONGEST)
+    stopped = crawls[0].process
+    stopped.send_signal(signal.SIGSTOP)
+    client = server.client()
+    workers = "{worker:requests}:workers"
+    wait_until(lambda: client.zcard(workers) < len(crawls), LONGEST)
+    stopped.send_signal(signal.SIGCONT)
+    results = [crawl.result(LONGEST) for crawl in crawls]
+    for result in results:
+        assert result.stats["finish_reason"] == "finished", result.log
+    crowd.check(most_repeated=returned(results))
+    check_nothing_left(server)
+
+
+@pytest.mark.parametrize("fault", ["restarted", "paused", "full"])
+def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> None:
+    """Redis is restarted, paused, or full in mid-crawl: one warning, and the crawl goes on
+    after it. Nothing is lost.
+    """
+    crowd = Crowd(site)
+    settings = settings_for(server, REP_QUEUE_LEASE=30)
+    crawls = start_workers(crowd, settings, 2, spider="BranchingSpider")
+    total = len(crowd.hosts) * crowd.pages
+    wait_until(lambda: crowd.fetched >= 0.2 * total, LONGEST)
+    FAULTS[fault](server, crowd)
+    results = [crawl.result(LONGEST) for crawl in crawls]
+    for result in results:
+        assert result.stats["finish_reason"] == "finished", result.log
+        assert len(result.lines("WARNING", "The queue in Redis fails")) <= 1, result.log
+        assert "log_count/ERROR" not in result.stats, result.log
+    said = [line for result in results for line in result.lines("INFO", "works again")]
+    assert said
+    # Of calls without an answer it is not known whether they were done.
+    crowd.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
+    check_nothing_left(server)
+
+
+def restart(server: RedisServer, crowd: Crowd) -> None:
+    server.stop()
+    time.sleep(1)
+    server.start()
+
+
+def pause(server: RedisServer, crowd: Crowd) -> None:
+    with server.suspended():
+        time.sleep(30 if effort.is_long else 6)
+
+
+def fill(server: RedisServer, crowd: Crowd) -> None:
+    client = server.client()
+    client.config_set("maxmemory", 1)
+    time.sleep(2)
+    client.config_set("maxmemory", 0)
+
+
+FAULTS = {"restarted": restart, "paused": pause, "full": fill}

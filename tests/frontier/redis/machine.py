@@ -1,0 +1,232 @@
+"""The shared queue in plain Python: what it must hold after each thing that happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from tests.frontier.redis.shared import LEASE
+
+if TYPE_CHECKING:
+    from scrapy_rep.frontier.politeness import Terms
+    from scrapy_rep.frontier.redis.worker import Popped, Worker
+
+
+@dataclass(eq=False)
+class Item:
+    """A request that is in the queue, or handed out."""
+
+    name: str
+    queue: str
+    rank: tuple[int, int]
+    holder: Member | None = None
+
+    @property
+    def host(self) -> str:
+        return host_of(self.queue)
+
+
+@dataclass(eq=False)
+class Member:
+    """A worker."""
+
+    worker: Worker
+    had: dict[str, Item] = field(default_factory=dict)
+    """By number, what the worker itself takes for its own."""
+
+    places: dict[str, str] = field(default_factory=dict)
+    """The same of its places at hosts."""
+
+    learning: set[str] = field(default_factory=set)
+    acquired: dict[str, str] = field(default_factory=dict)
+    left: list[tuple[str, str, bool]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """What it has not told yet."""
+
+    @property
+    def name(self) -> str:
+        return self.worker._name
+
+
+@dataclass(eq=False)
+class Account:
+    """What the server has of a worker that lives, as far as it knows."""
+
+    expires: float
+    items: dict[str, Item] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    learning: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class Host:
+    """When a host may be asked. All moments in seconds."""
+
+    free: float = -inf
+    last_start: float = -inf
+    asked: float = -inf
+    known: dict[str, float] = field(default_factory=dict)
+    delays: dict[str, float] = field(default_factory=dict)
+    opens: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def delay(self) -> float:
+        return max(self.delays.values(), default=0.0)
+
+
+class Model:
+    """Does on paper what the scripts do, and says where they do otherwise."""
+
+    def __init__(self, *, at_once: int, gap: float) -> None:
+        self.now = 0.0
+        self.at_once = at_once
+        self.gap = gap
+        self.items: list[Item] = []
+        self.hosts: dict[str, Host] = {}
+        self.accounts: dict[Member, Account] = {}
+
+    def host(self, queue: str) -> Host:
+        return self.hosts.setdefault(host_of(queue), Host())
+
+    def under_way(self, host: str) -> int:
+        return sum(
+            place == host
+            for account in self.accounts.values()
+            for place in account.places.values()
+        )
+
+    def waiting(self, queue: str) -> list[Item]:
+        """The requests of a queue, best first."""
+        found = [one for one in self.items if one.queue == queue and not one.holder]
+        return sorted(found, key=lambda item: item.rank)
+
+    # Workers.
+
+    def lives(self, member: Member) -> None:
+        expires = self.now + LEASE
+        self.accounts.setdefault(member, Account(expires)).expires = expires
+
+    def beats(self, member: Member) -> int:
+        """How many requests of a dead worker come back."""
+        self.lives(member)
+        dead = [
+            (account.expires, each.name, each)
+            for each, account in self.accounts.items()
+            if account.expires <= self.now
+        ]
+        return self.retires(min(dead)[2], fetched=True) if dead else 0
+
+    def retires(self, member: Member, *, fetched: bool = False) -> int:
+        account = self.accounts.pop(member, None)
+        if account is None:
+            return 0
+        for host in account.places.values():
+            if fetched:
+                self._note_end(host)
+        for item in account.items.values():
+            item.holder = None
+        return len(account.items)
+
+    def resyncs(self, member: Member, learning: set[str]) -> None:
+        account = self.accounts[member]
+        known = {*member.had, *member.done}
+        for number in account.items.keys() - known:
+            account.items.pop(number).holder = None
+        for number in account.places.keys() - member.places - member.acquired.keys():
+            self._note_end(account.places.pop(number))
+        account.learning &= learning
+
+    # Requests.
+
+    def tells(self, member: Member) -> None:
+        """What has become of requests is told."""
+        account = self.accounts[member]
+        for number, host, fetched in member.left:
+            account.places.pop(number, None)
+            if fetched:
+                self._note_end(host)
+        for number in member.done:
+            item = account.items.pop(number, None)
+            if item is not None:
+                self.items.remove(item)
+        member.left.clear()
+        member.done.clear()
+
+    def must_go(self, queue: str) -> bool:
+        """Whether a request of *queue* is to be handed out now, if it has one."""
+        return self.may_go(queue) and self.now >= self.host(queue).asked
+
+    def may_go(self, queue: str) -> bool:
+        host = self.host(queue)
+        most = 1 if host.delay else self.at_once
+        return (
+            (queue.endswith("\t") or host.known.get(queue, -inf) > self.now)
+            and self.under_way(host_of(queue)) < most
+            and self.now >= max(host.free, host.last_start + self.gap)
+            and self.now >= host.opens.get(queue, -inf)
+        )
+
+    def popped(self, member: Member, popped: Popped) -> None:
+        assert self.may_go(popped.queue), f"{popped} is early"
+        self.taken(member, popped)
+        host = self.host(popped.queue)
+        self.accounts[member].places[popped.number] = host_of(popped.queue)
+        member.places[popped.number] = host_of(popped.queue)
+        host.last_start = self.now
+
+    def taken(self, member: Member, popped: Popped) -> None:
+        best = self.waiting(popped.queue)[0]
+        assert popped.data.decode() == best.name
+        best.holder = member
+        self.accounts[member].items[popped.number] = member.had[popped.number] = best
+
+    # Hosts.
+
+    def learns(self, member: Member, queue: str) -> None:
+        assert not queue.endswith("\t")
+        assert self.waiting(queue)
+        assert self.host(queue).known.get(queue, -inf) <= self.now
+        for account in self.accounts.values():
+            assert queue not in account.learning
+        self.accounts[member].learning.add(queue)
+        member.learning.add(queue)
+
+    def learned(self, member: Member, queue: str, terms: Terms | None) -> None:
+        member.learning.discard(queue)
+        if member in self.accounts:
+            self.accounts[member].learning.discard(queue)
+        if terms is None:
+            return
+        host = self.host(queue)
+        host.known[queue] = self.now + terms.holds
+        if self.waiting(queue):
+            host.opens[queue] = self.now + terms.opens
+        host.free = max(host.free, self.now + terms.delay - terms.ago)
+        host.delays[queue] = terms.delay
+
+    def acquires(self, member: Member, number: str, name: str) -> bool:
+        """Whether it gets the place."""
+        host = self.hosts.setdefault(name, Host())
+        is_early = self.now < max(host.free, host.last_start + self.gap)
+        if self.under_way(name) or is_early:
+            return False
+        self.accounts[member].places[number] = member.acquired[number] = name
+        host.asked = -inf
+        return True
+
+    def releases(self, member: Member, number: str, delay: float) -> None:
+        name = member.acquired.pop(number)
+        if member in self.accounts:
+            self.accounts[member].places.pop(number, None)
+        if delay:
+            host = self.hosts[name]
+            host.free = max(host.free, self.now + max(delay, host.delay))
+
+    def _note_end(self, name: str) -> None:
+        host = self.hosts[name]
+        host.free = max(host.free, self.now + host.delay)
+
+
+def host_of(queue: str) -> str:
+    return queue.partition("\t")[0]

@@ -1,0 +1,221 @@
+"""A queue in Redis and the workers that share it, with a clock that stands still until a
+test says so. On the server, scripts read that clock, and keys run out by it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.politeness import Terms
+from scrapy_rep.frontier.redis import link
+from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
+from tests.frontier.fakes import FakeClock
+
+if TYPE_CHECKING:
+    from redis import Redis
+    from typing_extensions import Self
+
+    from tests.stores.redis_server import RedisServer
+
+PREFIX = "{spider:requests}"
+SEEN = "{spider:requests}:seen"
+LEASE = 60.0
+HOUR = 3600.0
+
+PAGES = "a.example\thttp://a.example"
+SECURE = "a.example\thttps://a.example"
+EXEMPT = "a.example\t"
+OTHER = "b.example\thttp://b.example"
+"""Names of queues: three of one host, and one of another."""
+
+# Keys of the tests: the time in milliseconds, and when keys run out.
+_NOW, _ENDS = "test:now", "test:ends"
+
+# In place of the line of common.lua by which scripts call commands.
+_CALL = "local call = redis.call\n"
+_CALL_BY_THE_CLOCK_OF_THE_TEST = f"""
+local function call(name, key, ...)
+    if name == 'TIME' then
+        local found = tonumber(redis.call('GET', '{_NOW}'))
+        return {{ math.floor(found / 1000), found % 1000 * 1000 }}
+    elseif name == 'PEXPIRE' then
+        if redis.call('EXISTS', key) == 0 then return 0 end
+        local ends = redis.call('GET', '{_NOW}') + ...
+        redis.call('HSET', '{_ENDS}', key, ends)
+        return 1
+    elseif name == 'PERSIST' then
+        return redis.call('HDEL', '{_ENDS}', key)
+    elseif name == 'PTTL' then
+        if redis.call('EXISTS', key) == 0 then return -2 end
+        local ends = redis.call('HGET', '{_ENDS}', key)
+        return ends and ends - redis.call('GET', '{_NOW}') or -1
+    elseif name == 'DEL' then
+        redis.call('HDEL', '{_ENDS}', key, ...)
+    end
+    if key == nil then return redis.call(name) end
+    return redis.call(name, key, ...)
+end
+"""
+
+
+_real_source = link.source.__wrapped__  # Of what is cached, nothing is of tests.
+
+
+@cache
+def _source(name: str) -> str:
+    """The text of a script, by the clock of the test."""
+    text: str = _real_source(name)
+    if name == "common":
+        assert text.count(_CALL) == 1
+    return text.replace(_CALL, _CALL_BY_THE_CLOCK_OF_THE_TEST)
+
+
+class ServerClock(FakeClock):
+    """Shows the same to the workers and to scripts on the server."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        super().__init__()
+
+    @property
+    def _now(self) -> float:
+        return self._value
+
+    @_now.setter
+    def _now(self, value: float) -> None:
+        self._value = value
+        self.set_server(value)
+
+    def set_server(self, value: float) -> None:
+        now = round(value * 1000)
+        self._redis.set(_NOW, now)
+        for key, ends in self._redis.hgetall(_ENDS).items():
+            if int(ends) <= now or not self._redis.exists(key):
+                self._redis.delete(key)
+                self._redis.hdel(_ENDS, key)
+
+
+class Shared:
+    """The queue, as tests see it."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.server = server
+        self.redis = server.client()
+        self.clock = ServerClock(self.redis)
+        self._patches = ExitStack()
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        self._patches.enter_context(mock.patch.object(link, "source", _source))
+        self._patches.callback(self.redis.close)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._patches.close()
+
+    def worker(self, lease: float = LEASE, *, lives: bool = True) -> Worker:
+        crawler: Any = SimpleNamespace(spider=None)
+        vars(crawler)["_scrapy_rep_components"] = {
+            Frontier: SimpleNamespace(clock=self.clock)
+        }
+        connection = link.Link(crawler)
+        connection.connect(self.redis)
+        self._patches.callback(connection.client.close)
+        worker = Worker(connection, self.clock, PREFIX, lease)
+        if lives:
+            worker.beat()
+        return worker
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def advance_server(self, seconds: float) -> None:
+        """Have the server's clock, not those of the workers, show more."""
+        self.clock.set_server(self.clock.monotonic() + seconds)
+
+    # What is on the server.
+
+    def key(self, name: str) -> str:
+        return f"{PREFIX}:{name}"
+
+    def names(self) -> set[str]:
+        """The names of all keys of the queue."""
+        found = {key.decode() for key in self.redis.scan_iter()} - {_NOW, _ENDS}
+        assert all(key.startswith(f"{PREFIX}:") for key in found)
+        return {key.removeprefix(f"{PREFIX}:") for key in found}
+
+    def count(self) -> int:
+        return int(self.redis.get(self.key("count")) or 0)
+
+    def ready(self) -> dict[str, float]:
+        """In how many seconds each queue that is ready is looked at."""
+        return self._moments("ready")
+
+    def unknown(self) -> dict[str, float]:
+        return self._moments("unknown")
+
+    def _moments(self, name: str) -> dict[str, float]:
+        now = self.clock.monotonic()
+        found = self.redis.zrange(self.key(name), 0, -1, withscores=True)
+        return {queue.decode(): moment / 1000 - now for queue, moment in found}
+
+    def host(self, name: str) -> dict[str, int]:
+        found = self.redis.hgetall(self.key(f"host:{name}"))
+        return {field.decode(): int(value) for field, value in found.items()}
+
+    def ends_in(self, name: str) -> float | None:
+        """In how many seconds a key runs out; None where it never does."""
+        ends = self.redis.hget(_ENDS, self.key(name))
+        return None if ends is None else int(ends) / 1000 - self.clock.monotonic()
+
+
+def push(
+    worker: Worker, queue: str, *names: str, priority: int = 0, seen: bool = False
+) -> None:
+    """Push a request of each name."""
+    for name in names:
+        fingerprint = (SEEN, name) if seen else ("", "")
+        worker.push(queue, -priority, name.encode(), *fingerprint)
+
+
+def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: str) -> str | None:
+    """The name of the request that is handed out."""
+    found = take(worker, at_once, gap, **limits)
+    return None if found is None else found.data.decode()
+
+
+def take(
+    worker: Worker, at_once: int = 1, gap: int = 0, **limits: str
+) -> Popped | None:
+    return worker.pop(Limits(at_once, gap, **limits))
+
+
+def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
+    """What is handed out, one after the other, without time passing."""
+    return list(iter(lambda: pop(worker, at_once, gap), None))
+
+
+def end(worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0) -> None:
+    """Its response has come, and all that this makes; told with the next call."""
+    host = popped.queue.partition("\t")[0]
+    worker.left(popped.number, host, fetched=fetched, gap=gap)
+    worker.done(popped.number)
+
+
+def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
+    """Have its robots.txt known."""
+    assert worker.learned(queue, Terms(holds, **terms))
+
+
+def learn(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
+    """The queues whose robots.txt it is to get."""
+    return [unknown.queue for unknown in worker.learn(quota, enough)]

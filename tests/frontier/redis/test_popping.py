@@ -1,0 +1,306 @@
+"""What is handed out, and when: by host, over all workers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.frontier.redis.shared import (
+    EXEMPT,
+    HOUR,
+    OTHER,
+    PAGES,
+    SECURE,
+    end,
+    know,
+    pop,
+    pop_all,
+    push,
+    take,
+)
+
+if TYPE_CHECKING:
+    from tests.frontier.redis.shared import Shared
+
+
+def test_best_first_then_oldest(shared: Shared) -> None:
+    """Of a host, the request of the highest priority goes first, then the oldest."""
+    worker = shared.worker()
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2")
+    push(worker, PAGES, "3", "4", priority=1)
+    push(worker, PAGES, "5", priority=-1)
+    assert pop_all(worker, at_once=8) == ["3", "4", "1", "2", "5"]
+
+
+def test_oldest_first_among_thousands(shared: Shared) -> None:
+    """The order of age is that of numbers, not of their digits."""
+    worker = shared.worker()
+    know(worker, PAGES)
+    shared.redis.set(shared.key("number"), 0xFFE)
+    names = [str(number) for number in range(20)]
+    push(worker, PAGES, *names)
+    assert pop_all(worker, at_once=20) == names
+
+
+def test_what_the_request_holds_comes_back_as_it_is(shared: Shared) -> None:
+    """Data is any octets, empty too; a request is handed out once."""
+    worker = shared.worker()
+    know(worker, PAGES)
+    data = [bytes(range(256)) * 100, b"", b"\r\n\0"]
+    for each in data:
+        worker.push(PAGES, 0, each, "", "")
+    assert [take(worker, 9).data for _ in data] == data
+    assert take(worker, 9) is None
+
+
+def test_limit_of_a_host_over_workers(shared: Shared) -> None:
+    """All workers together have as many requests to a host under way as the limit says;
+    one that ends makes room for one, whoever asks.
+    """
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1", "2", "3", "4")
+    first = take(one, at_once=2)
+    assert pop(two, at_once=2) == "2"
+    assert pop(one, at_once=2) is None
+    assert pop(two, at_once=2) is None
+    end(one, first)
+    one.tell()
+    assert pop(two, at_once=2) == "3"
+    assert pop(one, at_once=2) is None
+
+
+def test_limits_of_some_hosts(shared: Shared) -> None:
+    """``DOWNLOAD_SLOTS`` gives a host a limit and a gap of its own."""
+    worker = shared.worker()
+    of_hosts = json.dumps({"a.example": [2, 500]})
+    know(worker, PAGES)
+    know(worker, OTHER)
+    push(worker, PAGES, "a1", "a2", "a3")
+    push(worker, OTHER, "b1", "b2")
+
+    def found() -> list[str]:
+        ask = lambda: pop(worker, at_once=1, of_hosts=of_hosts)
+        return list(iter(ask, None))
+
+    assert found() == ["a1", "b1"]
+    shared.advance(0.499)
+    assert found() == []
+    shared.advance(0.001)
+    assert found() == ["a2"]
+    shared.advance(HOUR / 2)
+    assert found() == []
+
+
+def test_gap_between_starts(shared: Shared) -> None:
+    """From start to start of two requests to a host there is the gap, whoever sends
+    them and however many are under way; other hosts have theirs.
+    """
+    one, two = shared.worker(), shared.worker()
+    for queue in (PAGES, OTHER):
+        know(one, queue)
+        push(one, queue, f"{queue[0]}1", f"{queue[0]}2")
+    assert pop_all(one, at_once=8, gap=1000) == ["a1", "b1"]
+    assert one.again == 1.0
+    shared.advance(0.999)
+    assert pop_all(two, at_once=8, gap=1000) == []
+    assert two.again == 0.001
+    shared.advance(0.001)
+    assert pop_all(two, at_once=8, gap=1000) == ["a2", "b2"]
+
+
+def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
+    """A worker whose slot asks for a longer gap (AutoThrottle) tells it with the end of a
+    request, and all keep to it.
+    """
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1", "2", "3")
+    end(one, take(one, at_once=8, gap=100), gap=2000)
+    shared.advance(0.1)
+    one.tell()
+    assert pop(two, at_once=8, gap=100) == "2"
+    shared.advance(1.999)
+    assert pop(two, at_once=8, gap=100) is None
+    shared.advance(0.001)
+    assert pop(two, at_once=8, gap=100) == "3"
+
+
+def test_delay_from_end_to_start(shared: Shared) -> None:
+    """Where robots.txt asks for a delay, there is one request at a time, and the delay
+    passes from its end to the next start, over workers.
+    """
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES, delay=3.0, ago=5.0)
+    push(one, PAGES, "1", "2")
+    first = take(one, at_once=8)
+    shared.advance(10)
+    assert pop(two, at_once=8) is None
+    end(one, first)
+    one.tell()
+    shared.advance(2.999)
+    assert pop(two, at_once=8) is None
+    assert two.again == 0.001
+    shared.advance(0.001)
+    assert pop(two, at_once=8) == "2"
+
+
+def test_what_was_not_fetched_delays_nobody(shared: Shared) -> None:
+    """A request that did not go to the host (refused, answered from a cache) gives its
+    place back at once.
+    """
+    worker = shared.worker()
+    know(worker, PAGES, delay=3.0, ago=5.0)
+    push(worker, PAGES, "1", "2")
+    end(worker, take(worker), fetched=False)
+    assert pop(worker) == "2"
+
+
+def test_robotstxt_counts_as_a_request(shared: Shared) -> None:
+    """The first request waits for the delay after robots.txt was fetched."""
+    worker = shared.worker()
+    know(worker, PAGES, delay=3.0, ago=1.0)
+    push(worker, PAGES, "1")
+    shared.advance(1.999)
+    assert pop(worker) is None
+    shared.advance(0.001)
+    assert pop(worker) == "1"
+
+
+def test_longest_delay_of_a_host(shared: Shared) -> None:
+    """Several origins of one host have one delay, the longest that any asks for; it goes
+    when that origin asks for it no more.
+    """
+    worker = shared.worker()
+    know(worker, PAGES, delay=1.0, ago=9.0)
+    know(worker, SECURE, delay=5.0, ago=9.0)
+    push(worker, PAGES, "1", "2", "3")
+    push(worker, SECURE, "s")
+    for _ in range(3):
+        end(worker, take(worker, at_once=8))
+        worker.tell()
+        shared.advance(4.999)
+        assert pop(worker) is None
+        shared.advance(0.001)
+    know(worker, SECURE)
+    end(worker, take(worker, at_once=8))
+    push(worker, PAGES, "4")
+    worker.tell()
+    shared.advance(0.999)
+    assert pop(worker) is None
+    shared.advance(0.001)
+    end(worker, take(worker, at_once=8))
+    know(worker, PAGES)
+    worker.tell()
+    shared.advance(1)
+    push(worker, PAGES, "5", "6")
+    assert pop_all(worker, at_once=8) == ["5", "6"]
+
+
+def test_queues_of_a_host_take_turns(shared: Shared) -> None:
+    """Where one at a time may go to a host, its queues go one after the other."""
+    worker = shared.worker()
+    for queue, name in ((PAGES, "p"), (SECURE, "s"), (EXEMPT, "e")):
+        if queue != EXEMPT:
+            know(worker, queue)
+        push(worker, queue, *(f"{name}{number}" for number in range(3)))
+    order = []
+    while found := take(worker):
+        assert pop(worker) is None
+        order.append(found.data.decode())
+        end(worker, found)
+    assert len(order) == 9
+    # The first one was alone when it began.
+    for start in range(1, 5):
+        assert len({name[0] for name in order[start : start + 3]}) == 3
+
+
+def test_a_place_that_is_not_used_is_passed_on(shared: Shared) -> None:
+    """A queue that is given the place of another and has nothing to send, or whose
+    robots.txt has run out, leaves the place to the next one.
+    """
+    worker = shared.worker()
+    know(worker, PAGES)
+    know(worker, SECURE, holds=10.0)
+    push(worker, PAGES, "1")
+    first = take(worker)
+    for queue in (SECURE, EXEMPT):
+        push(worker, queue, queue)
+        assert pop(worker) is None
+    shared.advance(10)
+    end(worker, first)
+    assert pop(worker) == EXEMPT
+    assert list(shared.unknown()) == [SECURE]
+
+
+def test_hosts_that_wait_are_not_looked_at(shared: Shared) -> None:
+    """A host that is not ready costs one look, not one for each call; one that is ready
+    behind many that are not is found in a few calls.
+    """
+    worker = shared.worker()
+    for number in range(100):
+        queue = f"h{number}\thttp://h{number}"
+        know(worker, queue, delay=100.0)
+        push(worker, queue, "waits")
+    know(worker, PAGES)
+    shared.advance(0.001)
+    push(worker, PAGES, "goes")
+    calls = 0
+    while pop(worker) is None:
+        calls += 1
+        assert calls < 5
+    assert all(wait > 0 for wait in shared.ready().values())
+
+
+def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
+    """None of many hosts is starved by one whose queue is never empty."""
+    worker = shared.worker()
+    for number in range(50):
+        queue = f"h{number:02}\thttp://h{number:02}"
+        know(worker, queue)
+        push(worker, queue, *[f"h{number:02}"] * 3)
+        shared.advance(0.001)
+    found = []
+    while popped := take(worker):
+        found.append(popped.data.decode())
+        shared.advance(0.001)
+        end(worker, popped)
+    assert found == sorted(found[:50]) * 3
+
+
+def test_count_is_of_what_is_not_done(shared: Shared) -> None:
+    """What was handed out counts until it is done, once however often that is said."""
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1", "2")
+    found = take(one)
+    assert (one.count_all(), two.count_all()) == (2, 2)
+    one.done(found.number)
+    one.tell()
+    one.done(found.number)
+    one.tell()
+    assert (one.count_all(), two.count_all()) == (1, 1)
+
+
+def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
+    """Of a host there is no key but that of what is known of it, which runs out."""
+    worker = shared.worker()
+    for queue in (PAGES, SECURE, EXEMPT, OTHER, "c.example\t"):
+        if not queue.endswith("\t"):
+            know(worker, queue, holds=100.0)
+        push(worker, queue, "1", "2", "3")
+    for _ in range(20):
+        while found := take(worker, gap=50):
+            end(worker, found)
+        shared.advance(0.05)
+    worker.tell()
+    shared.advance(0.05)
+    known = {"host:a.example", "host:b.example"}
+    assert shared.names() == {"number", "count", "workers", *known}
+    assert shared.count() == 0
+    for name in known:
+        assert 100 < shared.ends_in(name) <= 100 + HOUR
+    worker.retire()
+    shared.advance(100 + HOUR)
+    assert shared.names() == {"number", "count"}

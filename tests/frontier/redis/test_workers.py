@@ -1,0 +1,319 @@
+"""Workers that die, stop, come back, and lose answers: nothing is lost by that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.frontier.redis.shared import (
+    EXEMPT,
+    HOUR,
+    LEASE,
+    OTHER,
+    PAGES,
+    end,
+    know,
+    learn,
+    pop,
+    pop_all,
+    push,
+    take,
+)
+
+if TYPE_CHECKING:
+    from tests.frontier.redis.shared import Shared
+
+
+def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
+    """In their places, in front of those that came after them; their places at hosts are
+    free; and it is said how many there were.
+    """
+    dead, worker = shared.worker(), shared.worker(lease=1000.0)
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2", "3")
+    push(worker, PAGES, "0", priority=1)
+    push(worker, EXEMPT, "e")
+    assert pop_all(dead, at_once=2) == ["e", "0"]
+    shared.advance(LEASE - 0.001)
+    assert worker.beat() == 0
+    assert pop(worker, at_once=2) is None
+    shared.advance(0.001)
+    assert worker.beat() == 2
+    assert worker.count_all() == 5
+    assert sorted(pop_all(worker, at_once=9)) == ["0", "1", "2", "3", "e"]
+    assert worker.beat() == 0
+
+
+def test_order_after_a_worker_has_died(shared: Shared) -> None:
+    dead, worker = shared.worker(), shared.worker(lease=1000.0)
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2", "3", "4")
+    pop_all(dead, at_once=2)
+    shared.advance(LEASE)
+    worker.beat()
+    assert pop_all(worker, at_once=9) == ["1", "2", "3", "4"]
+
+
+def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
+    """However long its requests take, as long as it gives signs of life."""
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES, holds=9 * HOUR)
+    push(one, PAGES, "1")
+    take(one)
+    for _ in range(100):
+        shared.advance(one.beat_every)
+        assert one.beat() == two.beat() == 0
+        assert one.is_alive
+
+
+def test_delay_after_a_worker_has_died(shared: Shared) -> None:
+    """It may have asked the host just before it was found to be dead."""
+    dead, worker = shared.worker(), shared.worker(lease=1000.0)
+    know(worker, PAGES, delay=5.0, ago=9.0)
+    push(worker, PAGES, "1")
+    take(dead)
+    shared.advance(LEASE)
+    worker.beat()
+    assert pop(worker) is None
+    shared.advance(5)
+    assert pop(worker) == "1"
+
+
+def test_worker_that_ends(shared: Shared) -> None:
+    """What it has not done is there for others at once, and nothing of it stays."""
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1", "2")
+    take(one)
+    assert one.acquire("x", "c.example")
+    one.retire()
+    assert pop_all(two, at_once=2) == ["1", "2"]
+    assert two.acquire("x", "c.example")
+    assert len([key for key in shared.names() if "leases" in key]) == 1
+    assert shared.redis.zcard(shared.key("workers")) == 1
+
+
+def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
+    """What it had is with others. What it says of that later changes nothing: the request
+    is not done, the place is not free.
+    """
+    stopped, worker = shared.worker(), shared.worker(lease=1000.0)
+    know(worker, PAGES)
+    push(worker, PAGES, "1", "2")
+    had = take(stopped)
+    shared.advance(LEASE)
+    worker.beat()
+    assert not stopped.is_alive
+    found = take(worker)
+    assert found.data == had.data
+    end(stopped, had)
+    stopped.beat()
+    stopped.tell()
+    assert shared.count() == 2
+    assert shared.host("a.example")["out"] == 1
+    assert pop(worker) is None
+    end(worker, found)
+    assert pop(worker) == "2"
+    assert shared.count() == 1
+
+
+def test_nothing_for_those_that_are_taken_for_dead(shared: Shared) -> None:
+    """A worker that was stopped, and asks before it has said that it lives, gets nothing:
+    if it died then, nobody would miss it, and what it had would be lost.
+    """
+    stopped, worker = shared.worker(), shared.worker(lease=1000.0)
+    push(worker, EXEMPT, "1")
+    push(worker, PAGES, "2")
+    shared.advance(LEASE)
+    worker.beat()
+    assert pop(stopped) is None
+    # It has now said that it lives.
+    assert pop(stopped) == "1"
+    shared.advance(LEASE)
+    assert worker.beat() == 1
+    assert learn(stopped) == []
+    assert learn(stopped) == [PAGES]
+    shared.advance(LEASE)
+    worker.beat()
+    assert not stopped.acquire("x", "c.example")
+    assert stopped.acquire("x", "c.example")
+    shared.advance(LEASE)
+    worker.beat()
+    assert stopped.take(PAGES) == (None, 1)
+    assert stopped.take(PAGES)[0].data == b"2"
+    shared.advance(LEASE)
+    assert worker.beat() == 1
+
+
+def test_dead_worker_without_requests(shared: Shared) -> None:
+    """Nothing of workers that have died is left, however many there were."""
+    for number in range(5):
+        assert shared.worker().acquire("x", f"{number}.example")
+    shared.advance(LEASE)
+    worker = shared.worker()
+    for _ in range(5):
+        worker.beat()
+    shared.advance(LEASE / 2)
+    assert shared.names() == {"workers"}
+
+
+# Lost answers, and late calls.
+
+
+def test_answer_that_was_lost(shared: Shared) -> None:
+    """What the server has handed out and the worker has not got is there for others when
+    the worker says what it has; all else stays with it.
+    """
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES)
+    push(one, PAGES, "1", "2", "3")
+    push(one, OTHER, "o")
+    push(one, "c.example\thttp://c.example", "c")
+    first = take(one, at_once=2)
+    has_learned = learn(one, quota=1)
+    assert take(one, at_once=2).data == b"2"  # The answer to this is lost,
+    learn(one)  # to this,
+    one.acquire("x", "d.example")  # and this.
+    one._link.has_lost_answer = True
+    one.resync([first.number], [first.number], has_learned)
+    assert not one._link.has_lost_answer
+    assert pop_all(two, at_once=2) == ["2"]
+    assert learn(two) == [
+        name
+        for name in (OTHER, "c.example\thttp://c.example")
+        if name not in has_learned
+    ]
+    assert two.acquire("y", "d.example")
+    end(one, first)
+    one.tell()
+    assert shared.count() == 4
+
+
+def test_resync_without_need(shared: Shared) -> None:
+    """Where no answer was lost, the server is not asked."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1")
+    take(worker)
+    worker.resync([], [], [])
+    shared.advance(LEASE)
+    assert shared.worker(lives=False).beat() == 1
+
+
+def test_done_but_not_told(shared: Shared) -> None:
+    """What is done and could not be told is not given to others."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1")
+    end(worker, take(worker))
+    worker._link.has_lost_answer = True
+    worker.resync([], [], [])
+    assert pop(worker) is None
+    assert shared.count() == 0
+
+
+@pytest.mark.parametrize("seconds", [4.1, HOUR])
+def test_late_calls(shared: Shared, seconds: float) -> None:
+    """A call whose answer nobody waits for any more does nothing, when a server that hung
+    comes to it; the next one is in time.
+    """
+    worker = shared.worker(lease=2 * HOUR)
+    know(worker, PAGES, holds=9 * HOUR)
+    push(worker, PAGES, "1")
+    push(worker, OTHER, "o", seen=True)
+    shared.advance_server(seconds)
+    assert pop(worker) is None
+    assert pop(worker) == "1"
+    for call, asked in (
+        (lambda: learn(worker), [OTHER]),
+        (lambda: worker.take(OTHER)[0] is not None, True),
+        (lambda: worker.acquire("x", "c.example"), True),
+    ):
+        seconds += seconds
+        shared.advance_server(seconds)
+        assert not call()
+        assert call() == asked
+
+
+def test_late_push(shared: Shared) -> None:
+    """It adds nothing, and does not make the request one that was seen: it is sent again."""
+    worker = shared.worker()
+    shared.advance_server(10)
+    push(worker, EXEMPT, "1", seen=True)
+    assert (worker.unsent, shared.count()) == (1, 0)
+    worker.tell()
+    assert worker.unsent == 0
+    assert shared.count() == 1
+
+
+def test_late_resync(shared: Shared) -> None:
+    """What a worker said to have long ago is not what it has now."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1")
+    found = take(worker)
+    shared.advance_server(10)
+    worker._link.has_lost_answer = True
+    worker.resync([], [], [])
+    assert worker._link.has_lost_answer
+    worker.resync([found.number], [found.number], [])
+    assert not worker._link.has_lost_answer
+    assert pop(worker, at_once=2) is None
+
+
+# Requests from outside of the queue.
+
+
+def test_places_of_requests_from_outside(shared: Shared) -> None:
+    """A request that no queue has handed out has the host for itself, and the delay after
+    it is kept by the queue; it waits for those of the queue, and after them.
+    """
+    one, two = shared.worker(), shared.worker()
+    know(one, PAGES, delay=2.0, ago=9.0)
+    push(one, PAGES, "1", "2")
+    assert two.acquire("x", "a.example")
+    assert not one.acquire("y", "a.example")
+    assert pop(one) is None
+    two.release("x", "a.example", 2.0)
+    shared.advance(1.999)
+    assert pop(one) is None
+    shared.advance(2)
+    end(one, take(one))
+    one.tell()
+    assert not two.acquire("x", "a.example")
+    shared.advance(2)
+    assert two.acquire("x", "a.example")
+    two.release("x", "a.example", 0.0)
+    assert pop(one) == "2"
+
+
+def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
+    """Of a host that the queue knows nothing of, nothing is kept for longer than the delay
+    after a request from outside.
+    """
+    one, two = shared.worker(), shared.worker()
+    assert one.acquire("x", "a.example")
+    one.release("x", "a.example", 2.0)
+    shared.advance(1.999)
+    assert not two.acquire("y", "a.example")
+    shared.advance(0.001)
+    assert shared.names() == {"workers"}
+    assert two.acquire("y", "a.example")
+    shared.advance(LEASE / 2)
+    assert not one.acquire("x", "a.example")
+    two.release("y", "a.example", 0.0)
+    assert shared.names() == {"workers"}
+
+
+# Duplicates.
+
+
+def test_seen_before(shared: Shared) -> None:
+    """A request whose fingerprint is there is dropped by the queue itself, whichever worker
+    was first; it is not counted.
+    """
+    one, two = shared.worker(), shared.worker()
+    push(one, EXEMPT, "1", seen=True)
+    push(two, EXEMPT, "1", seen=True)
+    push(two, EXEMPT, "2", seen=True)
+    push(two, EXEMPT, "2")
+    assert pop_all(one, at_once=9) == ["1", "2", "2"]
+    assert shared.count() == 3

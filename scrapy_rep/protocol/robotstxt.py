@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.findings import Finding
     from scrapy_rep.protocol.pace import Pace, RequestRate, VisitTime
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.robotstxt import UsageRecords
 
 # So many combinations of agents are kept ready; a crawl has one, or a few.
 _FOLLOWED_AT_MOST = 32
@@ -100,8 +102,8 @@ class RobotsTxt:
     """
 
     __slots__ = (
-        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url",
-        "dialect",
+        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url", "dialect",
+        "usage_records",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +120,7 @@ class RobotsTxt:
         self._followed: Followed | None = None
         self._others: dict[str | tuple[str, ...], Followed] | None = None
         self._sitemaps: tuple[str, ...] | None = None
+        self.usage_records: UsageRecords | None = None  # once somebody has asked
 
     @classmethod
     def parse(
@@ -157,7 +160,7 @@ class RobotsTxt:
             weight += self._followed.weight
         for followed in (self._others or {}).values():
             weight += followed.weight
-        return weight
+        return weight + (self.usage_records.weight if self.usage_records else 0)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -237,6 +240,12 @@ class RobotsTxt:
         none, or the dialect ignores it.
         """
         return self.pace(agents).visit_time
+
+    def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
+        """What it states about the use of *url*: nothing where that is disallowed."""
+        from scrapy_rep.protocol.usage.robotstxt import usage_of  # noqa: PLC0415
+
+        return usage_of(self, url, agents)
 
     def lint(self) -> tuple[Finding, ...]:
         """What is wrong with it, by line; worked out anew each time."""

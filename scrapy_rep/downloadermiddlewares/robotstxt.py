@@ -19,6 +19,7 @@ from scrapy_rep.protocol import access
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 from scrapy_rep.protocol.robotstxt import Decision
 from scrapy_rep.protocol.rules import Rule
+from scrapy_rep.purposes import Purposes
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.verdicts import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 
@@ -50,6 +51,7 @@ class RobotsTxtMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = Access(
@@ -113,23 +115,53 @@ class RobotsTxtMiddleware:
     async def _keep_to(self, robots: RobotsTxt, case: Case) -> None:
         """Deny a request, or let it go when its turn has come."""
         request = case.request
-        agents = self._identity.tokens(request)
-        decision = None
-        if self._verdicts.are_wanted(case) or not is_allowed(
-            robots, request.url, agents, self._clients
-        ):
-            decision = decide(robots, request.url, agents, self._clients)
-            if not decision.allowed:
-                self._deny(case, decision)
+        names = self._identity.names(request)
+        refusals: list[tuple[str, Decision]] = []
+        if len(names) == 1:
+            (agents,) = names
+            decision = None
+            if self._verdicts.are_wanted(case) or not is_allowed(
+                robots, request.url, agents, self._clients
+            ):
+                decision = decide(robots, request.url, agents, self._clients)
+                if not decision.allowed:
+                    self._deny(case, decision)
+        else:
+            decision, refusals = self._decide_for_each(robots, case, names)
+        self._purposes.note(request, robots, case.entry, refusals=refusals)
         politeness = self._access.politeness
         if politeness.is_minded:
-            pace = robots.pace(agents)
+            pace = self._identity.pace(robots, request)
             # Of nearly all hosts it asks for nothing.
             if politeness.concerns(pace):
                 await self._take_turn(robots, pace, case)
         self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
+
+    def _decide_for_each(
+        self,
+        robots: RobotsTxt,
+        case: Case,
+        names: dict[tuple[str, ...], tuple[str, ...]],
+    ) -> tuple[Decision, list[tuple[str, Decision]]]:
+        """What lets a request go that is made in several names, and for which purposes
+        these must not make it. Denies it where none of them may.
+        """
+        url = case.request.url
+        decisions = {
+            tokens: decide(robots, url, tokens, self._clients) for tokens in names
+        }
+        allowed = [each for each in decisions.values() if each.allowed]
+        if not allowed:
+            self._deny(case, next(iter(decisions.values())))
+        refusals = [
+            (purpose, decision)
+            for tokens, decision in decisions.items()
+            if not decision.allowed
+            for purpose in names[tokens]
+        ]
+        return allowed[0], refusals
 
     async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
         """Let a request go when its turn has come: at once, where it was popped from a

@@ -112,7 +112,7 @@ class Access:
             robots, fetched = known.robots, known.entry.fetched
         if not self.politeness.is_minded:
             return True
-        pace = robots.pace(self._identity.usual_tokens())
+        pace = self._identity.pace(robots)
         if not self.politeness.concerns(pace):
             return True
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)

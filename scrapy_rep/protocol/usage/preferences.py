@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.indexing import IndexingRules
 from scrapy_rep.protocol.usage.page import page_statements
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.statements import Statement
     from scrapy_rep.protocol.tags import Tag
+
+
+class Denial(NamedTuple):
+    """A purpose that some content must not serve."""
+
+    purpose: str
+    preferences: UsagePreferences
+    statement: UsageStatement | None
+    """What says so; None where nothing is known, and that is not enough."""
+
+    @property
+    def why(self) -> str:
+        """In a few words, what says so."""
+        return str(self.statement or "nothing is stated")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -98,6 +112,29 @@ class UsagePreferences:
             if counts and each.category == category and each.value is value:
                 return each if value is not None else None
         return None
+
+    def denial(
+        self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
+    ) -> Denial | None:
+        """The first of *purposes* that the content must not serve, if there is one.
+        *unknown* says whether a use is allowed of which nothing is known.
+        """
+        for purpose in purposes:
+            allowed = self.get(purpose, image=image)
+            if not (unknown if allowed is None else allowed):
+                return Denial(purpose, self, self.because(purpose, image=image))
+        return None
+
+    def about(self, categories: Iterable[str]) -> UsagePreferences:
+        """What is stated about some categories of use, and about none."""
+        wanted = {"", *categories}
+        found = tuple(each for each in self.statements if each.category in wanted)
+        return UsagePreferences(found)
+
+    def without(self, signal: Signal) -> UsagePreferences:
+        """What is stated by other signals than one."""
+        found = tuple(each for each in self.statements if each.signal is not signal)
+        return UsagePreferences(found)
 
     @property
     def licenses(self) -> tuple[str, ...]:

@@ -91,6 +91,10 @@ class Identity:
         records = dict.fromkeys(record for pace in paces for record in pace.records)
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
+    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Whether *robots* lets any of these names fetch *url*, for no request of a spider."""
+        return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
+
     def _own(self, request: Request | None) -> tuple[str, ...]:
         """The product tokens for any purpose that has none of its own."""
         if self._agents:

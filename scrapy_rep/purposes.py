@@ -13,7 +13,7 @@ from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import SILENCE, Denial, UsagePreferences
 from scrapy_rep.protocol.usage.robotstxt import states_usage
 from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.vocabulary import Signal, Source
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source, is_about_mining
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class Purposes:
         purposes.
         """
         return self._identity.purposes(request)
+
+    def are_about_mining(self, request: Request) -> bool:
+        """Whether *request* has a purpose that TDMRep speaks about."""
+        return any(map(is_about_mining, self._identity.purposes(request)))
 
     # robots.txt and tdmrep.json.
 

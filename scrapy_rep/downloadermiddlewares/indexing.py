@@ -225,10 +225,10 @@ class IndexingMiddleware:
             # A tag of the page can override what headers and files say of mining; nothing
             # can loosen the rest.
             stated = stated.without(Signal.TDM_RESERVATION)
-        if not self._settings.usage_unknown:
-            # What the page says itself may be more than that.
-            return stated.denial(self._purposes.of_request(request)) is None
-        return self._purposes.denial(request, stated) is None
+        # Of a use that nothing is stated of, the page itself may speak.
+        purposes = self._purposes.of_request(request)
+        is_image = content_type.startswith(b"image/")
+        return stated.denial(purposes, image=is_image) is None
 
 
 def _is_image(response: Response) -> bool:

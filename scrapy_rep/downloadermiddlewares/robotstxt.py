@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
     from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 
 class RobotsTxtMiddleware:
@@ -95,8 +96,11 @@ class RobotsTxtMiddleware:
             if copy is None and self._verdicts.are_wanted(case):
                 self._verdicts.allowed(case, ROBOTS_TXT)
             return copy
+        tdmrep = known.tdmrep
+        if tdmrep is None and self._purposes.are_about_mining(request):
+            tdmrep = await self._access.tdmrep(known, request)
         try:
-            await self._keep_to(known.robots, case)
+            await self._keep_to(known.robots, case, tdmrep)
         finally:
             self._access.weigh(known)
         return None
@@ -112,7 +116,9 @@ class RobotsTxtMiddleware:
         # Another component has dropped it; where it was sent, that has been seen.
         self._access.step_aside(request)
 
-    async def _keep_to(self, robots: RobotsTxt, case: Case) -> None:
+    async def _keep_to(
+        self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
+    ) -> None:
         """Deny a request, or let it go when its turn has come."""
         request = case.request
         names = self._identity.names(request)
@@ -128,7 +134,7 @@ class RobotsTxtMiddleware:
                     self._deny(case, decision)
         else:
             decision, refusals = self._decide_for_each(robots, case, names)
-        self._purposes.note(request, robots, case.entry, refusals=refusals)
+        self._purposes.note(request, robots, case.entry, tdmrep, refusals)
         politeness = self._access.politeness
         if politeness.is_minded:
             pace = self._identity.pace(robots, request)

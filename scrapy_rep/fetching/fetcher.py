@@ -78,9 +78,13 @@ class RobotsTxtFetcher:
         self._turn = turn
         self._places = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
+        self._uncounted: set[str] = set()
 
-    async def fetch(self, url: str, causes: Causes) -> AccessResult:
-        """Fetch the robots.txt at *url*.
+    async def fetch(
+        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+    ) -> AccessResult:
+        """Fetch the robots.txt at *url*, or a file like it, which Scrapy's stats about
+        robots.txt do not count.
 
         *causes* are requests that wait for it, as :func:`cause_of` makes them. The first
         attempt goes through the proxy of the first of them, the next through that of the
@@ -88,7 +92,10 @@ class RobotsTxtFetcher:
         a server or the network does; raises SpiderClosing where it has to wait for its
         turn and the spider closes.
         """
-        self._crawler.stats.inc_value(stats.REQUEST_COUNT)
+        if is_robotstxt:
+            self._crawler.stats.inc_value(stats.REQUEST_COUNT)
+        else:
+            self._uncounted.add(url)
         self._under_way += 1
         if self._under_way == 1:
             # Only while it is needed: the signal is sent for each chunk of each page.
@@ -96,6 +103,7 @@ class RobotsTxtFetcher:
         try:
             return await self._follow(url, causes)
         finally:
+            self._uncounted.discard(url)
             self._under_way -= 1
             if not self._under_way:
                 self._crawler.signals.disconnect(
@@ -155,8 +163,10 @@ class RobotsTxtFetcher:
         self, url: str, response: Response, redirects: list[str], error: str
     ) -> AccessResult:
         status: int | None = response.status
-        self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
-        self._crawler.stats.inc_value(stats.RESPONSE_STATUS_COUNT.format(status=status))
+        if url not in self._uncounted:
+            key = stats.RESPONSE_STATUS_COUNT.format(status=status)
+            self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
+            self._crawler.stats.inc_value(key)
         is_successful = response.status // 100 == 2
         if is_successful and response.headers.get("Content-Encoding"):
             status, is_successful = None, False
@@ -218,7 +228,8 @@ class RobotsTxtFetcher:
             return _Answer(None, error, is_permanent=True, is_dropped=True)
         except Exception as exception:  # noqa: BLE001  whatever a handler raises
             kind = type(exception)
-            self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
+            if request.url not in self._uncounted:
+                self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
             error = f"{kind.__name__}: {exception}".rstrip(": ")
             # Of a proxy it says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scrapy_rep.fetching.cache import RobotsTxtCache
+from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from scrapy_rep.identity import Identity
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.verdicts import Verdicts
 
@@ -66,8 +68,9 @@ class Access:
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
         fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
-            crawler, fetcher, keeper, settings, alarms.clock.time
-        )
+            crawler, fetcher, keeper, settings, alarms.clock.time,
+            may_fetch=identity.may_fetch,
+        )  # fmt: skip
         self._hosts = Hosts(
             crawler,
             alarms,
@@ -190,6 +193,12 @@ class Access:
         """
         self._watch_for_closing()
         return await self._hosts.known(origin, request, is_patient=is_patient)
+
+    async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
+        """What the tdmrep.json of an origin says, for a *request* that needs it although
+        the crawl does not. Raises SpiderClosing.
+        """
+        return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float

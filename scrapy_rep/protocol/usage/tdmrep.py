@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 PATH = "/.well-known/tdmrep.json"
 
+MAX_SIZE = 512_000
+"""Bytes; as much as of a robots.txt. The beginning of a longer file is no array."""
+
 # The report refers to RFC 9309's draft for patterns, and to sequence for which wins.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
@@ -43,9 +46,11 @@ class TdmRep:
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Read a file. Any bytes at all are one; what is no array of rules says nothing."""
+        """Read a file. Any bytes at all are one; what is no array of rules, or too long,
+        says nothing.
+        """
         try:
-            found = json.loads(body)
+            found = json.loads(body) if len(body) <= MAX_SIZE else None
         except (ValueError, RecursionError):
             found = None
         return cls(found if isinstance(found, list) else None)

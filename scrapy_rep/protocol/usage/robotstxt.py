@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.lines import Line
     from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.usage.statements import Expression
 
 _SIGNALS = {
     "content-usage": Signal.CONTENT_USAGE,
@@ -113,7 +114,7 @@ class RobotsUsage:
         self, body: bytes, agents: str | Sequence[str], dialect: Dialect
     ) -> None:
         tokens = (agents,) if isinstance(agents, str) else tuple(agents)
-        groups = _Groups(lines(body, dialect), dialect)
+        groups = UsageGroups(lines(body, dialect), dialect)
         agent, ours = groups.followed_by(tokens)
         ours = _first_of(ours)
         for_all = _first_of(groups.for_all)
@@ -152,7 +153,7 @@ class RobotsUsage:
         return UsagePreferences(kept(found)) if found else SILENCE
 
 
-class _Groups:
+class UsageGroups:
     """The records of each group, by the tokens that it names."""
 
     def __init__(self, read: Iterable[Line], dialect: Dialect) -> None:
@@ -160,33 +161,35 @@ class _Groups:
         """What stands before any group and holds all the same."""
 
         self._dialect = dialect
-        self._groups: list[tuple[list[str], list[Line]]] = []
+        self.groups: list[tuple[list[str], list[Line]]] = []
+        """The names of each group, and its records."""
+
         is_open = has_rules = False
         for line in read:
             if line.field == "user-agent":
                 if not is_open or has_rules:
-                    self._groups.append(([], []))
+                    self.groups.append(([], []))
                     is_open, has_rules = True, False
-                self._groups[-1][0].extend(agents_of_line(line.value, dialect))
+                self.groups[-1][0].extend(agents_of_line(line.value, dialect))
             elif not line.field:
                 # A blank line, where that ends a group.
                 is_open = False
             elif is_open:
                 has_rules = has_rules or line.field in _RULES
                 if line.field in FIELDS:
-                    self._groups[-1][1].append(line)
-            elif not self._groups and line.field in FIELDS - _RULES:
+                    self.groups[-1][1].append(line)
+            elif not self.groups and line.field in FIELDS - _RULES:
                 self.for_all.append(line)
 
     def followed_by(self, agents: Sequence[str]) -> tuple[str | None, list[Line]]:
         """The first of *agents* that has a group, or everyone, and the records for it."""
-        tokens = {token for names, _ in self._groups for token in names}
+        tokens = {token for names, _ in self.groups for token in names}
         for agent in (*agents, EVERYONE):
             named = self._named(agent, tokens)
             if named:
                 found = [
                     records
-                    for names, records in self._groups
+                    for names, records in self.groups
                     if not named.isdisjoint(names)
                 ]
                 if not self._dialect.merge_groups:
@@ -224,11 +227,15 @@ def _index(
 def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
     signal = _SIGNALS[line.field]
     written = line.value.decode("utf-8", "replace")
-    where = Where(
-        Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}"
-    )  # fmt: skip
+    where = Where(Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}")
     if signal is Signal.LICENSE:
         return where.says(written, None)
-    read = read_usage if signal is Signal.CONTENT_USAGE else read_signal
-    pairs = read(split_path(line.value)[1]).pairs
+    pairs = expression_of(line)[1].pairs
     return [each for label, value in pairs for each in where.says(label, value)]
+
+
+def expression_of(line: Line) -> tuple[Signal, Expression]:
+    """What a record states, its path aside."""
+    signal = _SIGNALS[line.field]
+    read = read_usage if signal is Signal.CONTENT_USAGE else read_signal
+    return signal, read(split_path(line.value)[1])

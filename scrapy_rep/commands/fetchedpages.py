@@ -12,7 +12,6 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.commands.lists import asked_argument, asked_url
 from scrapy_rep.commands.sources import Sources, read_file
-from scrapy_rep.commands.uses import asked_about
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access import Access
 from scrapy_rep.protocol.usage.page import FIELDS
@@ -122,7 +121,7 @@ async def _mining(
 ) -> UsagePreferences:
     """What the tdmrep.json of an origin says, where a purpose needs it."""
     url = url_of(asked.origin)
-    wanted = any(map(is_about_mining, asked_about(terms)))
+    wanted = any(map(is_about_mining, terms.rep.purposes))
     if not wanted or not terms.decide(reading.robots, url).allowed:
         return SILENCE
     (result,) = await web.robotstxts([url])

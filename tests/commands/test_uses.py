@@ -123,8 +123,9 @@ def test_page_on_the_web(site: Site) -> None:
     host = site.add("User-agent: *\nContent-Usage: /a search=n\n")
     file = b'[{"location": "/a", "tdm-reservation": 1}]'
     host.answers["/.well-known/tdmrep.json"] = Answer(file)
-    ended = scrapy_rep("page", host.url("/a"), "--agent", "mybot")
-    assert ended.status == 0
+    asked = "page", host.url("/a"), "--agent", "mybot", "--purpose"
+    ended = scrapy_rep(*asked, "tdm,search")
+    assert ended.status == 1
     for line in (
         "      /a: tdm-reservation 1 (tdmrep.json, rule 1)",
         "      Content-Usage: /a search=n (robots.txt, line 2)",

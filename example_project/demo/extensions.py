@@ -10,6 +10,7 @@ from scrapy import signals
 
 from demo.judge import forbidden_hits, gaps, noindex_pages, untimely_hits
 from demo.middlewares import BundledSite
+from scrapy_rep.exceptions import UsageDenied
 from scrapy_rep.signals import link_dropped, request_denied
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Report:
         self.not_sent.append(Row(request.url, "not followed", "", response.url, why))
 
     def note_dropped_item(self, item: dict[str, Any], exception: Exception) -> None:
+        if isinstance(exception, UsageDenied):
+            self.items[item["url"]] = ("dropped", *said_of_use(exception))
+            return
         statement = str(exception).removeprefix("Not for an index: ")
         self.items[item["url"]] = ("dropped", "itself", statement)
 
@@ -104,6 +108,15 @@ class Report:
             print(f"smallest gap at {name}: {seen:.3f} s, asked for: {asked:g} s")
         kept = (url for url, row in self.items.items() if row[0] != "dropped")
         accuse("items kept that said noindex", noindex_pages(kept, agent))
+
+
+def said_of_use(exception: UsageDenied) -> tuple[str, str]:
+    """Where it says that a page is not for a purpose, and in which words."""
+    statement = exception.denial.statement
+    if statement is None:
+        return "nobody", f"{exception.denial.purpose}: unknown"
+    line = f"{statement.position}: " if statement.source == "robots.txt" else ""
+    return statement.source.value, line + statement.text
 
 
 def table(rows: list[Row]) -> str:

@@ -76,7 +76,10 @@ class Values:
         ):
             allowed = f"a dictionary of names by purpose: {', '.join(CATEGORIES)}"
             raise SettingError(name, self.get(name), allowed)
-        return {purpose: tokens_in(name, value) for purpose, value in written.items()}
+        return {
+            purpose: tokens_in(f"{name}[{purpose!r}]", value)
+            for purpose, value in written.items()
+        }
 
     def seconds(self, name: str, *, least: float | None = None) -> float:
         """A number greater than 0, or not less than *least*."""

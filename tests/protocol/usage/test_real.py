@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from tests.protocol.usage.asking import robots_usage, stated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 REAL = Path(__file__).with_name("real.txt")
 
@@ -50,7 +52,7 @@ def test_a_real_site(site: Site) -> None:
         said = [
             f"{name}={'y' if value else 'n'}" for name, value in stated(usage).items()
         ]
-        said += [f"license={license}" for license in usage.licenses]
+        said += [f"license={url}" for url in usage.licenses]
         assert tuple(sorted(said)) == expected, (agent, path)
 
 

@@ -48,6 +48,11 @@ class Identity:
         """The one that the components of a crawl share."""
         return shared_component(crawler, cls)
 
+    @property
+    def is_several(self) -> bool:
+        """Whether there are names for a purpose."""
+        return bool(self._of_purpose)
+
     def purposes(self, request: Request | None) -> tuple[str, ...]:
         """What the response to *request* is for. Raises ValueError for what is no list of
         purposes.

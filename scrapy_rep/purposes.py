@@ -65,7 +65,8 @@ class Purposes:
 
     def are_about_mining(self, request: Request) -> bool:
         """Whether *request* has a purpose that TDMRep speaks about."""
-        return any(map(is_about_mining, self._identity.purposes(request)))
+        purposes = self._identity.purposes(request)
+        return bool(purposes) and any(map(is_about_mining, purposes))
 
     # robots.txt and tdmrep.json.
 

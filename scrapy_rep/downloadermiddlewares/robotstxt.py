@@ -121,10 +121,11 @@ class RobotsTxtMiddleware:
     ) -> None:
         """Deny a request, or let it go when its turn has come."""
         request = case.request
-        names = self._identity.names(request)
+        names = self._identity.names(request) if self._identity.is_several else {}
         refusals: list[tuple[str, Decision]] = []
-        if len(names) == 1:
-            (agents,) = names
+        if len(names) < 2:
+            agents = self._identity.tokens(request)
+            pace = robots.pace(agents)
             decision = None
             if self._verdicts.are_wanted(case) or not is_allowed(
                 robots, request.url, agents, self._clients
@@ -133,14 +134,13 @@ class RobotsTxtMiddleware:
                 if not decision.allowed:
                     self._deny(case, decision)
         else:
+            pace = self._identity.pace(robots, request)
             decision, refusals = self._decide_for_each(robots, case, names)
         self._purposes.note(request, robots, case.entry, tdmrep, refusals)
         politeness = self._access.politeness
-        if politeness.is_minded:
-            pace = self._identity.pace(robots, request)
-            # Of nearly all hosts it asks for nothing.
-            if politeness.concerns(pace):
-                await self._take_turn(robots, pace, case)
+        # Of nearly all hosts it asks for nothing.
+        if politeness.is_minded and politeness.concerns(pace):
+            await self._take_turn(robots, pace, case)
         self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)

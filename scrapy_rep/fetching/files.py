@@ -99,7 +99,7 @@ class FileCache(ABC, Generic[_Read]):
             entry = self._keeper.at_hand(place, now)
             if entry is None:
                 return None
-            kept = self._use(place, entry, entry.fetched)
+            kept = self._use(place, entry)
         has_just_come = 0.0 <= now - kept.come < _JUST_NOW
         return kept if has_just_come or kept.entry.is_fresh(now) else None
 
@@ -111,7 +111,7 @@ class FileCache(ABC, Generic[_Read]):
         """
         try:
             entry, is_new = await self._learn(place, causes, anew=anew)
-            return self._use(place, entry, entry.fetched), is_new
+            return self._use(place, entry), is_new
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):
@@ -119,7 +119,7 @@ class FileCache(ABC, Generic[_Read]):
                 raise
             # Not by us: those who wait must not wait for ever.
             entry = self._renewed(place, _failed(place, "cancelled"), None)
-            return self._use(place, entry, entry.fetched), True
+            return self._use(place, entry), True
         except Exception as exception:
             logger.exception(
                 "%(url)s counts as unreachable, since something went wrong inside of "
@@ -129,7 +129,7 @@ class FileCache(ABC, Generic[_Read]):
             )
             error = f"{type(exception).__name__}: {exception}"
             entry = self._renewed(place, _failed(place, error), None)
-            return self._use(place, entry, entry.fetched), True
+            return self._use(place, entry), True
 
     async def _learn(
         self, place: Place, causes: Causes, *, anew: bool
@@ -171,8 +171,8 @@ class FileCache(ABC, Generic[_Read]):
             jitter=random.random(),  # noqa: S311
         )
 
-    def _use(self, place: Place, entry: Entry, come: float) -> Kept[_Read]:
-        kept = Kept(entry, self._read(entry), come)
+    def _use(self, place: Place, entry: Entry) -> Kept[_Read]:
+        kept = Kept(entry, self._read(entry), entry.fetched)
         weight = kept.read.weight
         self._in_use.put(place, (kept, weight), weight)
         return kept

@@ -98,8 +98,11 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
             suspects.append(at)
         at = lowered.rfind(b"<meta", 0, at)
     suspects.reverse()
-    if b"license" in lowered:
-        licenses = [match.start() for match in _LICENSE(lowered)]
+    # In the head alone: a third pass of all would be felt, for what is but evidence.
+    body = lowered.find(b"<body")
+    end = len(lowered) if body < 0 else body
+    if lowered.find(b"license", 0, end) >= 0:
+        licenses = [match.start() for match in _LICENSE(lowered, 0, end)]
         suspects = sorted((*suspects, *licenses[:_LICENSES_AT_MOST]))
     return suspects
 

@@ -56,9 +56,8 @@ class IndexingGateMiddleware:
         rules = _rules(response)
         passes = self._lets_all_pass(response, rules)
         for one in result:
-            if isinstance(one, Request):
-                one.meta.pop(meta.INDEXING, None)
-                one.meta.pop(meta.USAGE, None)
+            if isinstance(one, Request) and meta.INDEXING in one.meta:
+                _strip(one)
             if passes or self._may_pass(one, response, rules):
                 yield one
 
@@ -68,9 +67,8 @@ class IndexingGateMiddleware:
         rules = _rules(response)
         passes = self._lets_all_pass(response, rules)
         async for one in result:
-            if isinstance(one, Request):
-                one.meta.pop(meta.INDEXING, None)
-                one.meta.pop(meta.USAGE, None)
+            if isinstance(one, Request) and meta.INDEXING in one.meta:
+                _strip(one)
             if passes or self._may_pass(one, response, rules):
                 yield one
 
@@ -133,6 +131,12 @@ class IndexingGateMiddleware:
             if rel is not None:
                 return "rel", rel
         return None
+
+
+def _strip(request: Request) -> None:
+    """Take from a request what a page said, of indexing and of use together."""
+    del request.meta[meta.INDEXING]
+    request.meta.pop(meta.USAGE, None)
 
 
 def _rules(response: Response) -> IndexingRules | None:

@@ -213,6 +213,13 @@ def test_license_links() -> None:
     assert stated(found) == {}
 
 
+def test_license_links_of_the_head_alone() -> None:
+    """A page is not read whole for what is but evidence."""
+    link = b"<link rel=license href=/l>"
+    assert UsagePreferences.parse([], link + b"<p>no body tag").licenses == ("/l",)
+    assert UsagePreferences.parse([], b"<head></head><BODY>" + link).licenses == ()
+
+
 # Conflicts between sources.
 
 

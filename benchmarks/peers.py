@@ -14,6 +14,7 @@ from robots import RobotsParser
 
 from benchmarks.corpus import AGENT
 from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.rules import RuleLines
 
 
 class Parser(ABC):
@@ -51,7 +52,8 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        parsed._follow(AGENT)
+        # It finds the groups alone until a second question comes; others have the rules.
+        RuleLines.of_groups(parsed._follow(AGENT).groups)
 
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
         return parsed.is_allowed(url, AGENT)

@@ -80,6 +80,22 @@ async def test_denial() -> None:
 
 
 @coroutine_test
+async def test_a_url_that_is_too_long_to_be_judged() -> None:
+    """It is refused as anything is, with a reason of its own; unless the user says so."""
+    body = b"User-agent: *\nDisallow: /*?private="
+    answers = {ROBOTS_URL: answer(ROBOTS_URL, body=body)}
+    mw, crawler = middleware(answers)
+    long = f"http://example.com/{'a' * 70_000}"
+    with pytest.raises(RobotsDenied, match=r"robots\.txt \(too-long\)") as caught:
+        await ask(mw, Request(long))
+    assert caught.value.decision.reason == "too-long"
+    assert crawler.stats.get_value("rep/denied/too-long") == 1
+    assert await ask(mw, Request(f"http://example.com/{'a' * 60_000}")) is None
+    mw, _ = middleware(answers, REP_OVERRIDES={"example.com": "ignore"})
+    assert await ask(mw, Request(long)) is None
+
+
+@coroutine_test
 async def test_one_fetch_for_an_origin() -> None:
     """An allowed request passes, and the second costs no second fetch."""
     mw, crawler = middleware()

@@ -64,6 +64,7 @@ _REASONS = {
     Reason.UNREACHABLE: "robots.txt is unreachable",
     Reason.OVERRIDE: "the settings say so",
     Reason.BAD_URL: "the host or port can't be read",
+    Reason.TOO_LONG: "it is too long for all the rules with a *",
 }
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.delays import delays_of
+from scrapy_rep.protocol.pace import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -34,6 +35,7 @@ _USER_AGENT = re.compile(_LINE % (b"", rb"[^ \t\v\f/*#\n]*")).finditer
 _USER_AGENT_OR_LIST = re.compile(_LINE % (b",", rb"[^ \t\v\f/*,#\n]*")).finditer
 _USER_AGENT_LETTERS = re.compile(_LINE % (b"", rb"[a-z_-]*)([a-z0-9_.-]*")).finditer
 _RULE = re.compile(rb"\n[ \t\v\f]*(?:dis)?allow[ \t\v\f]*:")
+_PACE_FIELDS = tuple(field.encode() for field in sorted(FIELDS))
 _BLANK = re.compile(rb"\n[ \t\v\f]*(?=\n)")
 
 
@@ -63,15 +65,19 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
             if not dialect.merge_groups:
                 del spans[1:]
             records: tuple[Record, ...] = ()
-            if dialect.crawl_delay and (
-                b"crawl-delay" in lowered
-                or b"request-rate" in lowered
-                or b"visit-time" in lowered
-            ):
+            start, end = spans[0][0], spans[-1][1]
+            if dialect.crawl_delay and _may_have_pace(lowered, start, end):
                 whose = spans, found, frozenset(hits)
                 records = delays_of(text, lowered, *whose, dialect=dialect)
             return Following(agent, tuple(spans), records)
     return Following(None, (), ())
+
+
+def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:
+    """Whether a part of a text has a line about pace; a search says so faster than the
+    expression that reads these lines.
+    """
+    return any(lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS)
 
 
 def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:

@@ -9,6 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import Comparisons, TooLong
+from scrapy_rep.protocol.manywildcards import ManyWildcards
 from scrapy_rep.protocol.rules import bare
 from scrapy_rep.protocol.scan import LITERAL, candidate, directories_of, rule_of
 from scrapy_rep.protocol.wildcards import Wildcards
@@ -27,6 +29,11 @@ _ROOT = "/"
 # Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
+# To look for each of more wildcards in a target would take too long: in a long one, and in
+# any.
+_MANY_WILDCARDS = 200
+_TOO_MANY_WILDCARDS = 1_000
+
 _NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
@@ -42,8 +49,8 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_parents", "_wildcards",
-        "_written", "weight",
+        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_many", "_marks",
+        "_parents", "_wildcards", "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -63,49 +70,63 @@ class RuleIndex:
             for head, found in shapes.wildcards.items()
         } or None
         self._written = shapes.written or None
+        wildcards = sum(map(len, shapes.wildcards.values()))
+        self._many: ManyWildcards | None = None
+        self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
             len(heads) * _LITERAL_WEIGHT
             + len(shapes.exact) * _EXACT_WEIGHT
-            + sum(map(len, shapes.wildcards.values())) * _WILDCARD_WEIGHT
+            + wildcards * _WILDCARD_WEIGHT
         )
         """The bytes that it takes, about."""
 
     def allows(self, target: str) -> bool:
-        """Whether *target* is allowed: what :meth:`winner` comes to, without evidence.
+        """Whether *target* is allowed; it is not where it is too long to tell."""
+        try:
+            winner = self.winner(target)
+        except TooLong:
+            return False
+        return winner is None or winner[1] & 1 == 1
+
+    def allows_normal(self, target: str) -> bool:
+        """The same, for the target of a :data:`~scrapy_rep.protocol.paths.NORMAL_URL`.
 
         It is asked for each request of a crawl, so it is written out in one piece.
         """
-        if self._exact or "%2F" in target:
-            winner = self.winner(target)
-            return winner is None or bool(winner[1] & 1)
+        if self._is_special:
+            return self.allows(target)
         heads, parents, marks = self._heads, self._parents, self._marks
         place = bisect_right(heads, target) - 1
-        while not target.startswith(heads[place]):
+        while place and not target.startswith(heads[place]):
             place = parents[place]
-        best = None
         wildcards = self._wildcards
-        if wildcards:
-            at = place
-            while True:
-                if at in wildcards:
-                    rule = wildcards[at].best(target)
-                    if rule is not None and (best is None or rule > best):
-                        best = rule
-                if not at:
-                    break
-                at = parents[at]
-            while place and not marks[place]:  # the head of wildcards alone
-                place = parents[place]
+        if wildcards is None:
+            mark = marks[place]
+            return not mark or mark & 1 == 1
+        best = None
+        at = place
+        while True:
+            if at in wildcards:
+                rule = wildcards[at].best(target)
+                if rule is not None and (best is None or rule > best):
+                    best = rule
+            if not at:
+                break
+            at = parents[at]
+        while place and not marks[place]:  # the head of wildcards alone
+            place = parents[place]
         mark = marks[place]
         if best is not None:
             precedence = 0 if self._first_wins else 2 * len(heads[place]) + (mark & 1)
             if not mark or best > (precedence, -mark):
                 mark = best[1]
-        return not mark or bool(mark & 1)
+        return not mark or mark & 1 == 1
 
     def winner(self, target: str) -> Candidate | None:
-        """The rule that decides on *target*, or None if none matches."""
+        """The rule that decides on *target*, or None if none matches. Raises
+        :class:`~scrapy_rep.protocol.comparing.TooLong` if that would take too long.
+        """
         heads, parents, marks = self._heads, self._parents, self._marks
         whole = target
         if "%2F" in target:
@@ -134,17 +155,23 @@ class RuleIndex:
         """The best of the wildcards whose heads *target* begins with; the longest of
         these is at *place*.
         """
-        wildcards, parents = self._wildcards, self._parents
-        assert wildcards is not None
-        best = None
+        found = {}
+        wildcards, parents = self._wildcards or {}, self._parents
         while True:
             if place in wildcards:
-                rule = wildcards[place].best(target)
-                if rule is not None and (best is None or rule > best):
-                    best = rule
+                found[place] = wildcards[place]
             if not place:
-                return best
+                break
             place = parents[place]
+        if not found:
+            return None
+        comparisons = Comparisons(target)
+        if sum(len(group.needles) for group in found.values()) <= _MANY_WILDCARDS:
+            rules = [group.best_for(comparisons) for group in found.values()]
+            return max(filter(None, rules), default=None)
+        if self._many is None:
+            self._many = ManyWildcards(wildcards)
+        return self._many.best(comparisons, found)
 
 
 class _Shapes:

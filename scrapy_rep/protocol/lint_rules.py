@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.protocol.comparing import TooLong
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.rules import RuleLines
 from scrapy_rep.protocol.scan import directories_of, rule_of
@@ -75,7 +76,10 @@ def _check_together(
         for pattern in (rule[2], *directories.get(mark, ())):
             for witness in _witnesses(pattern):
                 spent += cost_of_all + (1 + len(wildcards)) * len(witness)
-                winner = index.winner(witness)
+                try:
+                    winner = index.winner(witness)
+                except TooLong:
+                    return budget + 1
                 if winner is not None:
                     winners[-winner[1] >> 1] = -winner[1]
         if mark >> 1 not in winners:

@@ -34,6 +34,9 @@ _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
 NORMAL_CLASS = re.escape(NORMAL)
 """The same, as a regular expression has them between brackets."""
 
+PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
+"""Whether a value, where wildcards are special, is a pattern without anything to level."""
+
 # Each expression takes one octet, or one encoded octet, at a time: no backtracking.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
@@ -41,15 +44,19 @@ _HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
 _ASCII_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010ffff]")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
-# What Scrapy asks about is encoded already: nearly every URL matches this.
+SHORT = 2048
+"""Octets. A target of no more, as nearly all are, can be searched for many words."""
+
+# What Scrapy asks about is encoded already: nearly every URL matches this, and its target
+# needs no levelling. It is short, and has no "%".
 NORMAL_URL = re.compile(
-    rf"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*(/[{NORMAL_CLASS}]*)"
+    rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AUTHORITY_END = re.compile(r"[/?#]")
 
 # A URL with more question marks than this is not made for people. Each costs a look.
-_QUESTION_MARKS_TRIED = 8
+QUESTION_MARKS_TRIED = 8
 
 
 class Pattern(NamedTuple):
@@ -110,6 +117,15 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
     """The pattern of a rule whose value, an octet a character, is *value*; None if it is
     one that matches nothing.
     """
+    if (
+        dialect.wildcards
+        and PLAIN_PATTERN(value)
+        and "/" not in value.partition("?")[2]
+    ):
+        # Most values need no levelling, whatever the dialect: this takes a third of the
+        # time for them.
+        segments = value.removesuffix("$").split("*")
+        return Pattern(_without_runs(segments), value[-1] == "$", len(value))
     found = _segments(value, dialect)
     return found and _pattern(*found, dialect)
 
@@ -198,7 +214,7 @@ def matches(pattern: Pattern, target: str) -> bool:
         return _matches(pattern, target)
     before, after = pattern.halves
     end = 0
-    for _ in range(_QUESTION_MARKS_TRIED):
+    for _ in range(QUESTION_MARKS_TRIED):
         end = target.find("?", end) + 1
         if not end:
             return False

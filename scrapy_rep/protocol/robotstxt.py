@@ -11,13 +11,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import TooLong
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
-from scrapy_rep.protocol.rules import Rule
-from scrapy_rep.protocol.scan import RuleScan
+from scrapy_rep.protocol.paths import NORMAL_URL
+from scrapy_rep.protocol.rules import Rule, RuleLines
+from scrapy_rep.protocol.scan import RuleScan, can_scan
 from scrapy_rep.protocol.sitemaps import sitemap_urls
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ class Reason(str, Enum):
     """The window in which visits are welcome is closed for too long."""
     BAD_URL = "bad-url"
     """The host or port of the URL can't be read, so it is not known whose rules hold."""
+    TOO_LONG = "too-long"
+    """The URL is too long to be compared with all the rules that have a ``*``: its path
+    and query have over 65,536 octets, or more than 4,000,000 octets would be compared."""
 
     def __str__(self) -> str:
         return self.value
@@ -189,8 +194,11 @@ class RobotsTxt:
         followed = self._follow(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
-        index = followed.index or self._index(followed)
-        winner = index.winner(target)
+        index = followed.index or self._index(followed, target)
+        try:
+            winner = index.winner(target)
+        except TooLong:
+            return Decision(False, None, followed.agent, Reason.TOO_LONG)
         if winner is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
         return Decision(
@@ -203,18 +211,24 @@ class RobotsTxt:
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """The same as ``decide(url, agents).allowed``, without the evidence."""
         # This is asked for each request, so that what is nearly always true comes first.
-        normal = paths.NORMAL_URL(url)
-        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        normal = NORMAL_URL(url)
         followed = self._followed
-        if followed is None or followed.agents != agents or followed.index is None:
-            if self._blanket is not None:
-                return self._blanket.allowed or self._is_robotstxt(target)
-            followed = self._follow(agents)
-            index = followed.index or self._index(followed)
-            is_allowed = index.allows(target)
-        else:
-            is_allowed = followed.index.allows(target)
-        return is_allowed or self._is_robotstxt(target)
+        if (
+            normal
+            and followed is not None
+            and followed.agents == agents
+            and followed.index is not None
+        ):
+            target = normal[1]
+            return followed.index.allows_normal(target) or (
+                target == "/robots.txt" and self.dialect.robotstxt_allowed
+            )
+        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        if self._blanket is not None:
+            return self._blanket.allowed or self._is_robotstxt(target)
+        followed = self._follow(agents)
+        index = followed.index or self._index(followed, target)
+        return index.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """All that is said to a crawler of how fast and when; nothing in a dialect that
@@ -271,26 +285,22 @@ class RobotsTxt:
             if self._others is None or len(self._others) >= _FOLLOWED_AT_MOST:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
-        followed = self._others.get(agents) if self._others else None
-        return followed or Followed(agents, self._text(), self.dialect)
+        if self._others and agents in self._others:
+            return self._others[agents]
+        content = proper_text(text(self.body, self.dialect), self.dialect)
+        return Followed(agents, content, self.dialect)
 
-    def _index(self, followed: Followed) -> RuleIndex | RuleScan:
+    def _index(self, followed: Followed, target: str) -> RuleIndex | RuleScan:
         """To index the rules pays from the second question on, and many hosts are asked
         about once.
         """
-        lines = followed.lines
-        if lines is not None:
-            if not followed.asked:
-                followed.asked = True
-                return RuleScan(lines, self.dialect)
-            followed.index = RuleIndex(lines, self.dialect)
-            followed.lines = None
-            self._pack()
-        assert followed.index is not None
+        if not followed.asked and can_scan(target):
+            followed.asked = True
+            return RuleScan(followed.groups, self.dialect)
+        followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
+        followed.groups = []
+        self._pack()
         return followed.index
-
-    def _text(self) -> bytes:
-        return proper_text(text(self.body, self.dialect), self.dialect)
 
     def _pack(self) -> None:
         """Make the body small, as nobody may ever need it again."""

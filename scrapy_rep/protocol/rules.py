@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-_WHITE_SPACE = " \t\v\f"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+GroupText: TypeAlias = tuple[str, int]
+"""The text of a group, an octet a character, and the number of its first line. That is a
+user-agent line."""
+
+WHITE_SPACE = " \t\v\f"
+"""What may stand around a field and its value."""
 
 # The first disallow line whose value begins with a slash, up to that value.
 _DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
 
 # How a line can begin that is a rule; that of most others tells that they are none.
-_BEGIN_RULES = frozenset(_WHITE_SPACE + "aAdD")
+_BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")
 
 
 class Rule(NamedTuple):
@@ -50,6 +58,14 @@ class RuleLines:
         self.allows: dict[str, int] = {}
         self.disallows: dict[str, int] = {}
 
+    @classmethod
+    def of_groups(cls, groups: Iterable[GroupText]) -> RuleLines:
+        """The rules of these groups."""
+        lines = cls()
+        for text, line in groups:
+            lines.add_group(text, line)
+        return lines
+
     def add_group(self, group: str, line: int) -> None:
         """Add the rules of a group that begins, with a user-agent line, in *line*.
 
@@ -82,7 +98,7 @@ class RuleLines:
                 continue
             name, colon, value = line.partition(":")
             if colon:
-                name = name.strip(_WHITE_SPACE).lower()
+                name = name.strip(WHITE_SPACE).lower()
                 if name == "disallow":
                     self.disallows.setdefault(bare(value), line_mark)
                 elif name == "allow":
@@ -93,4 +109,4 @@ def bare(value: str) -> str:
     """*value* without the comment and the white space around it."""
     if "#" in value:
         value = value.partition("#")[0]
-    return value.strip(_WHITE_SPACE)
+    return value.strip(WHITE_SPACE)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.scan import Candidate, candidate
 
 if TYPE_CHECKING:
+    from scrapy_rep.protocol.comparing import Comparisons
     from scrapy_rep.protocol.dialect import Dialect
 
 Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
 """A rule's mark, its value, and its pattern if that is known yet."""
 
-_REGULAR = re.compile(rf"[/*][{paths.NORMAL_CLASS}*]*\$?").fullmatch
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
@@ -39,30 +38,63 @@ class Wildcards:
         self._needles: tuple[str, ...] = ()
         self._tests: list[_Test] = []
 
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The needle of each, the pattern that wins over all others first."""
+        return self._needles or self._prepare()
+
+    @property
+    def rules(self) -> list[Candidate]:
+        """In the same order."""
+        return [rule for rule, _, _ in self._tests] if self.needles else []
+
     def best(self, target: str) -> Candidate | None:
-        """The best of the patterns that match *target*, which begins with their head."""
+        """The best of the patterns that match *target*, which begins with their head, is
+        short, and has no ``%``.
+        """
         needles = self._needles or self._prepare()
-        # An encoded slash may stand where a needle has a raw one.
-        is_plain = "%2F" not in target
+        for needle in needles:
+            if needle in target:
+                break
+        else:
+            return None  # as for most targets
         for place, needle in enumerate(needles):
-            if needle in target or not is_plain:
-                rule, pattern, start = self._tests[place]
-                if start is not None and is_plain:
-                    if target.find(needle, start) >= 0:
+            if needle in target:
+                rule, _, start = self._tests[place]
+                if start is None:
+                    if paths.matches(self.pattern(place), target):
                         return rule
-                    continue
-                if pattern is None:
-                    pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
-                    self._tests[place] = rule, pattern, start
-                if paths.matches(pattern, target):
+                elif target.find(needle, start) >= 0:
                     return rule
         return None
+
+    def best_for(self, comparisons: Comparisons) -> Candidate | None:
+        """The same, for any target. Raises
+        :class:`~scrapy_rep.protocol.comparing.TooLong`.
+        """
+        target = comparisons.target
+        for place, needle in enumerate(self.needles):
+            # An encoded slash may stand where a needle has a raw one.
+            is_possible = needle in target or (
+                comparisons.has_encoded_slash and "/" in needle
+            )
+            if is_possible and comparisons.matches(self.pattern(place)):
+                return self._tests[place][0]
+        return None
+
+    def pattern(self, place: int) -> paths.Pattern:
+        """The pattern at a place in their order."""
+        rule, pattern, start = self._tests[place]
+        if pattern is None:
+            pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
+            self._tests[place] = rule, pattern, start
+        return pattern
 
     def _prepare(self) -> tuple[str, ...]:
         found: list[tuple[_Test, str]] = []
         for mark, value, known in self._rules:
             pattern = known
-            if pattern is None and _REGULAR(value):
+            if pattern is None and paths.PLAIN_PATTERN(value):
                 # Nothing in it is to be levelled.
                 octets, anchored = len(value), value.endswith("$")
                 parts = value.removesuffix("$").split("*")

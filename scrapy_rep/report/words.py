@@ -33,6 +33,7 @@ REASONS = {
     "crawl-delay": "a longer delay than the crawl allows",
     "visit-time": "no visits wanted at that time",
     "bad-url": "the host or port of the URL can't be read",
+    "too-long": "the URL is too long for all the rules with a *",
     "stopped": "stopped at its headers",
 }
 

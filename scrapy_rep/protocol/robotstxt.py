@@ -6,7 +6,6 @@ RFC 9309, 2.1 and 2.2.1, and the rows on groups of
 
 from __future__ import annotations
 
-import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
+from scrapy_rep.protocol.packing import Packed, packed, size_of, unpacked
 from scrapy_rep.protocol.paths import NORMAL_URL
 from scrapy_rep.protocol.rules import Rule, RuleLines
 from scrapy_rep.protocol.scan import RuleScan, can_scan
@@ -35,9 +35,6 @@ _FOLLOWED_AT_MOST = 32
 
 # Bytes that one takes beside its text.
 _EMPTY_WEIGHT = 1_000
-
-# Bytes. Most files are smaller, and the few that are not make up most of the memory.
-_WORTH_PACKING = 2048
 
 
 class Reason(str, Enum):
@@ -94,10 +91,6 @@ class Decision(NamedTuple):
         return self.rule.line if self.rule else 0
 
 
-class _Packed(NamedTuple):
-    octets: bytes
-
-
 class RobotsTxt:
     """A robots.txt, or what takes its place where there is none.
 
@@ -119,7 +112,7 @@ class RobotsTxt:
         blanket: Decision | None = None,
     ) -> None:
         self.dialect = dialect
-        self._body: bytes | _Packed = body
+        self._body: bytes | Packed = body
         self._url = url
         self._blanket = blanket
         self._followed: Followed | None = None
@@ -147,8 +140,7 @@ class RobotsTxt:
     @property
     def body(self) -> bytes:
         """What was parsed."""
-        body = self._body
-        return body if isinstance(body, bytes) else zlib.decompress(body.octets)
+        return unpacked(self._body)
 
     @property
     def denies_all(self) -> bool:
@@ -158,9 +150,7 @@ class RobotsTxt:
     @property
     def weight(self) -> int:
         """The bytes that it takes, about: its text, and what was made of that so far."""
-        body = self._body
-        text = len(body if isinstance(body, bytes) else body.octets)
-        weight = _EMPTY_WEIGHT + text
+        weight = _EMPTY_WEIGHT + size_of(self._body)
         if self._followed is not None:
             weight += self._followed.weight
         for followed in (self._others or {}).values():
@@ -299,11 +289,6 @@ class RobotsTxt:
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []
-        self._pack()
+        # Nobody may ever need the text again.
+        self._body = packed(self._body)
         return followed.index
-
-    def _pack(self) -> None:
-        """Make the body small, as nobody may ever need it again."""
-        body = self._body
-        if isinstance(body, bytes) and len(body) > _WORTH_PACKING:
-            self._body = _Packed(zlib.compress(body, 1))

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import TooLong
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.rules import RuleLines
 from scrapy_rep.protocol.usage.statements import kept
@@ -76,8 +77,17 @@ class PathIndex:
         return kept(chain.from_iterable(records))
 
     def holding(self, target: str) -> Statements:
-        """What holds for *target*."""
-        winner = self._index.winner(target) if self._index is not None else None
+        """What holds for *target*; of one that is too long to be compared with all the
+        paths, whatever disallows on any of them.
+        """
+        try:
+            winner = self._index.winner(target) if self._index is not None else None
+        except TooLong:
+            everything = (
+                *self._groups,
+                self._everywhere[1] if self._everywhere else (),
+            )
+            return kept(one for one in chain(*everything) if one.value is False)
         everywhere = self._everywhere
         if winner is None:
             return () if everywhere is None else everywhere[1]

@@ -10,6 +10,7 @@ import pytest
 
 from scrapy_rep import RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from tests.protocol.usage.asking import stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,3 +116,15 @@ def test_tdmrep_json(body: bytes) -> None:
     for _ in range(3):
         found.usage(URL)
     assert process_time() - start < SECONDS
+
+
+def test_a_target_too_long_to_compare() -> None:
+    """What disallows on any path does on this, and nothing allows."""
+    body = (
+        "User-agent: *\nContent-Usage: search=y\n"
+        "Content-Usage: /a*b train-ai=n, ai-use=y\n"
+    )
+    usage = RobotsTxt.parse(body.encode()).usage(
+        "https://e.com/" + "c" * 70_000, "mybot"
+    )
+    assert stated(usage) == {"train-ai": False}

@@ -125,6 +125,6 @@ def test_a_target_too_long_to_compare() -> None:
         "Content-Usage: /a*b train-ai=n, ai-use=y\n"
     )
     usage = RobotsTxt.parse(body.encode()).usage(
-        "https://e.com/" + "c" * 70_000, "mybot"
+        "https://e.com/" + "a" * 70_000, "mybot"
     )
     assert stated(usage) == {"train-ai": False}

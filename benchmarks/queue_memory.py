@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pickle
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,7 +114,6 @@ def measure(
         empty = _used(client)
         queue = open_queue(kind, url, SERIALIZERS[serializer])
         size = _size_of_one(queue, hosts)
-        _encode_fast(queue)
         if isinstance(queue, HostQueue):
             queue._beat()
         with in_bulk(queue):
@@ -145,22 +143,6 @@ def _see(queue: Any, request: Request) -> None:
 def _size_of_one(queue: Any, hosts: int) -> int:
     (one,) = requests(queue.spider, hosts, 1)
     return len(queue._encode_request(one))
-
-
-def _encode_fast(queue: Any) -> None:
-    """Make dictionaries of requests without looking for their callbacks each time, which
-    takes most of the time.
-    """
-    (one,) = requests(queue.spider, 1, 1)
-    # A copy, since the pickle of a string that is there twice is shorter.
-    found = pickle.dumps(one.to_dict(spider=queue.spider))
-
-    def encode(request: Request) -> bytes | str:
-        each = pickle.loads(found)
-        own = {"url": request.url, "headers": dict(request.headers)}
-        return queue.serializer.dumps({**each, **own})
-
-    queue._encode_request = encode
 
 
 def _used(client: Redis) -> int:

@@ -33,8 +33,9 @@ WORKERS = (1, 4)
 EACH = 600
 """Requests of each worker in a round."""
 
-LEAST_FILL = 20_000
-"""So that no host runs out of requests while all others have their limit under way."""
+FILL = 200_000
+"""Requests in each queue before, so that it is the hosts that differ. There have to be
+many: no host may run out of them while all others have their limit under way."""
 
 
 class Queue(NamedTuple):
@@ -44,14 +45,21 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """For one request: by the clock, and of the processor of the server."""
+    """Seconds for one request."""
 
-    seconds: float
+    clock: float
+    worker: float
+    """Of the processor, as the next one."""
+
     server: float
 
 
 def queues(
-    _files: list[bytes], rounds: int, hosts: tuple[int, ...] = HOSTS, each: int = EACH
+    _files: list[bytes],
+    rounds: int,
+    hosts: tuple[int, ...] = HOSTS,
+    each: int = EACH,
+    fill: int = FILL,
 ) -> Iterator[Row]:
     """Push to and pop from full queues, in turns."""
     if BINARY is None:
@@ -65,8 +73,7 @@ def queues(
         ]
         crew = [stack.enter_context(_worker(folder)) for _ in range(max(WORKERS))]
         for queue in found:
-            # As many requests in each, so that it is the hosts that differ.
-            _all(crew[:1], queue, "fill", max(2 * hosts[-1], LEAST_FILL))
+            _all(crew[:1], queue, "fill", fill)
         for workers in WORKERS:
             yield from _rows(crew[:workers], found, rounds, each)
 
@@ -88,9 +95,13 @@ def _rows(
             yield row._replace(ratio=ratios.median, spread=ratios.spread, target=target)
         yield _growth(what, whose, ours, taken)
         for queue in all_queues:
-            name = f"{what}, {whose}, {queue.hosts:,} hosts: the server's processor"
-            seconds = median(one.server for one in taken[queue, what])
-            yield Row(name, STOCK if queue is stock else OURS, seconds)
+            times = taken[queue, what]
+            name = f"{what}, {whose}, processor of"
+            if queue is not stock:
+                name = f"{what}, {whose}, {queue.hosts:,} hosts, processor of"
+            who = STOCK if queue is stock else OURS
+            yield Row(f"{name} the worker", who, median(one.worker for one in times))
+            yield Row(f"{name} the server", who, median(one.server for one in times))
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
@@ -107,7 +118,7 @@ def _rate(what: str, who: str, rounds: list[Round]) -> Row:
 
 
 def _times(rounds: list[Round]) -> Times:
-    return Times(tuple(each.seconds for each in rounds))
+    return Times(tuple(each.clock for each in rounds))
 
 
 def _measure(
@@ -139,10 +150,11 @@ def _all(
     for worker in crew:
         worker.stdin.write(f"{order}\n")
         worker.stdin.flush()
-    starts, ends = zip(*map(_answer, crew), strict=True)
+    starts, ends, worker = zip(*map(_answer, crew), strict=True)
     server = _processor_time(queue) - before
     number = count * len(crew)
-    return Round((max(ends) - min(starts)) / number, server / number)
+    clock = max(ends) - min(starts)
+    return Round(clock / number, sum(worker) / number, server / number)
 
 
 def _answer(worker: subprocess.Popen[str]) -> list[float]:

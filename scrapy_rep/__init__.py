@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing import IndexingRules
     from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
     from scrapy_rep.protocol.rules import Rule
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.robotparser import RobotParser
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "RobotsDenied",
     "RobotsTxt",
     "Rule",
+    "UsagePreferences",
     "product_tokens",
 ]
 
@@ -52,6 +54,7 @@ _MODULES = {
     "RobotsDenied": "exceptions",
     "RobotsTxt": "protocol.robotstxt",
     "Rule": "protocol.rules",
+    "UsagePreferences": "protocol.usage.preferences",
     "product_tokens": "protocol.agents",
 }
 

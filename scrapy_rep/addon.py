@@ -55,13 +55,30 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     if settings.getpriority("SCHEDULER_QUEUE_CLASS") is None:
         queue = "scrapy_rep.frontier.redis.HostQueue"
         settings.set("SCHEDULER_QUEUE_CLASS", queue, "addon")
-    if settings.getpriority("REP_STORE") is None and settings.get("REDIS_URL"):
-        settings.set("REP_STORE", settings["REDIS_URL"], "addon")
-    # The same filter, which writes together with the queue.
+    url = _redis_url(settings)
+    if settings.getpriority("REP_STORE") is None and url is not None:
+        settings.set("REP_STORE", url, "addon")
+    # The same filter, which writes together with the queue, and not without it.
+    from scrapy_rep.frontier.redis import HostQueue  # noqa: PLC0415  needs scrapy-redis
+
+    is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), HostQueue)
     name = "DUPEFILTER_CLASS"
-    if load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
+    if is_ours and load_object(settings[name]).__module__ == "scrapy_redis.dupefilter":
         ours = "scrapy_rep.frontier.redis.dupefilter.DupeFilter"
         settings.set(name, ours, settings.getpriority(name) or 0)
+
+
+def _redis_url(settings: BaseSettings) -> str | None:
+    """Where scrapy-redis connects to, if that can be said in a URL."""
+    if settings.get("REDIS_URL"):
+        return str(settings["REDIS_URL"])
+    if settings.getdict("REDIS_PARAMS"):
+        return None
+    host, port = (
+        settings.get("REDIS_HOST", "localhost"),
+        settings.get("REDIS_PORT", 6379),
+    )
+    return f"redis://{host}:{port}/{settings.get('REDIS_DB', 0)}"
 
 
 def _set_default_order(settings: BaseSettings, path: str, order: int | None) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import DropItem, IgnoreRequest
 
 if TYPE_CHECKING:
+    from scrapy_rep.protocol.access import Entry
     from scrapy_rep.protocol.indexing import IndexingRules
     from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.protocol.usage.preferences import Denial
 
 
 class SettingError(ValueError):
@@ -73,6 +75,29 @@ class ItemDenied(DropItem):
         self.rule = rule
         self.rules = rules
         self.statement = statement
+
+
+class UsageDenied(DropItem):
+    """An item is dropped, because its page must not be used for a purpose of the crawl.
+    The message has the statement that says so, as written, and where it stands; *denial*
+    has the purpose, the statement and all the others, *entry* what was known of the
+    robots.txt, where that says anything of use.
+    """
+
+    def __init__(self, denial: Denial, entry: Entry | None = None) -> None:
+        super().__init__(f"Not for {denial.purpose}: {denial.why}")
+        self.denial = denial
+        self.entry = entry
+
+
+class MediaUsageDenied(IgnoreRequest):
+    """A file is not handed to the media pipeline that asked for it, because it must not be
+    used for a purpose of the crawl.
+    """
+
+    def __init__(self, url: str, denial: Denial) -> None:
+        super().__init__(f"{url} is not for {denial.purpose}: {denial.why}")
+        self.denial = denial
 
 
 class QueueStateError(ValueError):

@@ -10,7 +10,10 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat import shared_component
+from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
+from scrapy_rep.protocol.pace import Pace
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
@@ -18,19 +21,24 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from scrapy_rep.protocol.robotstxt import RobotsTxt
+
 logger = logging.getLogger(__name__)
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
 class Identity:
-    """The product tokens of a crawler: those of ``ROBOTSTXT_USER_AGENT``, or else those
-    in the ``User-Agent`` header of each request.
+    """The product tokens of a crawler: those of ``REP_AGENTS`` for a purpose, those of
+    ``ROBOTSTXT_USER_AGENT``, or else those in the ``User-Agent`` header of each request.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._agents = RepSettings.from_settings(crawler.settings).agents
+        settings = RepSettings.from_settings(crawler.settings)
+        self._agents = settings.agents
+        self._purposes = settings.purposes
+        self._of_purpose = settings.purpose_agents
         self._usual: tuple[str, ...] | None = None
         self._has_warned = False
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
@@ -40,28 +48,80 @@ class Identity:
         """The one that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def usual_tokens(self) -> tuple[str, ...]:
-        """The product tokens to follow for requests that bring no User-Agent header."""
+    @property
+    def is_several(self) -> bool:
+        """Whether there are names for a purpose."""
+        return bool(self._of_purpose)
+
+    def purposes(self, request: Request | None) -> tuple[str, ...]:
+        """What the response to *request* is for. Raises ValueError for what is no list of
+        purposes.
+        """
+        own = None if request is None else request.meta.get(PURPOSES)
+        if own is None:
+            return self._purposes
+        names = [own] if isinstance(own, str) else own
+        if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
+            allowed = ", ".join(CATEGORIES)
+            raise ValueError(
+                f"meta[{PURPOSES!r}] is {own!r}, but it must be of {allowed}"
+            )
+        return tuple(names)
+
+    def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """The product tokens to follow for *request*, as it will be sent, each with the
+        purposes that they stand for; for None, one that brings no User-Agent header.
+        """
+        purposes = self.purposes(request)
+        if not purposes or not self._of_purpose:
+            return {self._own(request): purposes}
+        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for purpose in purposes:
+            tokens = self._of_purpose.get(purpose) or self._own(request)
+            found[tokens] = (*found.get(tokens, ()), purpose)
+        return found
+
+    def tokens(self, request: Request | None) -> tuple[str, ...]:
+        """All of these product tokens: what is said to any of them is said to us."""
+        if not self._of_purpose:
+            return self._own(request)
+        names = self.names(request)
+        return tuple(dict.fromkeys(token for tokens in names for token in tokens))
+
+    def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
+        """What *robots* says to any of these names of how fast and when."""
+        if not self._of_purpose:
+            return robots.pace(self._own(request))
+        paces = [robots.pace(tokens) for tokens in self.names(request)]
+        records = dict.fromkeys(record for pace in paces for record in pace.records)
+        return paces[0] if len(paces) == 1 else Pace.of(records)
+
+    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Whether *robots* lets any of these names fetch *url*, for no request of a spider."""
+        return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
+
+    def _own(self, request: Request | None) -> tuple[str, ...]:
+        """The product tokens for any purpose that has none of its own."""
+        if self._agents:
+            return self._agents
+        if request is not None:
+            return self._of_header(request.headers.get(b"User-Agent"))
         if self._usual is None:
             assert self._crawler.spider is not None
-            _, self._usual = self.introduced(self._crawler.spider)
+            self._usual = self._of_header(self._default_header(self._crawler.spider))
         return self._usual
-
-    def tokens(self, request: Request) -> tuple[str, ...]:
-        """The product tokens to follow for *request*, as it will be sent."""
-        return self._agents or self._of_header(request.headers.get(b"User-Agent"))
 
     def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
         """The User-Agent header, as the settings have it, and the tokens to follow."""
         header = self._default_header(spider) or ""
         written = header if isinstance(header, str) else header.decode("latin-1")
-        return written, self._agents or self._of_header(header)
+        return written, self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
         """Say at the start, not at the first request, if nobody can tell who crawls, or
         if sites may not know the name.
         """
-        agents = self._agents or self._of_header(self._default_header(spider))
+        agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             logger.warning(

@@ -50,7 +50,11 @@ _PLACE = "place {}"
 
 
 class Keeper:
-    """A store that can fail: the crawl goes on without it, and with it when it is back."""
+    """A store that can fail: the crawl goes on without it, and with it when it is back.
+
+    What is kept is the robots.txt of an *origin*; where that is a text, the file of that
+    URL.
+    """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
         self._crawler = crawler
@@ -60,7 +64,7 @@ class Keeper:
         self._failed_to_write = False
         self._is_tried = False
         self._is_closed = False
-        self._renewals: dict[Origin, Deferred[Any]] = {}
+        self._renewals: dict[Origin | str, Deferred[Any]] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     @property
@@ -68,19 +72,21 @@ class Keeper:
         """Whether other processes may use the store as well."""
         return self._store.blocking
 
-    def at_hand(self, origin: Origin, now: float) -> Entry | None:
+    def at_hand(self, origin: Origin | str, now: float) -> Entry | None:
         """What is kept of *origin*, if that can be told without a disk or a network."""
         if self._store.blocking:
             return None
         return self._store.get(str(origin), now)
 
-    async def get(self, origin: Origin) -> Entry | None:
+    async def get(self, origin: Origin | str) -> Entry | None:
         return await self._call(None, self._store.get, str(origin), time.time())
 
-    async def put(self, origin: Origin, entry: Entry) -> None:
+    async def put(self, origin: Origin | str, entry: Entry) -> None:
         await self._call(None, self._store.put, str(origin), entry, time.time())
 
-    async def entry_or_lock(self, origin: Origin, known: Entry | None) -> Entry | None:
+    async def entry_or_lock(
+        self, origin: Origin | str, known: Entry | None
+    ) -> Entry | None:
         """A fresh entry, newer than the one *known*, that another worker has fetched in
         the meantime; or None, and the lock with it: then this one is to fetch it.
         """
@@ -97,7 +103,7 @@ class Keeper:
                 return entry
             await sleep(_LOOK_EVERY)
 
-    async def unlock(self, origin: Origin) -> None:
+    async def unlock(self, origin: Origin | str) -> None:
         renewal = self._renewals.pop(origin, None)
         if renewal is not None:
             # One that is still under way would lock it again.
@@ -117,7 +123,7 @@ class Keeper:
         else:
             await self._call(None, self._store.unlock, _PLACE.format(host), place)
 
-    def renewing(self, origin: Origin) -> Renewal:
+    def renewing(self, origin: Origin | str) -> Renewal:
         """Keep the lock while a fetch takes its time."""
 
         def renew() -> None:
@@ -129,7 +135,7 @@ class Keeper:
 
         return Renewal(renew)
 
-    async def _lock(self, origin: Origin) -> bool:
+    async def _lock(self, origin: Origin | str) -> bool:
         # Without a store there are no others to agree with.
         return await self._call(
             True, self._store.lock, str(origin), self._owner, _LOCK_HOLDS, time.time()

@@ -17,6 +17,12 @@ DONT_OBEY_NOINDEX = "dont_obey_noindex"
 INDEXING = "rep_indexing"
 """On a response: its :class:`~scrapy_rep.protocol.indexing.IndexingRules`."""
 
+PURPOSES = "rep_purposes"
+"""On a request: what its response is for, in the place of ``REP_PURPOSES``."""
+
+USAGE = "rep_usage"
+"""On a response: its :class:`~scrapy_rep.protocol.usage.preferences.UsagePreferences`."""
+
 COPIED_FLAG = "robotstxt_copy"
 """On a Response, as a flag: it was not downloaded, but made from the robots.txt at hand."""
 

@@ -1,55 +1,51 @@
-"""The images that pages refuse to have in an index, while items name them."""
+"""The images that pages refuse to have in an index, or used, while items name them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 from w3lib.url import safe_url_string
+
+from scrapy_rep.compat import shared_component
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.crawler import Crawler
-
-    from scrapy_rep.protocol.statements import Statement
-
-    # The URL of a page, and what it says.
-    Because = tuple[str, Statement | None]
+    from typing_extensions import Self
 
 # A pipeline may put another item in the place of one, so that its end is not seen.
 _ITEMS_AT_MOST = 1000
 
 
 class RefusedImages:
-    """URLs that occur in items of pages with ``noimageindex``.
+    """URLs that occur in items of pages with ``noimageindex``, each with the URL of its
+    page, and what that says.
 
     A media pipeline asks for what an item names, and its request does not say for which
     page. So what an item names is kept from when it leaves its callback until it has
     left the pipelines: no longer, since another page may allow the same image.
     """
 
-    _of: ClassVar[WeakKeyDictionary[Crawler, RefusedImages]] = WeakKeyDictionary()
-
-    def __init__(self) -> None:
+    def __init__(self, crawler: Crawler | None = None) -> None:
         self._urls: Counter[str] = Counter()
         self._of_item: dict[int, list[str]] = {}
-        self._because: dict[str, Because] = {}
+        self._because: dict[str, tuple[str, Any]] = {}
 
     @classmethod
-    def of(cls, crawler: Crawler) -> RefusedImages:
+    def of(cls, crawler: Crawler) -> Self:
         """The one that the components of a crawl share."""
-        return cls._of.setdefault(crawler, cls())
+        return shared_component(crawler, cls)
 
     def __contains__(self, url: str) -> bool:
         return url in self._urls
 
-    def because(self, url: str) -> Because:
+    def because(self, url: str) -> tuple[str, Any]:
         """Which page refuses *url*, the last one of several, and by what."""
         return self._because[url]
 
-    def add(self, item: Any, because: Because) -> None:
+    def add(self, item: Any, because: tuple[str, Any]) -> None:
         """Refuse what *item* names, until it is discarded."""
         self.discard(item)
         urls = [safe_url_string(text) for text in _texts(item)]
@@ -68,6 +64,12 @@ class RefusedImages:
             self._urls[url] -= 1
             if not self._urls[url]:
                 del self._urls[url], self._because[url]
+
+
+class UnusedImages(RefusedImages):
+    """Those of pages whose images must not serve a purpose of the crawl, each with the
+    URL of its page, and the denial.
+    """
 
 
 def _texts(item: Any) -> Iterator[str]:

@@ -13,15 +13,16 @@ from scrapy.utils.misc import load_object
 from scrapy_rep.exceptions import SettingError, StoreNotInstalled
 from scrapy_rep.overrides import ALLOWED as ALLOWED_OVERRIDES
 from scrapy_rep.overrides import Override, parse_overrides
-from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.freshness import Bounds
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
 from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
 from scrapy_rep.stores import open_store
-from scrapy_rep.values import Values
+from scrapy_rep.values import Values, tokens_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy.settings import BaseSettings
 
 OBEY = "ROBOTSTXT_OBEY"
@@ -31,7 +32,10 @@ LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
 
+USAGE = "REP_USAGE"
+
 DEFAULTS: dict[str, object] = {
+    "REP_AGENTS": {},
     "REP_CRAWL_DELAY": True,
     "REP_CRAWL_DELAY_MAX": 180,
     "REP_DIALECT": "rfc9309",
@@ -47,6 +51,7 @@ DEFAULTS: dict[str, object] = {
     "REP_NOFOLLOW": "drop",
     "REP_NOINDEX": "drop",
     "REP_OVERRIDES": {},
+    "REP_PURPOSES": [],
     "REP_QUEUE_LEASE": 60,
     "REP_REL": [],
     "REP_REQUEST_META_KEYS": ["download_slot"],
@@ -57,6 +62,8 @@ DEFAULTS: dict[str, object] = {
     "REP_STORE_MAX_BYTES": 134217728,
     "REP_STORE_MAX_ENTRIES": 100000,
     "REP_UNREACHABLE_WAIT": 600,
+    "REP_USAGE": "drop",
+    "REP_USAGE_UNKNOWN": "allow",
     "REP_VISIT_TIME": True,
     "REP_VISIT_TIME_WAIT": 3600,
 }
@@ -127,7 +134,17 @@ class RepSettings:
     item_field: str
 
     stop_download: bool
-    """Only where neither items nor links of such a response would be kept."""
+
+    purposes: tuple[str, ...]
+    """What the crawl is for: categories of use."""
+
+    purpose_agents: Mapping[str, tuple[str, ...]]
+    """The product tokens to follow for a purpose, where these are its own."""
+
+    usage: str
+
+    usage_unknown: bool
+    """Whether a use is allowed of which nothing is stated."""
 
     clients: frozenset[str]
     """What downloads, as far as it has ways of its own (see
@@ -138,12 +155,9 @@ class RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
         values = Values(settings, DEFAULTS)
         dialect = dialect_of(settings)
-        noindex = values.one_of("REP_NOINDEX", "drop", "annotate", "ignore")
-        nofollow = values.one_of("REP_NOFOLLOW", "drop", "ignore")
-        stop_download = values.flag("REP_STOP_DOWNLOAD")
         return cls(
             obey=settings.getbool(OBEY),
-            agents=_agents(settings),
+            agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
             dialect=dialect,
             download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
             retry_times=values.whole("REP_RETRY_TIMES", least=0),
@@ -164,11 +178,16 @@ class RepSettings:
             ledger_level=values.one_of(LEDGER_LEVEL, "denied", "all"),
             header_enabled=values.flag("REP_HEADER_ENABLED"),
             meta_enabled=values.flag("REP_META_ENABLED"),
-            noindex=noindex,
-            nofollow=nofollow,
+            noindex=values.one_of("REP_NOINDEX", "drop", "annotate", "ignore"),
+            nofollow=values.one_of("REP_NOFOLLOW", "drop", "ignore"),
             rel=_rel(settings, dialect),
             item_field=values.name("REP_ITEM_FIELD"),
-            stop_download=stop_download and (noindex, nofollow) == ("drop", "drop"),
+            stop_download=values.flag("REP_STOP_DOWNLOAD"),
+            purposes=values.purposes("REP_PURPOSES"),
+            purpose_agents=values.agents("REP_AGENTS"),
+            usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
+            usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
+            == "allow",
             clients=clients_of(settings),
         )
 
@@ -202,33 +221,6 @@ def clients_of(settings: BaseSettings) -> frozenset[str]:
     if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
         found.add(AIOHTTP)
     return frozenset(found)
-
-
-def _agents(settings: BaseSettings) -> tuple[str, ...]:
-    value = settings[USER_AGENT]
-    if not value:
-        return ()
-    if isinstance(value, str):
-        names = [name.strip() for name in value.split(",")]
-        # A header of a browser has commas too; a list has tokens between them.
-        names = names if all(map(is_product_token, names)) else [value]
-    else:
-        names = [str(name) for name in value]
-    tokens: list[str] = []
-    for name in names:
-        found = product_tokens(name)
-        # A header says more than names; words alone are an attempt at one name.
-        are_words = len(name.split()) > 1 and not set("/(;") & set(name)
-        if are_words or not found:
-            allowed = (
-                "the name of the crawler, a product token of letters, digits, '_', '-' "
-                "and '.' alone (RFC 9309, 2.2.1), or a list of such names"
-            )
-            if are_words and found:
-                allowed += f"; as a token, {name!r} would be {found[0]!r}"
-            raise SettingError(USER_AGENT, value, allowed)
-        tokens += found
-    return tuple(dict.fromkeys(tokens))
 
 
 def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:

@@ -31,8 +31,10 @@ media_refused = object()
 """A downloaded file is not handed to the media pipeline that asked for it.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
-``"noindex"`` or ``"noimageindex"``), *page_url* (str: who says so, the file itself or the
-page whose item names it), *statement* (Statement or None), and *spider*.
+``"noindex"``, ``"noimageindex"``, or a purpose that the file is not for), *page_url* (str: who says so, the file itself or the
+page whose item names it), *statement* (Statement, UsageStatement or None), *entry* (Entry:
+what was known of the robots.txt, where that says what the file may be used for; else None),
+and *spider*.
 """
 
 request_allowed = object()
@@ -57,4 +59,20 @@ robotstxt_known = object()
 Arguments: *origin* (Origin), *entry* (Entry), *is_new* (bool: it was fetched, and is not
 from the store), *request* (scrapy.Request: the URL, proxy and User-Agent of one that waited
 for it), and *spider*.
+"""
+
+usage_annotated = object()
+"""What a page may be used for was written into an item of it, and the crawl has a purpose
+that the page is not for.
+
+Arguments: *item*, *response* (scrapy.http.Response, the page), *denial* (Denial), *entry*
+(Entry, as in ``media_refused``), and *spider*.
+"""
+
+usage_read = object()
+"""It has come to be known what a response may be used for. Sent only where there is a
+ledger of ``REP_LEDGER_LEVEL`` ``"all"``, and something is stated.
+
+Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *preferences*
+(UsagePreferences), *entry* (Entry, as in ``media_refused``), and *spider*.
 """

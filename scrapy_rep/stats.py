@@ -58,6 +58,14 @@ STOPPED = "rep/stopped/count"
 """Downloads stopped at their headers."""
 STOPPED_BYTES = "rep/stopped/bytes"
 """Bytes that these would have had, as far as their headers said."""
+TDMREP = "rep/tdmrep/{access}"
+"""Fetches of tdmrep.json by outcome: successful, unavailable, unreachable."""
+USAGE_ANNOTATED = "rep/usage/annotated"
+"""Items that what their page may be used for was written into."""
+USAGE_DROPPED = "rep/usage/dropped/{purpose}"
+"""Items dropped, by the purpose that their page is not for."""
+USAGE_MEDIA = "rep/usage/media/{purpose}"
+"""Files kept from media pipelines, by the purpose that they are not for."""
 
 ALL = (
     ANNOTATED,
@@ -86,4 +94,8 @@ ALL = (
     SKIPPED_HOSTS,
     WAITED,
     OVERRIDE,
+    TDMREP,
+    USAGE_ANNOTATED,
+    USAGE_DROPPED,
+    USAGE_MEDIA,
 )

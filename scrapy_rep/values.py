@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import SettingError
+from scrapy_rep.protocol.agents import is_product_token, product_tokens
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from scrapy.settings import BaseSettings
 
@@ -54,6 +56,31 @@ class Values:
             raise SettingError(name, value, "a list of names")
         return list(value)
 
+    def purposes(self, name: str) -> tuple[str, ...]:
+        """Categories of use, each once."""
+        found = self.names(name)
+        if not CATEGORIES.keys() >= set(found):
+            allowed = f"a list of purposes, each one of {', '.join(CATEGORIES)}"
+            raise SettingError(name, self.get(name), allowed)
+        return tuple(dict.fromkeys(found))
+
+    def agents(self, name: str) -> dict[str, tuple[str, ...]]:
+        """The product tokens for categories of use."""
+        try:
+            written = self._settings.getdict(name, self._defaults[name])  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            written = {"": None}
+        if not CATEGORIES.keys() >= written.keys() or not all(
+            isinstance(value, (str, list, tuple)) and value
+            for value in written.values()
+        ):
+            allowed = f"a dictionary of names by purpose: {', '.join(CATEGORIES)}"
+            raise SettingError(name, self.get(name), allowed)
+        return {
+            purpose: tokens_in(f"{name}[{purpose!r}]", value)
+            for purpose, value in written.items()
+        }
+
     def seconds(self, name: str, *, least: float | None = None) -> float:
         """A number greater than 0, or not less than *least*."""
         value = self.get(name)
@@ -76,3 +103,28 @@ class Values:
         if number < least:
             raise SettingError(name, value, f"a whole number, {least} or greater")
         return number
+
+
+def tokens_in(setting: str, value: str | Iterable[object]) -> tuple[str, ...]:
+    """The product tokens in the value of a *setting*: in a header, or in a list."""
+    if isinstance(value, str):
+        names = [name.strip() for name in value.split(",")]
+        # A header of a browser has commas too; a list has tokens between them.
+        names = names if all(map(is_product_token, names)) else [value]
+    else:
+        names = [str(name) for name in value]
+    tokens: list[str] = []
+    for name in names:
+        found = product_tokens(name)
+        # A header says more than names; words alone are an attempt at one name.
+        are_words = len(name.split()) > 1 and not set("/(;") & set(name)
+        if are_words or not found:
+            allowed = (
+                "the name of the crawler, a product token of letters, digits, '_', '-' "
+                "and '.' alone (RFC 9309, 2.2.1), or a list of such names"
+            )
+            if are_words and found:
+                allowed += f"; as a token, {name!r} would be {found[0]!r}"
+            raise SettingError(setting, value, allowed)
+        tokens += found
+    return tuple(dict.fromkeys(tokens))

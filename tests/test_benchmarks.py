@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import broad, crawl, waiting
+from benchmarks import broad, crawl, queue_memory, queues, waiting
 from benchmarks.table import Row, Table, Target
 from tests import forks
+from tests.stores.redis_server import BINARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,3 +96,33 @@ def test_waiting_crawl(tmp_path: Path) -> None:
     with waiting._serving() as port:
         found = waiting._result(waiting._start(str(tmp_path), "silent", "ours", port))
     assert found["seconds"] > 0
+
+
+needs_redis = pytest.mark.skipif(
+    BINARY is None, reason="There is no redis-server on the PATH"
+)
+
+
+@needs_redis
+def test_queues() -> None:
+    """One worker and four push to each queue and pop from it, in turns."""
+    rows = list(queues.queues([], 1, hosts=(10, 20), each=5, fill=2_000))
+    names = [row.what for row in rows if row.unit == "/s"]
+    assert names == [
+        f"{what}, {whose}{hosts}"
+        for whose in ("one worker", "4 workers at once")
+        for what in ("push", "pop")
+        for hosts in ("", ", 10 hosts", ", 20 hosts")
+    ]
+    assert all(row.number > 0 for row in rows)
+    assert sum(row.is_met is not None for row in rows) == 8
+
+
+@needs_redis
+@pytest.mark.parametrize("serializer", list(queue_memory.SERIALIZERS))
+def test_queue_memory(serializer: str) -> None:
+    """What requests take on the server is more than they are, in a queue that can be read."""
+    queue_memory.measure("PriorityQueue", serializer, 100, 10)
+    found = queue_memory.measure("HostQueue", serializer, 300, 10)
+    assert 300 < found.serialised < found.queue
+    assert found.total > 300 * (found.queue + found.seen)

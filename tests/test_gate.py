@@ -39,8 +39,14 @@ def page(*tags: bytes, body: bytes = b"", **meta: Any) -> HtmlResponse:
 def test_nothing_to_do() -> None:
     """Where all is ignored there is no gate."""
     with pytest.raises(NotConfigured):
-        gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore")
-    gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore", REP_REL=["ugc"])
+        gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore", REP_USAGE="ignore")
+    gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore")
+    gate(
+        REP_NOINDEX="ignore",
+        REP_NOFOLLOW="ignore",
+        REP_USAGE="ignore",
+        REP_REL=["ugc"],
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,16 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_OVERRIDES", {3: "ignore"}, '"*.example.com"'),
         ("REP_OVERRIDES", "example.com", '"ignore"'),
         ("REP_OVERRIDES", ["example.com"], '"ignore"'),
+        ("REP_PURPOSES", "training", "train-ai, ai-use, search, tdm"),
+        ("REP_PURPOSES", ["train-ai", "Search"], "train-ai, ai-use, search, tdm"),
+        ("REP_PURPOSES", 3, "list"),
+        ("REP_USAGE", "refuse", "'annotate'"),
+        ("REP_USAGE", True, "'annotate'"),
+        ("REP_USAGE_UNKNOWN", "no", "'deny'"),
+        ("REP_AGENTS", "mybot", "by purpose"),
+        ("REP_AGENTS", {"training": "mybot"}, "by purpose"),
+        ("REP_AGENTS", {"train-ai": ""}, "by purpose"),
+        ("REP_AGENTS", {"train-ai": 3}, "by purpose"),
         ("ROBOTSTXT_USER_AGENT", "my bot", "would be 'my'"),
         ("ROBOTSTXT_USER_AGENT", " ", "letters"),
         ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "'Bot 1' would be 'Bot'"),
@@ -164,6 +174,41 @@ def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=uri)
     assert str(caught.value).startswith(f"REP_STORE is {shown!r}, ")
+
+
+def test_the_purpose_whose_name_can_not_be() -> None:
+    with pytest.raises(SettingError) as caught:
+        read(REP_AGENTS={"search": "mybot", "train-ai": "my bot"})
+    assert str(caught.value).startswith("REP_AGENTS['train-ai'] is 'my bot', but ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("REP_PURPOSES", "", "purposes", ()),
+        ("REP_PURPOSES", "search,tdm", "purposes", ("search", "tdm")),
+        ("REP_PURPOSES", ["tdm", "search", "tdm"], "purposes", ("tdm", "search")),
+        ("REP_USAGE", "annotate", "usage", "annotate"),
+        ("REP_USAGE_UNKNOWN", "allow", "usage_unknown", True),
+        ("REP_USAGE_UNKNOWN", "deny", "usage_unknown", False),
+        ("REP_AGENTS", None, "purpose_agents", {}),
+        (
+            "REP_AGENTS",
+            {"train-ai": "mybot-train, mybot"},
+            "purpose_agents",
+            {"train-ai": ("mybot-train", "mybot")},
+        ),
+        (
+            "REP_AGENTS",
+            '{"search": ["mybot-search/1.0"]}',
+            "purpose_agents",
+            {"search": ("mybot-search",)},
+        ),
+    ],
+)
+def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -> None:
+    """Issue 15, 2: lists and dictionaries, from the command line as well."""
+    assert getattr(read(**{name: value}), field) == expected
 
 
 @pytest.mark.parametrize(

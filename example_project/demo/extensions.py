@@ -11,6 +11,7 @@ from scrapy.exceptions import NotConfigured
 
 from demo.judge import forbidden_hits, gaps, noindex_pages, untimely_hits
 from demo.middlewares import BundledSite
+from scrapy_rep.exceptions import UsageDenied
 from scrapy_rep.signals import link_dropped, request_denied
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class Report:
         self.not_sent.append(Row(request.url, "not followed", "", response.url, why))
 
     def note_dropped_item(self, item: dict[str, Any], exception: Exception) -> None:
+        if isinstance(exception, UsageDenied):
+            self.items[item["url"]] = ("dropped", *said_of_use(exception))
+            return
         statement = str(exception).removeprefix("Not for an index: ")
         self.items[item["url"]] = ("dropped", "itself", statement)
 
@@ -114,6 +118,15 @@ def judge_hits(log: list[Hit], agent: str) -> int:
         name, asked, seen = gap.host.origin, gap.asked, gap.seen
         print(f"smallest gap at {name}: {seen:.3f} s, asked for: {asked:g} s")
     return wrong
+
+
+def said_of_use(exception: UsageDenied) -> tuple[str, str]:
+    """Where it says that a page is not for a purpose, and in which words."""
+    statement = exception.denial.statement
+    if statement is None:
+        return "nobody", f"{exception.denial.purpose}: unknown"
+    line = f"{statement.position}: " if statement.source == "robots.txt" else ""
+    return statement.source.value, line + statement.text
 
 
 def table(rows: list[Row]) -> str:

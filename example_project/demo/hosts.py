@@ -81,4 +81,9 @@ HOSTS = (
             "/rivals.html": robots_tag("otherbot: noindex"),
         },
     ),
+    # May be fetched, all of it, but not for all purposes. No other host links to it.
+    Host(
+        "gallery",
+        {"/essay.html": Answer(headers=(("Content-Usage", "search=n, ai-use=n"),))},
+    ),
 )

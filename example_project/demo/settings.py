@@ -106,8 +106,23 @@ REP_LEDGER_LEVEL = "all"
 # Links with one of these values in their rel are not followed.
 # REP_REL = []
 
-# Whether a download ends at a header that says noindex and nofollow, without its body.
+# Whether a download ends at its headers where no item and no link of it is wanted.
 # REP_STOP_DOWNLOAD = False
+
+# --- What the crawl is for ------------------------------------------------------------
+
+# Its purposes: "search", "ai-use", "train-ai", "tdm". Items of pages that are not for one
+# of them are dropped. With none, nothing is asked.
+# REP_PURPOSES = []
+
+# What becomes of such items: "drop", "annotate" or "ignore".
+# REP_USAGE = "drop"
+
+# Whether a page may serve a purpose that nobody speaks about: "allow" or "deny".
+# REP_USAGE_UNKNOWN = "allow"
+
+# Product tokens by purpose: {"train-ai": "mybot-train"}.
+# REP_AGENTS = {}
 
 # --- What is put on record ------------------------------------------------------------
 

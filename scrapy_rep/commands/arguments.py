@@ -27,6 +27,18 @@ def add_terms(parser: ArgumentParser) -> None:
     )
 
 
+def add_purposes(parser: ArgumentParser) -> None:
+    """What for: what ``terms.terms_of`` reads."""
+    parser.add_argument(
+        "--purpose",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the content is for: search, ai-use, train-ai or tdm; several separated "
+        "by commas or by repeating the option (default: REP_PURPOSES, else all are shown)",
+    )
+
+
 def add_format(parser: ArgumentParser) -> None:
     """Text or JSON: what ``output.Output`` reads."""
     parser.add_argument(

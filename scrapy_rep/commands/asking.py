@@ -77,6 +77,8 @@ class Web:
                 # Whoever asks for a page has asked its robots.txt before.
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 meta.DONT_OBEY_NOINDEX: True,
+                # To ask what a page is for is none of its uses.
+                meta.PURPOSES: [],
                 "allow_offsite": True,
                 "dont_cache": True,
                 "dont_redirect": True,

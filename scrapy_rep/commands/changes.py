@@ -8,6 +8,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.pace import FIELDS
+from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
+from scrapy_rep.protocol.usage.statements import split_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,14 +90,24 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
     seen = set()
     for robots in files:
         for group in robots.groups:
-            for rule in group.rules:
-                path = rule.pattern.replace("*", "").rstrip("$")
+            for pattern in _patterns(group):
+                path = pattern.replace("*", "").rstrip("$")
                 path = path if path.startswith("/") else f"/{path}"
                 # What a pattern says of the path itself, and of what is below it.
                 for sample in (path, f"{path}x"):
                     if sample not in seen:
                         seen.add(sample)
                         yield sample
+
+
+def _patterns(group: Group) -> Iterator[str]:
+    for rule in group.rules:
+        yield rule.pattern
+    for record in group.records:
+        if record.field in USAGE_FIELDS:
+            # One without a path is about all.
+            path, _ = split_path(record.value.encode("utf-8", "surrogatepass"))
+            yield path.decode("utf-8", "replace") or "/"
 
 
 def _followed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.arguments import add_format, add_terms
+from scrapy_rep.commands.arguments import add_format, add_purposes, add_terms
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -19,6 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "urls", nargs="+", metavar="URL", help="or - for a list on standard input"
     )
     add_terms(parser)
+    add_purposes(parser)
     parser.add_argument(
         "--dialects",
         action="store_true",

@@ -28,6 +28,12 @@ from scrapy_rep.commands.readings import (
 from scrapy_rep.commands.running import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.sources import Sources, ask, given_robotstxt
 from scrapy_rep.commands.terms import Terms, terms_of
+from scrapy_rep.commands.uses import (
+    is_denied,
+    robotstxt_usage,
+    show_usage,
+    usage_record,
+)
 from scrapy_rep.commands.visible import columns, visible
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.robotstxt import Decision, Reason
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.readings import Reading
     from scrapy_rep.commands.sources import Given
     from scrapy_rep.protocol.rules import Rule
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 # Characters of a line of a robots.txt that are shown.
 _SHOWN_OF_LINE = 120
@@ -114,14 +121,15 @@ class Checking:
 
     def _show(self, asked: AskedUrl, readings: Sequence[Reading]) -> None:
         decisions = [self._terms.decide(each.robots, asked.url) for each in readings]
-        if not decisions[0].allowed:
+        usage = robotstxt_usage(readings[0].robots, asked.url, self._terms)
+        if not decisions[0].allowed or is_denied(usage, self._terms):
             self._status = max(self._status, FOUND)
         if self._output.as_json:
             self._output.record(self._record(asked, readings, decisions))
         elif self._brief:
             self._show_brief(asked, readings, decisions)
         else:
-            self._show_all(asked, readings, decisions)
+            self._show_all(asked, readings, decisions, usage)
 
     def _record(
         self,
@@ -143,6 +151,8 @@ class Checking:
                 {"line": line.number, "text": line.text[:1000]} for line in lines
             ]
             record |= reading_record(reading, self._terms.agents)
+            usage = robotstxt_usage(reading.robots, asked.url, self._terms)
+            record["usage"] = usage_record(usage, self._terms)
         if len(readings) > 1:
             record["dialects"] = {
                 each.dialect.name: decision_record(each_decision)
@@ -172,6 +182,7 @@ class Checking:
         asked: AskedUrl,
         readings: Sequence[Reading],
         decisions: Sequence[Decision],
+        usage: UsagePreferences,
     ) -> None:
         reading, decision = readings[0], decisions[0]
         show = self._output.line
@@ -194,6 +205,7 @@ class Checking:
             pace = reading.robots.pace(self._terms.agents)
             for refusal in refusals(pace, self._terms.rep, datetime.now(timezone.utc)):
                 show("  ", Painted(refusal, YELLOW))
+        show_usage(self._output, usage, self._terms)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
         if len(record["sitemaps"]) > _SITEMAPS_SHOWN:

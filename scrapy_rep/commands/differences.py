@@ -28,7 +28,10 @@ from scrapy_rep.commands.readings import (
 )
 from scrapy_rep.commands.running import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.terms import Terms, terms_of
+from scrapy_rep.commands.uses import in_words, robotstxt_usage, usage_change
+from scrapy_rep.protocol.lines import lines
 from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.usage.robotstxt import UsageGroups
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -132,6 +135,7 @@ class Differences:
         self._has_changed = False
         self._compared = 0
         self._changed = 0
+        self._usage_changed = 0
         self.is_wrong = False
 
     def sample_paths(self) -> Iterable[str]:
@@ -155,6 +159,9 @@ class Differences:
         before, after = self._old.robots.sitemaps, self._new.robots.sitemaps
         self._show_sitemaps("removed", set(before) - set(after))
         self._show_sitemaps("added", set(after) - set(before))
+        said, says = _said_to_all(self._old.robots), _said_to_all(self._new.robots)
+        self._show_records("removed", said - says)
+        self._show_records("added", says - said)
 
     def _show_access(self, reading: Reading) -> None:
         if not self._output.as_json:
@@ -168,6 +175,29 @@ class Differences:
             else:
                 _show_line(self._output, change, f"Sitemap: {url}")
 
+    def _show_records(self, change: str, records: set[tuple[str, str]]) -> None:
+        """Records of use that stand before any group."""
+        for field, value in sorted(records):
+            self._has_changed = True
+            if self._output.as_json:
+                record = {"kind": "record", "change": change, "field": field}
+                self._output.record({**record, "value": value})
+            else:
+                _show_line(self._output, change, f"{field.title()}: {value}")
+
+    def _show_usage(self, url: str) -> None:
+        old = robotstxt_usage(self._old.robots, url, self._terms)
+        new = robotstxt_usage(self._new.robots, url, self._terms)
+        change = usage_change(old, new, self._terms)
+        if change is None:
+            return
+        self._usage_changed += 1
+        if self._output.as_json:
+            self._output.record({"kind": "usage", "url": url, **change})
+        else:
+            painted = Painted("use changes", YELLOW)
+            self._output.row(painted, url, in_words(change, old, new))
+
     def show_verdicts(self, urls: Iterable[str]) -> None:
         """The URLs that are allowed by one of the files, and denied by the other."""
         for url in urls:
@@ -175,6 +205,7 @@ class Differences:
             old = self._terms.decide(self._old.robots, url)
             new = self._terms.decide(self._new.robots, url)
             if old.allowed == new.allowed:
+                self._show_usage(url)
                 continue
             self._changed += 1
             if self._output.as_json:
@@ -204,6 +235,7 @@ class Differences:
                 "dialect": self._new.dialect.name,
                 "urls": self._compared,
                 "verdicts_changed": self._changed,
+                "usage_changed": self._usage_changed,
                 "changed": self._has_changed or self._changed > 0,
             }
             self._output.record(record)
@@ -215,9 +247,19 @@ class Differences:
                 f"{self._changed} of {self._compared} URLs change their verdict for ",
                 "everyone" if whom == "*" else whom,
             )
+            if self._usage_changed:
+                count = f"{self._usage_changed} of {self._compared}"
+                self._output.line(f"{count} URLs may be used for other purposes.")
         if self.is_wrong:
             return WRONG_USAGE
         return FOUND if self._has_changed or self._changed else CLEAN
+
+
+def _said_to_all(robots: RobotsTxt) -> set[tuple[str, str]]:
+    groups = UsageGroups(lines(robots.body, robots.dialect), robots.dialect)
+    return {
+        (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
+    }
 
 
 def _group_record(change: GroupChange) -> dict[str, Any]:

@@ -12,6 +12,12 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.commands.lists import asked_argument, asked_url
 from scrapy_rep.commands.sources import Sources, read_file
+from scrapy_rep.fetching.tdmrep import url_of
+from scrapy_rep.protocol.access import Access
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import is_about_mining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +25,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.commands.asking import Web
+    from scrapy_rep.commands.lists import AskedUrl
     from scrapy_rep.commands.readings import Reading
     from scrapy_rep.commands.terms import Terms
     from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_AT_MOST = 20
@@ -37,6 +45,12 @@ class Page:
     status: int | None = None
     headers: Sequence[bytes] = ()
     """The values of its ``X-Robots-Tag`` field lines."""
+
+    fields: Sequence[tuple[str, bytes]] = ()
+    """Its other fields that speak of its use; names in lower case."""
+
+    tdmrep: UsagePreferences = SILENCE
+    """What the tdmrep.json of its origin says."""
 
     html: bytes = b""
     encoding: str | None = None
@@ -54,15 +68,21 @@ class Page:
 
 def page_of_file(path: str, fields: Sequence[str]) -> Page:
     """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
-    values = []
+    values, others = [], []
     for each in fields:
         name, colon, value = each.partition(":")
-        if not colon or name.strip().lower() != "x-robots-tag":
+        name, octets = name.strip().lower(), value.strip().encode("utf-8", "replace")
+        is_link = name != "link" or octets.startswith(b"<")
+        if not colon or name not in {"x-robots-tag", *FIELDS} or not is_link:
             raise UsageError(
-                f'--header is {each!r}, but it must be "X-Robots-Tag: ..."'
+                f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
+                f"{', '.join(sorted(FIELDS))}"
             )
-        values.append(value.strip().encode("utf-8", "surrogateescape"))
-    return Page(where=path, html=read_file(path), headers=values)
+        if name in FIELDS:
+            others.append((name, octets))
+        else:
+            values.append(octets)
+    return Page(where=path, html=read_file(path), headers=values, fields=others)
 
 
 async def fetched_page(
@@ -86,6 +106,7 @@ async def fetched_page(
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
+            found.tdmrep = await _mining(asked, terms, reading, web)
             return _with_response(found, response)
         next_url = asked_url(_joined(asked.url, location))
         if next_url is None or len(redirects) >= _REDIRECTS_AT_MOST:
@@ -93,6 +114,20 @@ async def fetched_page(
             return found
         asked = next_url
         redirects.append(asked.url)
+
+
+async def _mining(
+    asked: AskedUrl, terms: Terms, reading: Reading, web: Web
+) -> UsagePreferences:
+    """What the tdmrep.json of an origin says, where a purpose needs it."""
+    url = url_of(asked.origin)
+    wanted = any(map(is_about_mining, terms.rep.purposes))
+    if not wanted or not terms.decide(reading.robots, url).allowed:
+        return SILENCE
+    (result,) = await web.robotstxts([url])
+    if result.access is not Access.SUCCESSFUL:
+        return SILENCE
+    return TdmRep.parse(result.body).usage(asked.url)
 
 
 def _joined(url: str, location: bytes) -> str:
@@ -105,6 +140,9 @@ def _joined(url: str, location: bytes) -> str:
 def _with_response(page: Page, response: Response) -> Page:
     page.status = response.status
     page.headers = response.headers.getlist("X-Robots-Tag")
+    page.fields = [
+        (name, value) for name in FIELDS for value in response.headers.getlist(name)
+    ]
     if isinstance(response, HtmlResponse):
         content_type = response.headers.get("Content-Type") or b""
         page.html = response.body

@@ -15,9 +15,16 @@ from scrapy_rep.commands.readings import access_record, decision_record, describ
 from scrapy_rep.commands.running import CLEAN, FOUND
 from scrapy_rep.commands.sources import Sources, is_url
 from scrapy_rep.commands.terms import Terms, terms_of
+from scrapy_rep.commands.uses import (
+    is_denied,
+    robotstxt_usage,
+    show_usage,
+    usage_record,
+)
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing import IndexingRules
 from scrapy_rep.protocol.statements import DENIALS, VALUED
+from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,14 +46,21 @@ def page(arguments: Namespace, settings: Settings) -> int:
     output = Output.of(arguments)
     readable = found.decision is None or found.decision.allowed or arguments.force
     rules = _rules(found, terms, terms.dialect)
+    usage = _usage(found, terms, rules)
     now = datetime.now(timezone.utc)
     fetched = readable and not found.error
     if output.as_json:
-        output.record(_record(found, terms, rules if fetched else None, now))
+        record = _record(found, terms, rules if fetched else None, now)
+        if fetched:
+            record["usage"] = usage_record(usage, terms)
+        output.record(record)
     else:
         _show(output, found, terms, rules if fetched else None, now)
+        if fetched:
+            show_usage(output, usage, terms)
     allowed = found.decision is None or found.decision.allowed
-    return CLEAN if allowed and fetched and rules.indexable(now) else FOUND
+    may_be_used = rules.indexable(now) and not is_denied(usage, terms)
+    return CLEAN if allowed and fetched and may_be_used else FOUND
 
 
 def _found(arguments: Namespace, terms: Terms) -> Page:
@@ -71,6 +85,16 @@ def _rules(found: Page, terms: Terms, dialect: Dialect) -> IndexingRules:
     return IndexingRules.parse(
         found.headers, found.html, terms.agents, dialect, found.encoding
     )
+
+
+def _usage(found: Page, terms: Terms, rules: IndexingRules) -> UsagePreferences:
+    """What the page, its robots.txt and its tdmrep.json state together."""
+    usage = UsagePreferences.of_page(
+        found.fields, rules.statements, rules.tags, found.tdmrep
+    )
+    if found.reading is None:
+        return usage
+    return robotstxt_usage(found.reading.robots, found.where, terms) | usage
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:

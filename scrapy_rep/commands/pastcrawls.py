@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.terms import Verdict
+from scrapy_rep.protocol.robotstxt import RobotsTxt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scrapy_rep.protocol.dialect import Dialect
+
 # Of a URL that was decided on several times, the last time counts: SQLite takes all
 # columns from the row that has the maximum. It sorts on disk what is too much for memory.
 _DECISIONS = """
-    SELECT origin, url, verdict, reason, line, statement, crawl,
+    SELECT origin, url, verdict, reason, line, statement, crawl, snapshot,
         max(time) AS time, count(*) AS times
     FROM decision
     WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
@@ -34,6 +38,9 @@ _ORIGINS = """
 _COUNT = """
     SELECT count(*) AS times, coalesce(max(id), 0) AS last FROM decision
     WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+"""
+_BODY = """
+    SELECT body FROM snapshot JOIN body USING (sha256) WHERE id = CAST(? AS INTEGER)
 """
 
 
@@ -56,6 +63,9 @@ class PastDecision(NamedTuple):
 
     times: int
     """How often the URL was decided on."""
+
+    snapshot: tuple[str, int] | None
+    """The ledger that has the robots.txt of that time, and its number there."""
 
 
 class PastCrawls:
@@ -100,6 +110,27 @@ class PastCrawls:
             yield last._replace(times=sum(one.times for one in each))
 
 
+class PastFiles:
+    """The robots.txt files of the past."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[tuple[str, int], Dialect, RobotsTxt | None] | None = None
+
+    def robots(self, past: PastDecision, dialect: Dialect) -> RobotsTxt | None:
+        """What was kept to at that time; None where the ledger has it not."""
+        if past.snapshot is None:
+            return None
+        latest = self._latest
+        if latest is None or latest[:2] != (past.snapshot, dialect):
+            path, number = past.snapshot
+            rows = _rows(path, _BODY, str(number))
+            body = next((row["body"] for row in rows), None)
+            robots = body and RobotsTxt.parse(bytes(body), dialect)
+            # URLs come in the order of their origins.
+            latest = self._latest = (past.snapshot, dialect, robots or None)
+        return latest[2]
+
+
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
     """The URLs in a ledger, each once: those of an origin, or of all."""
     if origin is None:
@@ -135,7 +166,7 @@ def _decisions(
         yield PastDecision(
             row["origin"],
             row["url"],
-            row["verdict"] == "allowed",
+            row["verdict"] == Verdict.ALLOWED.value,
             row["reason"],
             row["line"],
             row["statement"],
@@ -143,6 +174,7 @@ def _decisions(
             agents,
             dialect,
             row["times"],
+            None if row["snapshot"] is None else (path, row["snapshot"]),
         )
 
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy.exceptions import UsageError
-
 from scrapy_rep.commands.checking import why
 from scrapy_rep.commands.output import GREEN, RED, YELLOW, Output, Painted, complain
-from scrapy_rep.commands.pastcrawls import PastCrawls, PastDecision
+from scrapy_rep.commands.pastcrawls import PastCrawls, PastDecision, PastFiles
 from scrapy_rep.commands.progress import progress
+from scrapy_rep.commands.purgelist import PurgeList
 from scrapy_rep.commands.readings import decision_record, describe_access
 from scrapy_rep.commands.running import CLEAN, FOUND
 from scrapy_rep.commands.sources import Sources, ask, given_robotstxt
 from scrapy_rep.commands.state import State
 from scrapy_rep.commands.terms import Terms, terms_of
+from scrapy_rep.commands.uses import in_words, robotstxt_usage, usage_change
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, origin_of
@@ -30,7 +31,6 @@ from scrapy_rep.protocol.robotstxt import Reason
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator, Sequence
-    from typing import TextIO
 
     from scrapy.settings import Settings
 
@@ -43,7 +43,7 @@ _ORIGINS_AT_ONCE = 128
 # URLs that are judged between two times that the state is written.
 _SAVED_EVERY = 10_000
 
-_COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW}
+_COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
 
 
 def replay(arguments: Namespace, settings: Settings) -> int:
@@ -98,36 +98,6 @@ def _question(arguments: Namespace, crawls: PastCrawls) -> str:
     return json.dumps([ledgers, crawls.marks, *asked])
 
 
-class PurgeList:
-    """A file of URLs; it is there when it is complete, and not before."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-        self._file: TextIO | None = None
-        if path is None:
-            return
-        self._partial = Path(f"{path}.partial")
-        try:
-            self._file = self._partial.open("w", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--purge-list {path}: {error.strerror}") from None
-
-    def add(self, url: str) -> None:
-        if self._file is not None:
-            self._file.write(url + "\n")
-
-    def keep(self) -> None:
-        if self._file is not None and self._path is not None:
-            self._file.close()
-            self._partial.replace(self._path)
-            self._file = None
-
-    def discard(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._partial.unlink()
-
-
 class Found:
     """Shows what has changed since, and counts it."""
 
@@ -160,6 +130,10 @@ class Found:
                 f"URLs that were fetched and are now forbidden: {counts['forbidden']}; "
                 f"that were refused and are now allowed: {counts['allowed']}"
             )
+        if counts["usage"] and not self.output.as_json:
+            complain(
+                f"URLs whose content may be used for other purposes: {counts['usage']}"
+            )
         if counts["unknown"]:
             complain(
                 "URLs of which it is not known, since their robots.txt is unreachable: "
@@ -187,6 +161,7 @@ class Replaying:
         self._agents = agents
         self._found = found
         self._state = state
+        self._files = PastFiles()
         self._done = state.done if state else 0
         self._unsaved: list[dict[str, Any]] = []
         self._advance: Callable[[int], object]
@@ -237,6 +212,8 @@ class Replaying:
         agents = self._agents or past.agents or (EVERYONE,)
         decision = self._terms.decide(reading.robots, past.url, agents)
         if decision.allowed == past.allowed:
+            if decision.allowed:
+                self._compare_usage(past, reading, agents)
             return
         self._add(
             {
@@ -256,6 +233,30 @@ class Replaying:
                 "now": decision_record(decision),
             }
         )
+
+    def _compare_usage(
+        self, past: PastDecision, reading: Reading, agents: tuple[str, ...]
+    ) -> None:
+        """What a URL that was fetched was for then, and is for now."""
+        robots = self._files.robots(past, reading.dialect)
+        if robots is None:
+            return
+        terms = replace(self._terms, agents=agents)
+        old = robotstxt_usage(robots, past.url, terms)
+        new = robotstxt_usage(reading.robots, past.url, terms)
+        change = usage_change(old, new, terms)
+        if change is not None:
+            self._add(
+                {
+                    "change": "usage",
+                    "origin": past.origin,
+                    "url": past.url,
+                    "why": in_words(change, old, new),
+                    "agents": list(agents),
+                    "dialect": reading.dialect.name,
+                    **change,
+                }
+            )
 
     def _add(self, record: dict[str, Any]) -> None:
         self._found.add(record)

@@ -63,15 +63,10 @@ def terms_of(arguments: Namespace, settings: Settings) -> Terms:
     if arguments.dialect is not None:
         settings.set("REP_GOOGLE_COMPATIBLE", False, "cmdline")
         settings.set("REP_DIALECT", arguments.dialect, "cmdline")
-    try:
-        rep = RepSettings.from_settings(settings)
-    except SettingError as error:
-        message = str(error)
-        if names:
-            message = message.replace(f"{USER_AGENT} is", "--agent is")
-        if arguments.dialect is not None:
-            message = message.replace("REP_DIALECT is", "--dialect is")
-        raise UsageError(message) from None
+    purposes = [each for each in getattr(arguments, "purpose", ()) if each]
+    if purposes:
+        settings.set("REP_PURPOSES", ",".join(purposes), "cmdline")
+    rep = _settings(settings, arguments)
     if names == [EVERYONE]:
         return Terms(settings, rep, (EVERYONE,), "")
     if rep.agents:
@@ -86,3 +81,20 @@ def terms_of(arguments: Namespace, settings: Settings) -> Terms:
         "everyone (*). Use --agent."
     )
     return Terms(settings, rep, (EVERYONE,), note)
+
+
+def _settings(settings: Settings, arguments: Namespace) -> RepSettings:
+    """What *settings* say, once those of the *arguments* are in them."""
+    options = {
+        USER_AGENT: ("--agent", arguments.agent),
+        "REP_DIALECT": ("--dialect", arguments.dialect is not None),
+        "REP_PURPOSES": ("--purpose", getattr(arguments, "purpose", None)),
+    }
+    try:
+        return RepSettings.from_settings(settings)
+    except SettingError as error:
+        message = str(error)
+        for setting, (option, is_given) in options.items():
+            if is_given:
+                message = message.replace(f"{setting} is", f"{option} is")
+        raise UsageError(message) from None

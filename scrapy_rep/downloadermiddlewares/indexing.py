@@ -12,24 +12,32 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
-from scrapy_rep.exceptions import IndexingDenied
+from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.identity import Identity
 from scrapy_rep.protocol.indexing import IndexingRules
-from scrapy_rep.refusedimages import RefusedImages
+from scrapy_rep.protocol.usage.vocabulary import Signal
+from scrapy_rep.purposes import Purposes
+from scrapy_rep.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import indexing_read, media_refused
+from scrapy_rep.signals import indexing_read, media_refused, usage_read
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
+    from scrapy_rep.protocol.statements import Statement
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.statements import UsageStatement
+
 
 class IndexingMiddleware:
-    """Reads the indexing rules of each response, once, for all who want to know them.
+    """Reads the indexing rules of each response and what it may be used for, once, for all
+    who want to know them.
 
-    They are in ``response.meta["rep_indexing"]``, and in short in ``response.flags``.
+    They are in ``response.meta["rep_indexing"]``, and in short in ``response.flags``; and
+    in ``response.meta["rep_usage"]``.
     """
 
     ORDER = 545
@@ -39,12 +47,15 @@ class IndexingMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.from_settings(crawler.settings)
-        if not (settings.header_enabled or settings.meta_enabled):
+        is_silent = not (settings.header_enabled or settings.meta_enabled)
+        if is_silent and not settings.purposes:
             raise NotConfigured
         self._crawler = crawler
         self._settings = settings
         self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
+        self._unused_images = UnusedImages.of(crawler)
         if settings.stop_download:
             crawler.signals.connect(self._headers_received, signals.headers_received)
 
@@ -55,49 +66,78 @@ class IndexingMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
             return response
-        rules = self._rules(request, response)
+        rules, preferences = self._read(request, response)
         request.meta[meta.INDEXING] = rules
+        request.meta[meta.USAGE] = preferences
         if not rules.index:
             response.flags.append(meta.NOINDEX_FLAG)
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
-        if rules.statements and self._is_for_ledger(rules):
-            self._crawler.signals.send_catch_log(
-                indexing_read,
-                request=request,
-                response=response,
-                rules=rules,
-                spider=self._crawler.spider,
-            )
-        if request.callback is NO_CALLBACK and self._settings.noindex == "drop":
-            self._refuse_media(request, response, rules)
+        if self._settings.ledger is not None:
+            self._tell_ledger(request, response, rules, preferences)
+        if request.callback is NO_CALLBACK:
+            if self._settings.noindex == "drop":
+                self._refuse_media(request, response, rules)
+            if self._settings.usage == "drop":
+                self._refuse_use_of_media(request, response, preferences)
         return response
 
-    def _rules(self, request: Request, response: Response) -> IndexingRules:
+    def _read(
+        self, request: Request, response: Response
+    ) -> tuple[IndexingRules, UsagePreferences]:
+        settings = self._settings
         html, encoding = b"", None
-        if self._settings.meta_enabled and isinstance(response, HtmlResponse):
+        # Tags about use count where there is a purpose, whatever becomes of the others.
+        if isinstance(response, HtmlResponse) and (
+            settings.meta_enabled or settings.purposes
+        ):
             html = response.body
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
+        rules = self._rules(request, response.headers, html, encoding)
+        tags = rules.tags
+        if html and not settings.meta_enabled:
+            rules = self._rules(request, response.headers)
+        return rules, self._purposes.read(request, response.headers, rules, tags)
+
+    def _rules(
+        self,
+        request: Request,
+        headers: Headers,
+        html: bytes = b"",
+        encoding: str | None = None,
+    ) -> IndexingRules:
         return IndexingRules.parse(
-            self._header(response.headers),
+            headers.getlist(b"X-Robots-Tag") if self._settings.header_enabled else [],
             html,
             self._identity.tokens(request),
             self._settings.dialect,
             encoding,
         )
 
-    def _is_for_ledger(self, rules: IndexingRules) -> bool:
-        """Whether a ledger needs to know: of most pages that say something, it is that
+    def _tell_ledger(
+        self,
+        request: Request,
+        response: Response,
+        rules: IndexingRules,
+        preferences: UsagePreferences,
+    ) -> None:
+        """Tell what a ledger needs to know: of most pages that say something, it is that
         all is allowed.
         """
-        if self._settings.ledger is None:
-            return False
         has_all = self._settings.ledger_level == "all"
         denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
-        return has_all or denies
+        common = {
+            "request": request, "response": response, "spider": self._crawler.spider
+        }  # fmt: skip
+        if rules.statements and (has_all or denies):
+            self._crawler.signals.send_catch_log(indexing_read, rules=rules, **common)
+        if preferences and has_all:
+            entry = self._purposes.entry(request)
+            self._crawler.signals.send_catch_log(
+                usage_read, preferences=preferences, entry=entry, **common
+            )
 
-    def _header(self, headers: Headers) -> list[bytes]:
-        return headers.getlist(b"X-Robots-Tag") if self._settings.header_enabled else []
+    # Media.
 
     def _refuse_media(
         self, request: Request, response: Response, rules: IndexingRules
@@ -105,45 +145,95 @@ class IndexingMiddleware:
         """Keep files that must not be in an index from the pipeline that asked for them."""
         if request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
-        content_type = response.headers.get(b"Content-Type") or b""
         if not rules.index:
             why, because = "noindex", (response.url, rules.because("noindex"))
-        elif content_type.startswith(b"image/") and request.url in self._refused_images:
+        elif _is_image(response) and request.url in self._refused_images:
             why, because = "noimageindex", self._refused_images.because(request.url)
         else:
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
+        self._tell_of_refusal(request, response, why, because)
+        raise IndexingDenied(f"{response.url} is not for an index: {why}", rules)
+
+    def _refuse_use_of_media(
+        self, request: Request, response: Response, preferences: UsagePreferences
+    ) -> None:
+        """Keep files from the pipeline that asked for them which no purpose may have."""
+        is_image = _is_image(response)
+        denial = self._purposes.denial(request, preferences, image=is_image)
+        page_url = response.url
+        if denial is None and is_image and request.url in self._unused_images:
+            page_url, denial = self._unused_images.because(request.url)
+        if denial is None:
+            return
+        self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=denial.purpose))
+        because = page_url, denial.statement
+        self._tell_of_refusal(request, response, denial.purpose, because)
+        raise MediaUsageDenied(response.url, denial)
+
+    def _tell_of_refusal(
+        self,
+        request: Request,
+        response: Response,
+        reason: str,
+        because: tuple[str, Statement | UsageStatement | None],
+    ) -> None:
         self._crawler.signals.send_catch_log(
             media_refused,
             request=request,
             response=response,
-            reason=why,
+            reason=reason,
             page_url=because[0],
             statement=because[1],
+            entry=self._purposes.entry(request),
             spider=self._crawler.spider,
         )
-        raise IndexingDenied(f"{response.url} is not for an index: {why}", rules)
+
+    # Downloads.
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
-        """Stop a download of which nothing would be used."""
-        field_values = headers.getlist(b"X-Robots-Tag")
-        exemptions = {meta.DONT_OBEY_NOINDEX, meta.DONT_OBEY_NOFOLLOW}
-        if not field_values or not exemptions.isdisjoint(request.meta):
-            return
+        """Stop a download of which nothing would be used: no item, and no link."""
         if isinstance(request, RobotsTxtRequest):
             return
-        rules = IndexingRules.parse(
-            self._header(headers),
-            agents=self._identity.tokens(request),
-            dialect=self._settings.dialect,
-        )
-        if rules.index or rules.follow:
+        rules = self._rules(request, headers)
+        if self._may_have_links(request, rules) or self._may_have_items(
+            request, headers, rules
+        ):
             return
         self._crawler.stats.inc_value(stats.STOPPED)
         length = headers.get("Content-Length")
         if length is not None and length.isdigit():
             self._crawler.stats.inc_value(stats.STOPPED_BYTES, int(length[:18]))
         raise StopDownload(fail=False)
+
+    def _may_have_links(self, request: Request, rules: IndexingRules) -> bool:
+        if request.callback is NO_CALLBACK:
+            return False
+        drops = self._settings.nofollow == "drop" and not rules.follow
+        return not drops or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
+
+    def _may_have_items(
+        self, request: Request, headers: Headers, rules: IndexingRules
+    ) -> bool:
+        if self._settings.noindex == "drop" and not rules.index:
+            return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
+        if self._settings.usage != "drop" or not self._purposes.of_request(request):
+            return True
+        stated = self._purposes.read(request, headers, rules, ())
+        content_type = (headers.get(b"Content-Type") or b"").lower()
+        if b"html" in content_type or not content_type:
+            # A tag of the page can override what headers and files say of mining; nothing
+            # can loosen the rest.
+            stated = stated.without(Signal.TDM_RESERVATION)
+        # Of a use that nothing is stated of, the page itself may speak.
+        purposes = self._purposes.of_request(request)
+        is_image = content_type.startswith(b"image/")
+        return stated.denial(purposes, image=is_image) is None
+
+
+def _is_image(response: Response) -> bool:
+    content_type: bytes = response.headers.get(b"Content-Type") or b""
+    return content_type.startswith(b"image/")
 
 
 # A site has few of them.

@@ -19,6 +19,7 @@ from scrapy_rep.protocol import access
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
 from scrapy_rep.protocol.robotstxt import Decision
 from scrapy_rep.protocol.rules import Rule
+from scrapy_rep.purposes import Purposes
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.verdicts import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
     from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 
 class RobotsTxtMiddleware:
@@ -50,6 +52,7 @@ class RobotsTxtMiddleware:
             raise NotConfigured
         self._crawler = crawler
         self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = Access(
@@ -81,6 +84,12 @@ class RobotsTxtMiddleware:
                 self._count_override(where)
                 self._verdicts.allowed(case, BY_USER)
             return None
+        return await self._judge(where, request)
+
+    async def _judge(self, where: Origin, request: Request) -> Response | None:
+        """Have *request* keep to the robots.txt of its origin. Returns a response where a
+        spider asks for what is known of that itself.
+        """
         while True:
             # Nearly always it is at hand, and there is nothing to wait for.
             known = self._access.at_hand(where) or await self._learn(where, request)
@@ -91,8 +100,11 @@ class RobotsTxtMiddleware:
                 if copy is None and self._verdicts.are_wanted(case):
                     self._verdicts.allowed(case, ROBOTS_TXT)
                 return copy
+            tdmrep = known.tdmrep
+            if tdmrep is None and self._purposes.are_about_mining(request):
+                tdmrep = await self._access.tdmrep(known, request)
             try:
-                if await self._keep_to(known.robots, case):
+                if await self._keep_to(known.robots, case, tdmrep):
                     return None
             finally:
                 self._access.weigh(known)
@@ -114,31 +126,65 @@ class RobotsTxtMiddleware:
         # Another component has dropped it; where it was sent, that has been seen.
         self._access.step_aside(request)
 
-    async def _keep_to(self, robots: RobotsTxt, case: Case) -> bool:
+    async def _keep_to(
+        self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
+    ) -> bool:
         """Deny a request, or let it go when its turn has come. Returns False where it has
         waited for visiting hours, and is to be judged by the robots.txt of then.
         """
         request = case.request
-        agents = self._identity.tokens(request)
-        decision = None
-        if self._verdicts.are_wanted(case) or not is_allowed(
-            robots, request.url, agents, self._clients
-        ):
-            decision = decide(robots, request.url, agents, self._clients)
-            if not decision.allowed:
-                self._deny(case, decision)
-        politeness = self._access.politeness
-        if politeness.is_minded:
+        names = self._identity.names(request) if self._identity.is_several else {}
+        refusals: list[tuple[str, Decision]] = []
+        if len(names) < 2:
+            agents = self._identity.tokens(request)
             pace = robots.pace(agents)
-            # Of nearly all hosts it asks for nothing.
-            if politeness.concerns(pace) and not await self._take_turn(
-                robots, pace, case
+            decision = None
+            if self._verdicts.are_wanted(case) or not is_allowed(
+                robots, request.url, agents, self._clients
             ):
-                return False
+                decision = decide(robots, request.url, agents, self._clients)
+                if not decision.allowed:
+                    self._deny(case, decision)
+        else:
+            pace = self._identity.pace(robots, request)
+            decision, refusals = self._decide_for_each(robots, case, names)
+        self._purposes.note(request, robots, case.entry, tdmrep, refusals)
+        politeness = self._access.politeness
+        # Of nearly all hosts it asks for nothing.
+        if (
+            politeness.is_minded
+            and politeness.concerns(pace)
+            and not await self._take_turn(robots, pace, case)
+        ):
+            return False
         self._count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
         return True
+
+    def _decide_for_each(
+        self,
+        robots: RobotsTxt,
+        case: Case,
+        names: dict[tuple[str, ...], tuple[str, ...]],
+    ) -> tuple[Decision, list[tuple[str, Decision]]]:
+        """What lets a request go that is made in several names, and for which purposes
+        these must not make it. Denies it where none of them may.
+        """
+        url = case.request.url
+        decisions = {
+            tokens: decide(robots, url, tokens, self._clients) for tokens in names
+        }
+        allowed = [each for each in decisions.values() if each.allowed]
+        if not allowed:
+            self._deny(case, next(iter(decisions.values())))
+        refusals = [
+            (purpose, decision)
+            for tokens, decision in decisions.items()
+            if not decision.allowed
+            for purpose in names[tokens]
+        ]
+        return allowed[0], refusals
 
     async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:
         """Let a request go when its turn has come: at once, where it was popped from a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,14 @@ from scrapy import signals
 
 from scrapy_rep import meta
 from scrapy_rep import signals as ours
-from scrapy_rep.exceptions import ItemDenied
+from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.extensions.said import Said
 from scrapy_rep.ledger.records import Decided, Snapshot, text, url_text
+from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.robotstxt import Reason
 from scrapy_rep.protocol.statements import Statement
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import NOFOLLOW, NOINDEX, OBEY
 from scrapy_rep.verdicts import Case
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing import IndexingRules
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.protocol.usage.preferences import Denial, UsagePreferences
+    from scrapy_rep.protocol.usage.statements import UsageStatement
     from scrapy_rep.settings import RepSettings
 
 # Of one response, of which there can be a thousand.
@@ -67,6 +71,8 @@ class Evidence:
             ours.request_allowed: self._request_allowed,
             ours.request_denied: self._request_denied,
             ours.robotstxt_known: self._robotstxt_known,
+            ours.usage_annotated: self._usage_annotated,
+            ours.usage_read: self._usage_read,
             signals.item_dropped: self._item_dropped,
         }
         if not settings.obey:
@@ -87,7 +93,7 @@ class Evidence:
     ) -> None:
         if self._has_all or self._is_due(origin, override.pattern if override else ""):
             case = Case(request, origin, entry, override)
-            self._decided(case, decision, "allowed")
+            self._decided(case, decision, Verdict.ALLOWED)
 
     def _request_denied(
         self,
@@ -98,21 +104,21 @@ class Evidence:
         override: Override | None,
     ) -> None:
         case = Case(request, origin, entry, override)
-        self._decided(case, decision, "refused")
+        self._decided(case, decision, Verdict.REFUSED)
 
-    def _decided(self, case: Case, decision: Decision, verdict: str) -> None:
+    def _decided(self, case: Case, decision: Decision, verdict: Verdict) -> None:
         request, origin, entry, override = case
         rule, reason = decision.rule, decision.reason
-        layer = "delay" if reason in _OF_PACE else "robots.txt"
+        layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
         line, statement = None, None
         why: str = reason.value
         if rule is not None:
             line, statement = rule.line, text(f"{rule.kind.title()}: {rule.pattern}")
         if override is not None:
-            layer = "override"
+            layer = Layer.OVERRIDE
             statement = statement or f"{override.pattern}: {override.kind}"
         elif reason is Reason.OVERRIDE:
-            layer, why = "override", meta.DONT_OBEY_ROBOTSTXT
+            layer, why = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
         self._write(
             Decided(
                 time.time(),
@@ -134,7 +140,7 @@ class Evidence:
         """Where robots.txt does not count at all."""
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
-            self._said_of(request.url, "override", "allowed", OBEY)
+            self._said_of(request.url, Said(Layer.OVERRIDE, Verdict.ALLOWED, OBEY))
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
         """Whether *what* was decided about *origin* has not been said yet."""
@@ -155,11 +161,14 @@ class Evidence:
         if self._has_all:
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _STATEMENTS_AT_MOST):
-                self._said_of(url, each.source, "noted", each.name, each, page=url)
+                said = Said(Layer(each.source), Verdict.NOTED, each.name, each)
+                self._said_of(url, said, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
             because = rules.because("noindex")
-            self._said_of(url, "header", "dropped", "stopped", because, page=url)
+            layer = Layer.HEADER if because else Layer.USAGE
+            said = Said(layer, Verdict.DROPPED, "stopped", because)
+            self._said_of(url, said, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
             self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
@@ -172,22 +181,27 @@ class Evidence:
         """What a page says does not count."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
-            self._said_of(url, "override", "allowed", reason, because, page=url)
+            said = Said(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
+            self._said_of(url, said, page=url)
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
-            self._item(response, "dropped", exception.rule, exception.statement)
+            because = exception.statement
+            self._item(response, Verdict.DROPPED, exception.rule, because)
+        elif isinstance(exception, UsageDenied):
+            denied, entry = exception.denial, exception.entry
+            self._use(response, Verdict.DROPPED, denied, entry)
 
     def _item_annotated(self, response: Response, rules: IndexingRules) -> None:
         why = _why(rules)
-        self._item(response, "annotated", why, rules.because(why))
+        self._item(response, Verdict.ANNOTATED, why, rules.because(why))
 
     def _item(
-        self, response: Response, verdict: str, why: str, because: Statement | None
+        self, response: Response, verdict: Verdict, why: str, because: Statement | None
     ) -> None:
-        layer = because.source if because else "meta"
+        layer = Layer(because.source) if because else Layer.META
         url = response.url
-        self._said_of(url, layer, verdict, why, because, page=url)
+        self._said_of(url, Said(layer, verdict, why, because), page=url)
 
     def _link_dropped(
         self,
@@ -196,57 +210,48 @@ class Evidence:
         reason: str,
         statement: Statement | str | None,
     ) -> None:
-        layer = statement.source if isinstance(statement, Statement) else reason
-        url, page = request.url, response.url
-        self._said_of(url, layer, "dropped", "nofollow", statement, page=page)
+        source = statement.source if isinstance(statement, Statement) else reason
+        said = Said(Layer(source), Verdict.DROPPED, "nofollow", statement)
+        self._said_of(request.url, said, page=response.url)
 
     def _media_refused(
         self,
         request: Request,
         reason: str,
         page_url: str,
-        statement: Statement | None,
+        statement: Statement | UsageStatement | None,
+        entry: Entry | None,
     ) -> None:
-        layer = statement.source if statement else "meta"
-        self._said_of(request.url, layer, "dropped", reason, statement, page=page_url)
+        if reason in CATEGORIES:
+            layer = Layer.USAGE
+        else:
+            layer = Layer(statement.source) if statement else Layer.META
+        said = Said(layer, Verdict.DROPPED, reason, statement, entry)
+        self._said_of(request.url, said, page=page_url)
 
-    def _said_of(
-        self,
-        url: str,
-        layer: str,
-        verdict: str,
-        reason: str,
-        statement: Statement | str | None = None,
-        *,
-        page: str | None = None,
+    # Use.
+
+    def _usage_read(
+        self, response: Response, preferences: UsagePreferences, entry: Entry | None
     ) -> None:
-        origin, url = _place(url)
-        agent = None
-        if isinstance(statement, Statement):
-            agent, statement = statement.agent, statement.text
-        self._write(
-            Decided(
-                time.time(),
-                origin,
-                url,
-                None if page is None else _place(page)[1],
-                None if agent is None else text(agent),
-                layer,
-                verdict,
-                reason,
-                None,
-                None,
-                None if statement is None else text(statement),
-            )
-        )
+        for each in preferences.statements[:_STATEMENTS_AT_MOST]:
+            reason = each.category or str(each.signal)
+            said = Said(Layer.USAGE, Verdict.NOTED, reason, each, entry)
+            self._said_of(response.url, said, page=response.url)
 
+    def _usage_annotated(
+        self, response: Response, denial: Denial, entry: Entry | None
+    ) -> None:
+        self._use(response, Verdict.ANNOTATED, denial, entry)
 
-# A page has several statements, and several items.
-@lru_cache(maxsize=64)
-def _place(url: str) -> tuple[str, str]:
-    """The origin of a URL, and the URL, as a ledger has them."""
-    origin = origin_of(url)
-    return "" if origin is None else str(origin), url_text(url)
+    def _use(
+        self, response: Response, verdict: Verdict, denial: Denial, entry: Entry | None
+    ) -> None:
+        said = Said(Layer.USAGE, verdict, denial.purpose, denial.statement, entry)
+        self._said_of(response.url, said, page=response.url)
+
+    def _said_of(self, url: str, said: Said, *, page: str | None = None) -> None:
+        self._write(said.decided(url, page, time.time()))
 
 
 def _why(rules: IndexingRules) -> str:

@@ -1,20 +1,19 @@
-"""What is known of each robots.txt: in memory, in a store, or from its server."""
+"""What is known of each robots.txt, and of what is fetched with it."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from twisted.internet.defer import CancelledError
-
-from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.internals import is_closing
-from scrapy_rep.protocol.access import AccessResult, Entry, renew, robots_of
-from scrapy_rep.protocol.robotstxt import RobotsTxt  # noqa: TC001  a field's type
-from scrapy_rep.stores.lru import LRU
+from scrapy_rep.fetching.files import FileCache
+from scrapy_rep.fetching.tdmrep import TdmRepCache, url_of
+from scrapy_rep.protocol.access import Entry, robots_of
+from scrapy_rep.protocol.agents import EVERYONE
+from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
+from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.usage.tdmrep import TdmRep  # noqa: TC001  a field's type
+from scrapy_rep.protocol.usage.vocabulary import is_about_mining
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.causes import Causes
     from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
     from scrapy_rep.keeper import Keeper
-    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
-
-logger = logging.getLogger(__name__)
-
-# What is read and indexed already. More than that is in the store, as it was sent.
-_MAX_IN_USE = 5_000
-_MAX_BYTES_IN_USE = 64 * 1024 * 1024
-
-# In seconds.
-_JUST_NOW = 1.0
 
 
 class Known(NamedTuple):
@@ -45,16 +34,21 @@ class Known(NamedTuple):
     entry: Entry
     robots: RobotsTxt
 
+    tdmrep: TdmRep | None = None
+    """What is known of its tdmrep.json, where that is asked for."""
+
     @property
     def is_out_of_reach(self) -> bool:
         """Whether nothing may be fetched because robots.txt is unreachable."""
         return self.entry.unreachable_since is not None and self.robots.denies_all
 
 
-class RobotsTxtCache:
+class RobotsTxtCache(FileCache[RobotsTxt]):
     """What is known of each origin, as long as that holds.
 
-    *now* tells the seconds since the epoch.
+    Where a purpose of the crawl is one that TDMRep speaks about, an origin is known when
+    its tdmrep.json is. That is asked for if robots.txt lets it be fetched, which
+    *may_fetch* tells.
     """
 
     def __init__(
@@ -64,29 +58,27 @@ class RobotsTxtCache:
         keeper: Keeper,
         settings: RepSettings,
         now: Callable[[], float] = time.time,
+        *,
+        may_fetch: Callable[[RobotsTxt, str], bool] | None = None,
     ) -> None:
-        self._crawler = crawler
-        self._fetcher = fetcher
-        self._keeper = keeper
-        self._settings = settings
-        self._now = now
-        self._in_use: LRU[tuple[Known, int]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
+        common = crawler, fetcher, keeper, settings, now
+        super().__init__(*common)
+        self._tdmrep = TdmRepCache(*common)
+        self._mines = any(map(is_about_mining, settings.purposes))
+        self._may_fetch = may_fetch or _everyone_may
 
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin* without a disk or a network, if it is fresh."""
-        now = self._now()
-        found = self._in_use.get(origin)
-        if found is not None:
-            known = found[0]
-        else:
-            entry = self._keeper.at_hand(origin, now)
-            if entry is None:
-                return None
-            known = self._use(origin, entry)
-        entry = known.entry
-        # One that has run out as it came is good for those who have waited for it.
-        has_just_come = 0.0 <= now - entry.fetched < _JUST_NOW
-        return known if has_just_come or entry.is_fresh(now) else None
+        kept = self._kept_at_hand(origin)
+        if kept is None:
+            return None
+        known = Known(origin, kept.entry, kept.read)
+        if not self._mines or known.is_out_of_reach:
+            return known
+        tdmrep = self._tdmrep.at_hand(origin)
+        if tdmrep is None and self._may_fetch(known.robots, url_of(origin)):
+            return None
+        return known._replace(tdmrep=tdmrep)
 
     def weigh(self, known: Known) -> None:
         """Take into account what was built from a robots.txt since it came.
@@ -96,8 +88,8 @@ class RobotsTxtCache:
         """
         found = self._in_use.get(known.origin)
         weight = known.robots.weight
-        if found is not None and found[0] is known and found[1] != weight:
-            self._in_use.put(known.origin, (known, weight), weight)
+        if found is not None and found[0].read is known.robots and found[1] != weight:
+            self._in_use.put(known.origin, (found[0], weight), weight)
 
     def cause_of(self, request: Request) -> Request:
         """What is to be remembered of *request* until its robots.txt is fetched."""
@@ -114,72 +106,27 @@ class RobotsTxtCache:
         spider closes meanwhile; then nothing is stored. Whatever else raises on the way
         makes robots.txt unreachable.
         """
-        try:
-            entry, is_new = await self._learn(origin, causes, anew=anew)
-            return self._use(origin, entry), is_new
-        except SpiderClosing:
-            raise
-        except (CancelledError, asyncio.CancelledError):
-            if is_closing(self._crawler):
-                raise
-            # Not by us: those who wait must not wait for ever.
-            entry = self._renewed(origin, self._failed(origin, "cancelled"), None)
-            return self._use(origin, entry), True
-        except Exception as exception:
-            logger.exception(
-                "%(url)s counts as unreachable, since something went wrong inside of "
-                "this crawler while it was fetched or stored",
-                {"url": origin.robotstxt_url},
-                extra={"spider": self._crawler.spider},
-            )
-            error = f"{type(exception).__name__}: {exception}"
-            entry = self._renewed(origin, self._failed(origin, error), None)
-            return self._use(origin, entry), True
+        kept, is_new = await self._kept(origin, causes, anew=anew)
+        known = Known(origin, kept.entry, kept.read)
+        if self._mines and not known.is_out_of_reach:
+            known = known._replace(tdmrep=await self.tdmrep(known, causes))
+            # It may have run out meanwhile, and is good for those who have waited.
+            weight = kept.read.weight
+            kept = replace(kept, come=self._now())
+            self._in_use.put(origin, (kept, weight), weight)
+        return known, is_new
 
-    async def _learn(
-        self, origin: Origin, causes: Causes, *, anew: bool
-    ) -> tuple[Entry, bool]:
-        kept = await self._keeper.get(origin)
-        if kept is not None and kept.is_fresh(self._now()):
-            return kept, False
-        if not self._keeper.is_shared:
-            # Nobody else can be fetching it: there is nothing to lock.
-            result = await self._fetcher.fetch(origin.robotstxt_url, causes)
-            entry = self._renewed(origin, result, kept)
-            await self._keeper.put(origin, entry)
-            return entry, True
-        brought = await self._keeper.entry_or_lock(origin, kept)
-        if brought is not None:
-            return brought, False
-        try:
-            with self._keeper.renewing(origin):
-                result = await self._fetcher.fetch(origin.robotstxt_url, causes)
-            entry = self._renewed(origin, result, kept)
-            await self._keeper.put(origin, entry)
-        finally:
-            await self._keeper.unlock(origin)
-        return entry, True
+    async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
+        """What the tdmrep.json of an origin says, once that is known; None where it must
+        not be fetched. Raises SpiderClosing, or a cancellation.
+        """
+        if not self._may_fetch(known.robots, url_of(known.origin)):
+            return None
+        return await self._tdmrep.known(known.origin, causes)
 
-    def _renewed(
-        self, origin: Origin, result: AccessResult, kept: Entry | None
-    ) -> Entry:
-        if kept is None:
-            in_use = self._in_use.get(origin)
-            kept = in_use[0].entry if in_use else None
-        return renew(
-            result,
-            kept,
-            dialect=self._settings.dialect,
-            bounds=self._settings.bounds,
-            now=self._now(),
-            jitter=random.random(),  # noqa: S311
-        )
+    def _read(self, entry: Entry) -> RobotsTxt:
+        return robots_of(entry, self._settings.dialect)
 
-    def _use(self, origin: Origin, entry: Entry) -> Known:
-        known = Known(origin, entry, robots_of(entry, self._settings.dialect))
-        weight = known.robots.weight
-        self._in_use.put(origin, (known, weight), weight)
-        return known
 
-    def _failed(self, origin: Origin, error: str) -> AccessResult:
-        return AccessResult(url=origin.robotstxt_url, status=None, error=error)
+def _everyone_may(robots: RobotsTxt, url: str) -> bool:
+    return robots.is_allowed(url, EVERYONE)

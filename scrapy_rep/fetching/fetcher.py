@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
-from w3lib.url import safe_url_string
 
 from scrapy_rep import stats
 from scrapy_rep.compat import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.internals import PROXY_AUTH_META_KEY, has_room, room_in_downloader
-from scrapy_rep.protocol.access import HEADERS, AccessResult
+from scrapy_rep.protocol.access import AccessResult
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from scrapy.crawler import Crawler
@@ -35,9 +34,6 @@ MAX_ON_NETWORK = 256
 """So many robots.txt files are asked for at once."""
 
 _PROXY_REFUSES = 407
-
-# Bytes of Set-Cookie fields; with more, none of them comes back.
-_MAX_COOKIES = 8_192
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -79,6 +75,7 @@ class RobotsTxtFetcher:
         self._places = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
         self._on_network = 0
+        self._uncounted: set[str] = set()
 
     @property
     def leaves_room(self) -> bool:
@@ -90,8 +87,11 @@ class RobotsTxtFetcher:
         raised = self._on_network
         return has_room(self._crawler, raised=raised, apart=RobotsTxtRequest)
 
-    async def fetch(self, url: str, causes: Causes) -> AccessResult:
-        """Fetch the robots.txt at *url*.
+    async def fetch(
+        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+    ) -> AccessResult:
+        """Fetch the robots.txt at *url*, or a file like it, which Scrapy's stats about
+        robots.txt do not count.
 
         *causes* are requests that wait for it, as :func:`cause_of` makes them. The first
         attempt goes through the proxy of the first of them, the next through that of the
@@ -99,7 +99,10 @@ class RobotsTxtFetcher:
         a server or the network does; raises SpiderClosing where it has to wait for its
         turn and the spider closes.
         """
-        self._crawler.stats.inc_value(stats.REQUEST_COUNT)
+        if is_robotstxt:
+            self._crawler.stats.inc_value(stats.REQUEST_COUNT)
+        else:
+            self._uncounted.add(url)
         self._under_way += 1
         if self._under_way == 1:
             # Only while it is needed: the signal is sent for each chunk of each page.
@@ -107,6 +110,7 @@ class RobotsTxtFetcher:
         try:
             return await self._follow(url, causes)
         finally:
+            self._uncounted.discard(url)
             self._under_way -= 1
             if not self._under_way:
                 self._crawler.signals.disconnect(
@@ -143,7 +147,7 @@ class RobotsTxtFetcher:
             response, error = answer.response, answer.error
             if response is None or response.status not in _REDIRECTS:
                 break
-            target = _redirect_target(asked, response)
+            target = redirect_target(asked, response)
             if target is None:
                 error = "redirected to what is no URL of http or https"
                 break
@@ -166,8 +170,10 @@ class RobotsTxtFetcher:
         self, url: str, response: Response, redirects: list[str], error: str
     ) -> AccessResult:
         status: int | None = response.status
-        self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
-        self._crawler.stats.inc_value(stats.RESPONSE_STATUS_COUNT.format(status=status))
+        if url not in self._uncounted:
+            key = stats.RESPONSE_STATUS_COUNT.format(status=status)
+            self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
+            self._crawler.stats.inc_value(key)
         is_successful = response.status // 100 == 2
         if is_successful and response.headers.get("Content-Encoding"):
             status, is_successful = None, False
@@ -175,7 +181,7 @@ class RobotsTxtFetcher:
         return AccessResult(
             url=url,
             status=status,
-            headers=tuple(_headers(response)),
+            headers=tuple(headers_of(response)),
             body=response.body if is_successful else b"",
             redirects=tuple(redirects),
             error=error,
@@ -208,7 +214,7 @@ class RobotsTxtFetcher:
             is_last = attempt >= max(attempts, len(causes))
             if is_answered or answer.is_dropped or is_last:
                 break
-        if answer.response is not None and _are_cookies_short(answer.response):
+        if answer.response is not None and are_cookies_short(answer.response):
             cookies.extract_cookies(answer.response, request)
         return answer
 
@@ -229,7 +235,8 @@ class RobotsTxtFetcher:
             return _Answer(None, error, is_permanent=True, is_dropped=True)
         except Exception as exception:  # noqa: BLE001  whatever a handler raises
             kind = type(exception)
-            self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
+            if request.url not in self._uncounted:
+                self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
             error = f"{kind.__name__}: {exception}".rstrip(": ")
             # Of a proxy it says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
@@ -266,35 +273,3 @@ class _Answer(NamedTuple):
 
     is_dropped: bool = False
     """Whether a component of the project did not let it be asked."""
-
-
-def _are_cookies_short(response: Response) -> bool:
-    """Whether the cookies of a stranger can be read without delay."""
-    fields = response.headers.getlist("Set-Cookie")
-    return 0 < sum(map(len, fields)) <= _MAX_COOKIES
-
-
-def _headers(response: Response) -> Iterator[tuple[str, str]]:
-    for name in sorted(HEADERS):
-        values = response.headers.getlist(name)
-        if values:
-            # What a list is made of can come in several fields (RFC 9110, 5.3).
-            text = b", ".join(values) if name == "cache-control" else values[0]
-            yield name, text.decode("latin-1")
-
-
-def _redirect_target(url: str, response: Response) -> str | None:
-    """Where a redirect leads, or None if that is nowhere on the Web."""
-    location = response.headers.get("Location")
-    if not location:
-        return None
-    try:
-        target: str = urljoin(url, safe_url_string(location))
-        where = origin_of(target)
-        parts = urlsplit(target)
-    except ValueError:
-        return None
-    if where is None or where.scheme not in {"http", "https"}:
-        return None
-    # No userinfo, which not every handler takes, and no fragment, which is never sent.
-    return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))

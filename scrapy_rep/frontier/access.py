@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy_rep.fetching.cache import RobotsTxtCache
+from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.frontier.hostkeys import keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from scrapy_rep.identity import Identity
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.pace import Pace
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.verdicts import Verdicts
 
@@ -74,8 +76,9 @@ class Access:
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
-            crawler, self._fetcher, keeper, settings, alarms.clock.time
-        )
+            crawler, self._fetcher, keeper, settings, alarms.clock.time,
+            may_fetch=identity.may_fetch,
+        )  # fmt: skip
         self._hosts = Hosts(
             crawler,
             alarms,
@@ -125,7 +128,7 @@ class Access:
             robots, fetched = known.robots, known.entry.fetched
         if not self.politeness.is_minded:
             return True
-        pace = robots.pace(self._tokens())
+        pace = self._identity.pace(robots)
         if not self.politeness.concerns(pace):
             return True
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
@@ -136,13 +139,13 @@ class Access:
         if override is not None and override.kind == "ignore":
             return Terms(inf)
         if override is not None and override.robots is not None:
-            return self.politeness.terms(override.robots.pace(self._tokens()), inf, inf)
+            return self.politeness.terms(self._identity.pace(override.robots), inf, inf)
         known = self.at_hand(origin)
         if known is None:
             return None
         now = self._alarms.clock.time()
         holds = max(known.entry.expires - now, _MIN_HOLDS)
-        pace = known.robots.pace(self._tokens())
+        pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
     def is_out_of_reach(self, origin: Origin) -> bool:
@@ -182,9 +185,6 @@ class Access:
         """Get to know more hosts, where not many are *ready*."""
         self._hosts.ready = ready
         self._hosts.go_on()
-
-    def _tokens(self) -> tuple[str, ...]:
-        return self._identity.usual_tokens()
 
     def _watch_for_closing(self) -> None:
         """A request waits in the downloader, or something is fetched for those that wait:
@@ -237,6 +237,12 @@ class Access:
         """
         self._watch_for_closing()
         return await self._hosts.known(origin, request, is_patient=is_patient)
+
+    async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
+        """What the tdmrep.json of an origin says, for a *request* that needs it although
+        the crawl does not. Raises SpiderClosing.
+        """
+        return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float

@@ -235,7 +235,7 @@ class Hosts:
         """Robots.txt was found to be unreachable, by this worker or another."""
         now = self._clock.monotonic()
         outage = host.outage
-        if outage is not None and outage.known is known:
+        if outage is not None and outage.known.entry is known.entry:
             return
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         if outage is None:

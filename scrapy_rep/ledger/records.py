@@ -12,6 +12,7 @@ from scrapy_rep.protocol.access import Access, copy_held
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scrapy_rep.ledger.terms import Layer, Verdict
     from scrapy_rep.protocol.access import Entry
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -119,8 +120,8 @@ class Decided(NamedTuple):
     url: str
     page: str | None
     agent: str | None
-    layer: str
-    verdict: str
+    layer: Layer
+    verdict: Verdict
     reason: str
 
     fetched: float | None
@@ -131,6 +132,9 @@ class Decided(NamedTuple):
 
     form: str | None = None
     """The form of *url* that was refused, where that is not the one as written."""
+
+    source: str | None = None
+    """Where a statement about use stands."""
 
     @property
     def weight(self) -> int:

@@ -65,9 +65,11 @@ CREATE TABLE decision (
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- of the robots.txt, from 1
     statement TEXT,             -- the rule, or the statement, as it is written
-    form TEXT                   -- of url, that was refused; NULL: url as written
+    form TEXT,                  -- of url, that was refused; NULL: url as written
+    source TEXT                 -- of a statement about use: robots.txt, tdmrep.json,
+                                -- header, meta
 );
 """
 
-ADDED = {"decision": ("form TEXT",)}
+ADDED = {"decision": ("form TEXT", "source TEXT")}
 """The columns that tables made by earlier versions of this package can lack."""

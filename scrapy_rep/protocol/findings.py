@@ -48,7 +48,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "hidden-group": ("error", "a group that nobody follows, as an earlier one comes first"),
     "merged-group": ("note", "a group that counts as one with an earlier one"),
     "no-agent": ("error", "a user-agent line that names nobody"),
-    "record-outside-group": ("warning", "a delay, rate or time that is in no group"),
+    "record-outside-group": ("warning", "a record that is in no group"),
     "repeated-agent": ("note", "a name that the same group has twice"),
     "rule-after-blank-line": ("error", "a rule cut off from its group by a blank line"),
     "rule-before-group": ("error", "a rule before any user-agent line"),
@@ -75,6 +75,16 @@ CODES: dict[str, tuple[Severity, str]] = {
     "slash-assumed": ("warning", "a pattern without the / that paths begin with"),
     "trailing-star": ("note", "a * at the end, which adds nothing"),
     "white-space-in-pattern": ("warning", "a pattern with white space in it"),
+    # Records of use.
+    "bad-license": ("error", "a licence whose URL is not absolute"),
+    "bad-preference": ("error", "a statement of use that can't be read"),
+    "contradicting-preferences": (
+        "warning", "a statement of use that another contradicts",
+    ),
+    "no-preference": ("warning", "a record of use that states no preference"),
+    "preference-path": ("error", "a path of use that begins with no /"),
+    "unknown-label": ("warning", "a label of use that says nothing, or is misspelt"),
+    "unknown-preference": ("error", "a value of use that says nothing"),
     # Other records.
     "bad-sitemap": ("error", "a sitemap that is no URL of the Web"),
     "bad-value": ("error", "a delay, rate or time that can't be read"),

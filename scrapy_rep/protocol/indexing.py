@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from scrapy_rep.protocol.tags import Tag
+
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
@@ -70,6 +72,8 @@ class IndexingRules:
     """Every statement addressed to us, the header's first: the evidence."""
     findings: tuple[Flaw, ...] = field(default=(), compare=False)
     """What was wrong with the statements."""
+    tags: tuple[Tag, ...] = field(default=(), compare=False)
+    """The tags of the page that speak of its use, and not of indexing."""
 
     @classmethod
     def parse(
@@ -95,12 +99,13 @@ class IndexingRules:
         read_headers(headers, names, reading)
         if html:
             read_page(html, names, encoding, reading)
-        if not reading.statements and not reading.findings:
+        if not (reading.statements or reading.findings or reading.tags):
             return _SILENCE
         return cls(
             **_add_up(reading.statements),
             statements=tuple(reading.statements),
             findings=tuple(reading.findings),
+            tags=tuple(reading.tags),
         )
 
     @property

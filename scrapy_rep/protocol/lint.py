@@ -20,6 +20,7 @@ from scrapy_rep.protocol.lint_fields import FieldCheck
 from scrapy_rep.protocol.lint_paths import check_pattern
 from scrapy_rep.protocol.lint_records import check_delays, check_record
 from scrapy_rep.protocol.lint_rules import check_rules
+from scrapy_rep.protocol.lint_usage import check_usage
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -63,6 +64,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     check_groups(says, groups, dialect, found)
     check_delays(says, groups, dialect, found)
     check_rules({line.number: line for line in says}, groups, dialect, found)
+    check_usage(says, dialect, found)
     compare_dialects(body, dialect, found)
     return tuple(found.by_line(written))
 

@@ -21,7 +21,11 @@ _PROPER = {field.lower(): field for field in _FIELDS}
 
 # Fields that others define, and that are as they should be: preferences on the use of
 # what is crawled (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
-_ELSEWHERE = frozenset({"content-signal", "content-usage", "license"})
+_ELSEWHERE = {
+    "content-signal": "Content-Signal",
+    "content-usage": "Content-Usage",
+    "license": "License",
+}
 
 _VENDORS = {"clean-param": "Yandex"}
 
@@ -80,7 +84,7 @@ class FieldCheck:
             return
         word = words[0]
         name = word[:_MAX_LENGTH].decode("utf-8", "replace").lower()
-        meant = _PROPER.get(name) or self._field_meant(name)
+        meant = (_PROPER | _ELSEWHERE).get(name) or self._field_meant(name)
         if meant and len(words) <= 2:
             message = f"no colon, so that it is not read: write {meant}: and the value"
         else:
@@ -135,17 +139,17 @@ class FieldCheck:
 
 def _nearest(name: str) -> str | None:
     letters = _LETTERS.sub("", name)
-    for field, proper in _PROPER.items():
+    for field, proper in (_PROPER | _ELSEWHERE).items():
         plain = _LETTERS.sub("", field)
         at_most = 1 if len(plain) < 7 else 2
         if letters.startswith(plain) and len(letters) <= len(plain) + 2:
             return proper
-        if len(name) > 3 and _distance(letters, plain) <= at_most:
+        if len(name) > 3 and distance(letters, plain) <= at_most:
             return proper
     return None
 
 
-def _distance(one: str, other: str) -> int:
+def distance(one: str, other: str) -> int:
     """How many letters to add, drop, change or swap with the next, to make one of two
     short words the other.
     """

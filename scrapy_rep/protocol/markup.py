@@ -40,6 +40,7 @@ _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*(=[\t\n\f\r ]*)?"
 )
 _UNQUOTED = re.compile(rb"[^\t\n\f\r >]*")
+_ATTRIBUTES = (b"name", b"content", b"rel", b"href")
 
 
 def any_case(word: bytes) -> bytes:
@@ -76,18 +77,22 @@ _DULL = re.compile(
 
 
 class Meta(NamedTuple):
-    """A ``<meta>`` start tag."""
+    """A ``<meta>`` or ``<link>`` start tag.
+
+    Of each attribute, the first counts; its value is as written, and None where there is
+    no such attribute.
+    """
 
     start: int
     """The offset of its ``<``."""
     name: bytes | None
-    """The value of its first ``name`` attribute as written, or None."""
     content: bytes | None
-    """The value of its first ``content`` attribute as written, or None."""
+    rel: bytes | None = None
+    href: bytes | None = None
 
 
 def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
-    """Yield the ``<meta>`` tags that start at one of the offsets, but in templates.
+    """Yield the tags that start at one of the offsets, but in templates.
 
     The offsets are in ascending order; behind the last of them, the page is not read.
     """
@@ -142,7 +147,7 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
 
 def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]:
     """Read a tag's attributes from the offset; return the offset behind its ``>``."""
-    name = content = None
+    values: dict[bytes, bytes] = {}
     while (match := _ATTRIBUTE.match(html, position)) is not None:
         position = match.end()
         value = b""
@@ -151,18 +156,20 @@ def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]
             if quote in {b'"', b"'"}:
                 end = html.find(quote, position + 1)
                 if end < 0:
-                    return Meta(start, name, content), -1
+                    return _meta(start, values), -1
                 value = html[position + 1 : end]
                 position = end + 1
             elif (unquoted := _UNQUOTED.match(html, position)) is not None:
                 value = unquoted[0]
                 position = unquoted.end()
         attribute = match[1].lower()
-        if attribute == b"name" and name is None:
-            name = value
-        elif attribute == b"content" and content is None:
-            content = value
-    return Meta(start, name, content), html.find(b">", position) + 1 or -1
+        if attribute in _ATTRIBUTES:
+            values.setdefault(attribute, value)
+    return _meta(start, values), html.find(b">", position) + 1 or -1
+
+
+def _meta(start: int, values: dict[bytes, bytes]) -> Meta:
+    return Meta(start, *map(values.get, _ATTRIBUTES))
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:

@@ -6,7 +6,6 @@ RFC 9309, 2.1 and 2.2.1, and the rows on groups of
 
 from __future__ import annotations
 
-import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from scrapy_rep.protocol.followed import Followed
 from scrapy_rep.protocol.groups import Group, parse_groups
 from scrapy_rep.protocol.index import RuleIndex
 from scrapy_rep.protocol.lines import proper_text, text
+from scrapy_rep.protocol.packing import Packed, pack
 from scrapy_rep.protocol.paths import NORMAL_URL
 from scrapy_rep.protocol.rules import Rule, RuleLines
 from scrapy_rep.protocol.scan import RuleScan, can_scan
@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.findings import Finding
     from scrapy_rep.protocol.pace import Pace, RequestRate, VisitTime
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.robotstxt import UsageRecords
 
 # So many combinations of agents are kept ready; a crawl has one, or a few.
 _FOLLOWED_AT_MOST = 32
 
 # Bytes that one takes beside its text.
 _EMPTY_WEIGHT = 1_000
-
-# Bytes. Most files are smaller, and the few that are not make up most of the memory.
-_WORTH_PACKING = 2048
 
 
 class Reason(str, Enum):
@@ -92,10 +91,6 @@ class Decision(NamedTuple):
         return self.rule.line if self.rule else 0
 
 
-class _Packed(NamedTuple):
-    octets: bytes
-
-
 class RobotsTxt:
     """A robots.txt, or what takes its place where there is none.
 
@@ -105,8 +100,8 @@ class RobotsTxt:
     """
 
     __slots__ = (
-        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url",
-        "dialect",
+        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url", "dialect",
+        "usage_records",
     )  # fmt: skip
 
     def __init__(
@@ -117,12 +112,13 @@ class RobotsTxt:
         blanket: Decision | None = None,
     ) -> None:
         self.dialect = dialect
-        self._body: bytes | _Packed = body
+        self._body: bytes | Packed = body
         self._url = url
         self._blanket = blanket
         self._followed: Followed | None = None
         self._others: dict[str | tuple[str, ...], Followed] | None = None
         self._sitemaps: tuple[str, ...] | None = None
+        self.usage_records: UsageRecords | None = None  # once somebody has asked
 
     @classmethod
     def parse(
@@ -145,7 +141,7 @@ class RobotsTxt:
     def body(self) -> bytes:
         """What was parsed."""
         body = self._body
-        return body if isinstance(body, bytes) else zlib.decompress(body.octets)
+        return body if isinstance(body, bytes) else body.unpack()
 
     @property
     def denies_all(self) -> bool:
@@ -162,7 +158,7 @@ class RobotsTxt:
             weight += self._followed.weight
         for followed in (self._others or {}).values():
             weight += followed.weight
-        return weight
+        return weight + (self.usage_records.weight if self.usage_records else 0)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -252,6 +248,12 @@ class RobotsTxt:
         """
         return self.pace(agents).visit_time
 
+    def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
+        """What it states about the use of *url*: nothing where that is disallowed."""
+        from scrapy_rep.protocol.usage.robotstxt import usage_of  # noqa: PLC0415
+
+        return usage_of(self, url, agents)
+
     def lint(self) -> tuple[Finding, ...]:
         """What is wrong with it, by line; worked out anew each time."""
         # Few ask, so that nobody else has to load what answers.
@@ -290,11 +292,7 @@ class RobotsTxt:
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []
-        self._pack()
+        # Nobody may ever need it again.
+        if isinstance(self._body, bytes):
+            self._body = pack(self._body)
         return followed.index
-
-    def _pack(self) -> None:
-        """Make the body small, as nobody may ever need it again."""
-        body = self._body
-        if isinstance(body, bytes) and len(body) > _WORTH_PACKING:
-            self._body = _Packed(zlib.compress(body, 1))

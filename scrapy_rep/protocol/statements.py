@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scrapy_rep.protocol.tags import Tag
+
 Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
@@ -133,12 +135,13 @@ class Flaw(NamedTuple):
 class Reading:
     """The statements and findings of one response, while they are collected."""
 
-    __slots__ = ("_vocabulary", "findings", "full", "statements")
+    __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
 
     def __init__(self, vocabulary: frozenset[str] | None) -> None:
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.statements: list[Statement] = []
         self.findings: list[Flaw] = []
+        self.tags: list[Tag] = []
         self.full = False
         """Whether there was more than is read, so that no more need be looked for."""
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
 
+from scrapy_rep.ledger.terms import Layer
 from scrapy_rep.report.check import check
 from scrapy_rep.report.documents import Documents
 from scrapy_rep.report.hosts import Hosts
 from scrapy_rep.report.model import Answers, Changed, Outage, Overridden, Report, Tally
+from scrapy_rep.report.uses import uses
 from scrapy_rep.settings import DEFAULTS, OBEY
 from scrapy_rep.stats import RESPONSE_COUNT
 
@@ -89,12 +91,13 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
     hosts = Hosts(scratch, documents.numbers, limits.hosts)
     outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
     answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
+    used, used_left_out = uses(scratch, documents.numbers, limits.rows)
     overridden = [Overridden(*row) for row in scratch.database.execute(_OVERRIDDEN)]
     return Report(
         crawls=crawls,
         tallies=tuple(Tally(*row) for row in scratch.database.execute(_TALLIES)),
-        let_through=_let_through(scratch, "robots.txt"),
-        let_through_by_override=_let_through(scratch, "override"),
+        let_through=_let_through(scratch, Layer.ROBOTS_TXT.value),
+        let_through_by_override=_let_through(scratch, Layer.OVERRIDE.value),
         check=check([ledger for _, ledger in scratch.ledgers]),
         responses=sum(map(_responses, crawls)),
         answers=tuple(answers[:ANSWERS]),
@@ -109,6 +112,8 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         outages_left_out=max(0, len(outages) - limits.rows),
         overridden=tuple(overridden[: limits.rows]),
         overridden_left_out=max(0, len(overridden) - limits.rows),
+        uses=used,
+        uses_left_out=used_left_out,
         changed=tuple(one for crawl in crawls for one in _changed(crawl)),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.lines import text as text_that_is_read
 from scrapy_rep.report.excerpt import excerpt
@@ -95,8 +96,10 @@ class Documents:
         rows = self._scratch.database.execute(_MARKS, (origin, sha256))
         for line, verdict, count, url in rows:
             mark = marks.setdefault(line, Mark())
-            if verdict == "refused":
+            if verdict == Verdict.REFUSED:
                 mark.refused, mark.example = count, url
+            elif verdict != Verdict.ALLOWED:
+                mark.use, mark.example = mark.use + count, mark.example or url
             else:
                 mark.allowed, mark.example = count, mark.example or url
         return marks

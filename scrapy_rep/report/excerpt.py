@@ -41,7 +41,8 @@ def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[Line | Gap, ...]:
 
 def _most(marks: Mapping[int, Mark]) -> list[int]:
     def decided(number: int) -> int:
-        return marks[number].refused + marks[number].allowed
+        mark = marks[number]
+        return mark.refused + mark.allowed + mark.use
 
     return sorted(marks, key=decided, reverse=True)[:_MARKED]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scrapy_rep.ledger.terms import Verdict
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -97,6 +99,9 @@ class Mark:
     refused: int = 0
     allowed: int = 0
 
+    use: int = 0
+    """How often it said what content may be used for."""
+
     example: str = ""
     """One of the URLs."""
 
@@ -185,6 +190,33 @@ class Overridden:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """What a host says of a purpose, and what came of that."""
+
+    origin: str
+
+    purpose: str
+    """A category of use; of what is noted alone, or of a licence, the signal."""
+
+    verdict: str
+
+    source: str | None
+    """Where it says so."""
+
+    statement: str | None
+    """None where nothing was said, and that was not enough."""
+
+    line: int | None
+    count: int
+
+    example: str
+    """One of the URLs."""
+
+    document: int | None
+    """As of a Host."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """A setting that is not as it is by default."""
 
@@ -233,6 +265,8 @@ class Report:
     outages_left_out: int
     overridden: tuple[Overridden, ...]
     overridden_left_out: int
+    uses: tuple[Use, ...]
+    uses_left_out: int
     changed: tuple[Changed, ...]
 
     @property
@@ -242,11 +276,12 @@ class Report:
     @property
     def said(self) -> list[Tally]:
         """What pages said, whatever came of it."""
-        return [one for one in self.tallies if one.verdict == "noted"]
+        return [one for one in self.tallies if one.verdict == Verdict.NOTED]
 
     @property
     def held_back(self) -> list[Tally]:
-        return [one for one in self.tallies if one.verdict not in ("allowed", "noted")]
+        passed = {Verdict.ALLOWED.value, Verdict.NOTED.value}
+        return [one for one in self.tallies if one.verdict not in passed]
 
     def total(self, *verdicts: str) -> int:
         return sum(one.count for one in self.tallies if one.verdict in verdicts)

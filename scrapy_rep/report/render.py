@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.report import charts, shown, words
 
 if TYPE_CHECKING:
@@ -93,5 +94,5 @@ def _overview(report: Report) -> Iterator[tuple[str, str, int]]:
         yield "let through", "allowed", passed
     elif report.responses:
         yield "fetched", "allowed", report.responses
-    for verdict in ("refused", "dropped", "annotated"):
-        yield verdict, verdict, report.total(verdict)
+    for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED):
+        yield verdict.value, verdict.value, report.total(verdict)

@@ -35,6 +35,10 @@ CREATE TABLE line (
 CREATE TABLE overridden (
     reason TEXT, statement TEXT, verdict TEXT, origin TEXT, count INTEGER
 );
+CREATE TABLE used (
+    origin TEXT, purpose TEXT, verdict TEXT, source TEXT, statement TEXT, line INTEGER,
+    count INTEGER, url TEXT
+);
 CREATE TABLE snapshot (
     crawl INTEGER, ledger INTEGER, origin TEXT, access TEXT, status INTEGER, error TEXT,
     fetched REAL, copy_of REAL, sha256 TEXT, url TEXT
@@ -66,13 +70,20 @@ _LINES = f"""
 SELECT d.origin, s.sha256, line, verdict, count(*), {_bounded("statement")},
        {_bounded("d.url")}, min(d.id)
 FROM decision AS d LEFT JOIN snapshot AS s ON s.id = d.snapshot
-WHERE layer = 'robots.txt' AND line > 0
+WHERE layer IN ('robots.txt', 'usage') AND line > 0
 GROUP BY d.origin, s.sha256, line, verdict
 """  # noqa: S608
 
 _OVERRIDDEN = f"""
 SELECT reason, {_bounded("statement")} AS said, verdict, origin, count(*)
 FROM decision WHERE layer = 'override' GROUP BY reason, said, verdict, origin
+"""  # noqa: S608
+
+_USED = f"""
+SELECT origin, reason, verdict, %s AS place, {_bounded("statement")} AS said, line,
+       count(*), {_bounded("url")}, min(id)
+FROM decision WHERE layer = 'usage'
+GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
 _SNAPSHOTS = """
@@ -124,6 +135,12 @@ class Scratch:
         self._copy("tally", 8, ledger.execute(_TALLIES, given))
         self._copy("line", 7, (row[:7] for row in ledger.execute(_LINES, given)))
         self._copy("overridden", 5, ledger.execute(_OVERRIDDEN, given))
+        # Ledgers of earlier versions have no such column, and no such rows.
+        names = {row["name"] for row in ledger.execute("PRAGMA table_info(decision)")}
+        used = ledger.execute(
+            _USED % ("source" if "source" in names else "NULL"), given
+        )
+        self._copy("used", 8, (row[:8] for row in used))
         self._copy("snapshot", 10, map(_snapshot, ledger.execute(_SNAPSHOTS, given)))
 
     def _copy(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:

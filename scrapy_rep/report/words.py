@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.report.shown import count
 
 if TYPE_CHECKING:
@@ -12,13 +13,13 @@ if TYPE_CHECKING:
     from scrapy_rep.report.model import Report, Tally
 
 LAYERS = {
-    "override": "Overrides",
-    "robots.txt": "robots.txt",
-    "delay": "Crawl delay and visit time",
-    "header": "X-Robots-Tag header",
-    "meta": "Robots meta tag",
-    "rel": "rel of links",
-    "usage": "Usage preferences",
+    Layer.OVERRIDE.value: "Overrides",
+    Layer.ROBOTS_TXT.value: "robots.txt",
+    Layer.DELAY.value: "Crawl delay and visit time",
+    Layer.HEADER.value: "X-Robots-Tag header",
+    Layer.META.value: "Robots meta tag",
+    Layer.REL.value: "rel of links",
+    Layer.USAGE.value: "Usage preferences",
 }
 
 REASONS = {
@@ -37,11 +38,11 @@ REASONS = {
 }
 
 VERDICTS = {
-    "allowed": "Let through",
-    "refused": "Refused",
-    "dropped": "Dropped",
-    "annotated": "Annotated",
-    "noted": "Noted",
+    Verdict.ALLOWED.value: "Let through",
+    Verdict.REFUSED.value: "Refused",
+    Verdict.DROPPED.value: "Dropped",
+    Verdict.ANNOTATED.value: "Annotated",
+    Verdict.NOTED.value: "Noted",
 }
 
 
@@ -75,7 +76,7 @@ def headline(report: Report) -> Headline:
 
 
 def _of_refusals(report: Report) -> Headline:
-    refused, dropped = report.total("refused"), report.total("dropped")
+    refused, dropped = report.total(Verdict.REFUSED), report.total(Verdict.DROPPED)
     if not report.crawls:
         return Headline("No crawl has written into this ledger.", True, ())
     sentence = (

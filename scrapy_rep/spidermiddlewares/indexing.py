@@ -1,22 +1,18 @@
-"""What a response allows to become of its items and links."""
+"""What a response allows to become of its links and items."""
 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from scrapy import Request, signals
+from scrapy import Request
 from scrapy.exceptions import NotConfigured
-from scrapy.utils.defer import deferred_from_coro
-from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import links, meta, stats
-from scrapy_rep.exceptions import ItemDenied
-from scrapy_rep.refusedimages import RefusedImages
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import item_annotated, link_dropped
+from scrapy_rep.signals import link_dropped
+from scrapy_rep.spidermiddlewares.items import ItemGate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -41,16 +37,12 @@ class IndexingGateMiddleware:
         self._crawler = crawler
         self._settings = RepSettings.from_settings(crawler.settings)
         settings = self._settings
-        if (settings.noindex, settings.nofollow, settings.rel) == (
-            "ignore",
-            "ignore",
-            frozenset(),
-        ):
+        policies = {settings.noindex, settings.nofollow, settings.usage}
+        if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
-        self._refused_images = RefusedImages.of(crawler)
+        self._items = ItemGate(crawler)
         self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
         self._only_marked = WeakKeyDictionary()
-        self._listens = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingGateMiddleware:
@@ -62,10 +54,10 @@ class IndexingGateMiddleware:
         # The rules are the page's, not those of what it links to: a spider that hands its
         # meta on must not hand them on. For most pages this loop is all that there is.
         rules = _rules(response)
-        passes = self._lets_all_pass(rules)
+        passes = self._lets_all_pass(response, rules)
         for one in result:
-            if isinstance(one, Request):
-                one.meta.pop(meta.INDEXING, None)
+            if isinstance(one, Request) and meta.INDEXING in one.meta:
+                _strip(one)
             if passes or self._may_pass(one, response, rules):
                 yield one
 
@@ -73,36 +65,25 @@ class IndexingGateMiddleware:
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         rules = _rules(response)
-        passes = self._lets_all_pass(rules)
+        passes = self._lets_all_pass(response, rules)
         async for one in result:
-            if isinstance(one, Request):
-                one.meta.pop(meta.INDEXING, None)
+            if isinstance(one, Request) and meta.INDEXING in one.meta:
+                _strip(one)
             if passes or self._may_pass(one, response, rules):
                 yield one
 
-    def _lets_all_pass(self, rules: IndexingRules | None) -> bool:
+    def _lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
         """Whether there is nothing to ask about any link or item, as for most pages."""
-        if self._settings.rel or self._settings.noindex == "annotate":
+        if self._settings.rel or not (rules is None or rules.follow):
             return False
-        return rules is None or (
-            rules.follow
-            and rules.index
-            and rules.image_index
-            and rules.unavailable_after is None
-        )
+        return self._items.lets_all_pass(response, rules)
 
     def _may_pass(
         self, one: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
         if isinstance(one, Request):
             return self._may_follow(one, response, rules)
-        if (
-            rules is None
-            or self._settings.noindex == "ignore"
-            or response.meta.get(meta.DONT_OBEY_NOINDEX)
-        ):
-            return True
-        return self._may_keep(one, response, rules)
+        return self._items.may_keep(one, response, rules)
 
     # Links.
 
@@ -151,78 +132,11 @@ class IndexingGateMiddleware:
                 return "rel", rel
         return None
 
-    # Items.
 
-    def _may_keep(self, item: Any, response: Response, rules: IndexingRules) -> bool:
-        """Whether *item* passes, once it has been annotated where that is wanted."""
-        now = datetime.now(timezone.utc)
-        if self._settings.noindex == "annotate":
-            self._annotate(item, rules)
-            if not rules.indexable(now):
-                self._crawler.signals.send_catch_log(
-                    item_annotated,
-                    item=item,
-                    response=response,
-                    rules=rules,
-                    spider=self._crawler.spider,
-                )
-        elif not rules.indexable(now):
-            self._drop(item, response, rules)
-            return False
-        elif rules.unavailable_after is not None:
-            self._annotate(item, rules)
-        if rules.unavailable_after is not None and now <= rules.unavailable_after:
-            self._crawler.stats.inc_value(stats.EXPIRING)
-        if not rules.image_index and self._settings.noindex == "drop":
-            self._listen()
-            statement = rules.because("noimageindex")
-            self._refused_images.add(item, (response.url, statement))
-        return True
-
-    def _listen(self) -> None:
-        """Be told of the end of each item, as of the first for which it matters."""
-        if not self._listens:
-            self._listens = True
-            for signal in (
-                signals.item_scraped, signals.item_dropped, signals.item_error
-            ):  # fmt: skip
-                self._crawler.signals.connect(self._item_done, signal)
-
-    def _annotate(self, item: Any, rules: IndexingRules) -> None:
-        # It imports what items may be made of, some megabytes: not before there is one.
-        from itemadapter import ItemAdapter  # noqa: PLC0415
-
-        try:
-            ItemAdapter(item)[self._settings.item_field] = rules.to_dict()
-        except (KeyError, TypeError, ValueError):
-            # A field that the type of the item does not have, or won't have so.
-            self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
-        else:
-            self._crawler.stats.inc_value(stats.ANNOTATED)
-
-    def _drop(self, item: Any, response: Response, rules: IndexingRules) -> None:
-        """Say of an item that it is dropped, as the item pipelines say it."""
-        rule = "noindex" if not rules.index else "unavailable_after"
-        exception = ItemDenied(rule, rules)
-        spider = self._crawler.spider
-        assert spider is not None
-        self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
-        entry = self._crawler.logformatter.dropped(item, exception, response, spider)
-        if entry is not None:
-            logger.log(*logformatter_adapter(entry), extra={"spider": spider})
-        # Receivers may be coroutines, and a callback's output can't wait for them.
-        deferred_from_coro(
-            self._crawler.signals.send_catch_log_async(
-                signal=signals.item_dropped,
-                item=item,
-                response=response,
-                spider=spider,
-                exception=exception,
-            )
-        )
-
-    def _item_done(self, item: Any) -> None:
-        self._refused_images.discard(item)
+def _strip(request: Request) -> None:
+    """Take from a request what a page said, of indexing and of use together."""
+    del request.meta[meta.INDEXING]
+    request.meta.pop(meta.USAGE, None)
 
 
 def _rules(response: Response) -> IndexingRules | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
 
@@ -180,6 +182,13 @@ def test_json(rep: Rep) -> None:
         "request_rate": None,
         "visit_time": None,
         "sitemaps": ["https://shop.example/sitemap.xml"],
+        "usage": {
+            "purposes": {
+                purpose: {"allowed": None, "because": None} for purpose in CATEGORIES
+            },
+            "statements": [],
+            "licenses": [],
+        },
     }
 
 

@@ -307,7 +307,13 @@ def test_replay(site: Site, tmp_path: Path) -> None:
         ("unknown", down.origin),
         ("forbidden", given.url("/a")),
     }
-    assert summary == {"change": "summary", "forbidden": 2, "allowed": 1, "unknown": 2}
+    assert summary == {
+        "change": "summary",
+        "forbidden": 2,
+        "allowed": 1,
+        "unknown": 2,
+        "usage": 0,
+    }
     assert "their robots.txt is unreachable: 2\n" in ended.err
     purge = {shop.url("/basket/1"), given.url("/a")}
     assert set((tmp_path / "purge").read_text().split()) == purge

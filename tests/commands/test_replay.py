@@ -84,7 +84,13 @@ def test_json(rep: Rep) -> None:
         "pattern": "/basket/",
         "line": 5,
     }
-    assert summary == {"change": "summary", "forbidden": 1, "allowed": 0, "unknown": 0}
+    assert summary == {
+        "change": "summary",
+        "forbidden": 1,
+        "allowed": 0,
+        "unknown": 0,
+        "usage": 0,
+    }
 
 
 def test_newly_allowed_alone_is_clean(rep: Rep) -> None:

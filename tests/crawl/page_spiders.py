@@ -31,6 +31,18 @@ class PageSpider(PlanSpider):
                 )
 
 
+class UsagePageSpider(PageSpider):
+    """The same, with what each page is stated to be for."""
+
+    name = "usage_pages"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        for output in super().note_response(response):
+            if isinstance(output, dict):
+                output["usage"] = str(response.meta["rep_usage"])
+            yield output
+
+
 class AsyncPageSpider(PageSpider):
     """The same, with a callback that is an asynchronous generator."""
 

@@ -101,13 +101,12 @@ class Server:
     def __init__(self) -> None:
         self._log = tempfile.TemporaryFile("w+b")
         self._control, theirs = socket.socketpair()
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
-        path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.forks.server", str(theirs.fileno())],
                 cwd=ROOT,
-                env={**kept, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,

@@ -49,6 +49,7 @@ Channels = dict[int, socket.socket]
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     load()
+    end_measuring()
     # The collector does not touch, and so does not copy, what the children share.
     gc.collect()
     gc.freeze()
@@ -74,6 +75,16 @@ def load() -> None:
             if found.name.endswith("spiders"):
                 importlib.import_module(f"{SPIDERS}.{found.name}")
     assert "twisted.internet.reactor" not in sys.modules, "A reactor is installed"
+
+
+def end_measuring() -> None:
+    """Write what the imports ran, if coverage is measured, so that children begin anew."""
+    coverage = sys.modules.get("coverage")
+    if coverage and (measuring := coverage.Coverage.current()):
+        measuring.stop()
+        measuring.save()
+        measuring._auto_save = False
+        del coverage.process_startup.coverage
 
 
 def serve(control: socket.socket) -> socket.socket:
@@ -105,6 +116,8 @@ def serve(control: socket.socket) -> socket.socket:
             continue
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Tests that a shell runs in the background are not to be interrupted; these are.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for other in (control, ended, told, *channels.values()):
             other.close()
         for number, file in enumerate(files[1:]):

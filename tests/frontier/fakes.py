@@ -355,12 +355,22 @@ class FakeEngine:
         self.downloader = downloader
         self.scraper = FakeScraper()
         self.is_woken = False
+        self.wakes = 0
         self._slot = SimpleNamespace(
-            closing=None, nextcall=SimpleNamespace(schedule=self.wake)
+            closing=None,
+            inprogress=set(),
+            nextcall=SimpleNamespace(schedule=self.wake),
         )
 
     def wake(self) -> None:
         self.is_woken = True
+        self.wakes += 1
+
+    @property
+    def in_progress(self) -> set[Request]:
+        """The requests whose callbacks have not ended."""
+        found: set[Request] = self._slot.inprogress
+        return found
 
     def close(self) -> None:
         self._slot.closing = Deferred()
@@ -381,6 +391,7 @@ class Crawl:
     """
 
     _all: ClassVar[list[Crawl]] = []
+    spider_class: ClassVar[type[Spider]] = Spider
 
     @classmethod
     def abandon_all(cls) -> None:
@@ -397,6 +408,8 @@ class Crawl:
         obey: bool = True,
         is_shared: bool = False,
         starts_apart: bool = False,
+        clock: FakeClock | None = None,
+        keeper: FakeKeeper | None = None,
         **settings: Any,
     ) -> None:
         self._all.append(self)
@@ -405,24 +418,18 @@ class Crawl:
             "ROBOTSTXT_USER_AGENT": "bot",
             "EXTENSIONS_BASE": {},
         }
-        self.crawler = get_crawler(Spider, {**own, **settings})
-        self.crawler.spider = Spider.from_crawler(self.crawler, "fake")
-        self.clock = FakeClock()
+        self.crawler = get_crawler(self.spider_class, {**own, **settings})
+        self.crawler.spider = self.spider_class.from_crawler(self.crawler, "fake")
+        self.clock = clock or FakeClock()
         self.downloader = FakeDownloader(self.crawler, self.clock)
         self.engine = self.crawler.engine = FakeEngine(self.downloader)
-        self.keeper = FakeKeeper(self.clock, is_shared=is_shared)
+        self.keeper = keeper or FakeKeeper(self.clock, is_shared=is_shared)
         self.frontier = Frontier(self.crawler, self.clock)
         components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
         components[Frontier] = self.frontier
         if obey:
             self._obey()
-        start_queue = FifoMemoryQueue if starts_apart else None
-        self.queues = [
-            HostQueue.from_crawler(
-                self.crawler, LifoMemoryQueue, "", start_queue_cls=start_queue
-            )
-            for _ in range(2)
-        ]
+        self.queues: list[Any] = self._open_queues(starts_apart=starts_apart)
         self.sent: list[Request] = []
         self.downloader.on_send.append(self.sent.append)
         self.ended: dict[Request, Response | Exception] = {}
@@ -432,6 +439,15 @@ class Crawl:
         """What was asked for from outside."""
 
         self.on_pop: list[Callable[[Request, int], None]] = []
+
+    def _open_queues(self, *, starts_apart: bool) -> list[Any]:
+        start_queue = FifoMemoryQueue if starts_apart else None
+        return [
+            HostQueue.from_crawler(
+                self.crawler, LifoMemoryQueue, "", start_queue_cls=start_queue
+            )
+            for _ in range(2)
+        ]
 
     def _obey(self) -> None:
         middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
@@ -487,10 +503,13 @@ class Crawl:
         return request
 
     async def _start(self, request: Request) -> None:
+        self.engine.in_progress.add(request)
         try:
             self.ended[request] = await self.engine.download_async(request)
         except Exception as exception:  # noqa: BLE001  whatever it is
             self.ended[request] = exception
+        if not request.meta.get("callback_takes_long"):
+            self.engine.in_progress.remove(request)
 
     # What happens to it.
 

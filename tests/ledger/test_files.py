@@ -113,7 +113,8 @@ def test_closed_for_good(tmp_path: Path) -> None:
 def test_a_column_that_is_new(tmp_path: Path) -> None:
     """A ledger that an earlier version made gets it, and keeps what it has."""
     path = tmp_path / "ledger.sqlite"
-    before = re.sub(r",( *-- [^\n]*)\n *form TEXT[^\n]*", r" \1", TABLES)
+    added = re.compile(r",( *-- [^\n]*)\n *form TEXT.*?(?=\n\);)", re.DOTALL)
+    before = added.sub(r" \1", TABLES)
     assert "form" not in before
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(before)
@@ -124,7 +125,7 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
         files.open_to_write(path).close()
     found = open_ledger(str(path))
     columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
-    assert columns[-1] == "form"
+    assert columns[-2:] == ["form", "source"]
     assert len(found.execute("SELECT * FROM body").fetchall()) == 1
     found.close()
 

@@ -42,6 +42,30 @@ def rule(pattern: str, kind: str = "Disallow") -> str:
     return f"{ANY}{kind}: {pattern}\n"
 
 
+USAGE = [
+    Case("bad-license", ANY + "License: /license.xml", 2, "https://", ANY + "License: https://a.example/l"),
+    Case("bad-preference", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai = n", 2, "RFC 9651", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: ai-train:no", 2, "yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /%61 ai-train=yes", 3, "line 2", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
+    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "about search", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
+    Case("no-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
+    Case("no-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("preference-path", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
+    Case("preference-path", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
+    Case("record-outside-group", "Content-Usage: train-ai=n\n" + ANY, 1, "user-agent line", "Content-Signal: ai-train=no\n" + ANY),
+    Case("unknown-label", ANY + "Content-Usage: ai-train=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-label", ANY + "Content-Signal: train-ai=no", 2, "write ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("unknown-label", ANY + "Content-Usage: trian-ai=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-label", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
+    Case("unknown-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y", ANY + "Content-Usage: train-ai=y"),
+    Case("unknown-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=no", ANY + "Content-Signal: ai-train=no"),
+    Case("unknown-preference", ANY + "Content-Signal: use=all", 2, "immediate, reference or full", ANY + "Content-Signal: use=full"),
+    Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
+    Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
+]  # fmt: skip
+
 FILE = [
     Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "without a", rule("/a")),
     Case("broken-byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "delete it", rule("/a")),
@@ -181,7 +205,7 @@ DIFFER = [
     Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "not named, /axb is", rule("/a")),
 ]  # fmt: skip
 
-CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *DIFFER]
+CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 class DemoSpider(scrapy.Spider):
     """Makes an item of every page, follows every link, and hears of those that robots.txt
-    closes.
+    closes. Begins at the host of that name (``-a host=gallery``).
     """
 
     name = "demo"
+    host = "open"
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        yield scrapy.Request("http://open.example/", errback=self.refused)
+        yield scrapy.Request(f"http://{self.host}.example/", errback=self.refused)
 
     def parse(self, response: Response) -> Iterator[Any]:
         if not isinstance(response, HtmlResponse):

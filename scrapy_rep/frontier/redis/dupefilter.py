@@ -22,6 +22,10 @@ class DupeFilter(RFPDupeFilter):
     a worker that is killed between the two would leave a request that is taken for seen
     and is in no queue. And where the server fails, a request is not lost: it is kept, and
     whether it was seen before is found out when the server is back.
+
+    In a Redis Cluster, its key and those of the queue must be on one server, which a hash
+    tag says: ``SCHEDULER_DUPEFILTER_KEY = "{%(spider)s:requests}:dupefilter"``, with what is
+    in braces being ``SCHEDULER_QUEUE_KEY``.
     """
 
     @classmethod

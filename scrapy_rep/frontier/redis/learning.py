@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 _MAX_LEARNING = 256
 
 # So many are begun with at once. Where there were fewer, the server is asked again after
-# so many seconds.
+# so many seconds; and where there was none, later.
 _AT_ONCE = 32
 _PAUSE = 0.1
+_IDLE_PAUSE = 0.5
 
 # Seconds for which a queue whose request can't be read passes for one that is known.
 _UNREADABLE_HOLDS = 60.0
@@ -97,7 +98,7 @@ class Learning:
         if quota > 0:
             found = self._worker.learn(quota, self._enough, all_known=self.is_needless)
         if len(found) < quota or quota <= 0:
-            self.again_at = now + _PAUSE
+            self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
         for unknown in found:
             self.begin(unknown)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
@@ -96,11 +96,10 @@ class Link:
             return None
         try:
             found = function(*args)
-        except OutOfMemoryError as error:
-            self._failed(error)
-            return None
         except (RedisError, OSError) as error:
             self._failed(error)
+            if _is_out_of_memory(error):
+                return None
             self._failed_at = self._clock.monotonic()
             self.has_lost_answer = True
             return None
@@ -128,7 +127,9 @@ class Link:
             )
 
     def _log(self, level: int, message: str, **values: object) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+        # An empty mapping is none, for a message without values.
+        extra = {"spider": self._crawler.spider}
+        logger.log(level, message, *([values] if values else []), extra=extra)
 
     def _script(self, name: str) -> Script:
         if name not in self._scripts:
@@ -143,6 +144,14 @@ def source(name: str) -> str:
     needs = _NEEDS.match(text)
     names = needs[1].split(", ") if needs else ()
     return "".join(map(source, names)) + text
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether the server lives, and has no room."""
+    if isinstance(error, OutOfMemoryError):
+        return True
+    # Redis 6 has it in the middle of what it says of a script.
+    return isinstance(error, ResponseError) and "-OOM " in str(error)
 
 
 def _impatient(server: Any) -> Any:

@@ -6,8 +6,8 @@
 -- whether robots.txt has no say at all, how many requests are done; the numbers of these;
 -- and of each that has left the downloader number, host, whether it was fetched, own gap.
 --
--- Returns whether it is refused, the time, after how long to ask again, and what is handed
--- out: nothing, or number, queue and request.
+-- Returns whether it is refused, the time, after how long to ask again; and what is handed
+-- out, if anything: the queue, and the request after its number.
 local worker = ARGV[1]
 local looks, limit, gap = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local limits = ARGV[6] ~= '' and cjson.decode(ARGV[6])
@@ -34,8 +34,9 @@ local function park(queue, host, moment)
 end
 
 for _ = 1, looks do
-    local queue = call('ZRANGEBYSCORE', ready, '-inf', now, 'LIMIT', 0, 1)[1]
-    if not queue then break end
+    local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')
+    local queue, moment = first[1], tonumber(first[2])
+    if not queue or moment > now then break end
     local host = host_of(queue)
     local key = prefix .. ':host:' .. host
     local state = call('HMGET', key,
@@ -78,10 +79,10 @@ for _ = 1, looks do
             else
                 park(queue, host, now + RESCUE)
             end
-            return { 0, now, 0, { number, queue, string.sub(item[1], 15) } }
+            return { 0, now, 0, queue, item[1] }
         end
     end
 end
 
 local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]
-return { 0, now, first and math.max(first - now, 0) or RESCUE, {} }
+return { 0, now, first and math.max(first - now, 0) or RESCUE }

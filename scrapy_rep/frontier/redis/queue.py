@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
@@ -12,25 +11,21 @@ from scrapy_redis.queue import Base
 
 from scrapy_rep.compat import shared_component
 from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.redis.custody import Custody, Lease
 from scrapy_rep.frontier.redis.fingerprints import Fingerprints
 from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
 from scrapy_rep.frontier.redis.link import Link
+from scrapy_rep.frontier.redis.names import host_of, name_of
 from scrapy_rep.frontier.redis.turns import QueueTurns
-from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
-from scrapy_rep.internals import (
-    active_requests,
-    is_closing,
-    requests_in_progress,
-    slot_state,
-    wake,
-)
+from scrapy_rep.frontier.redis.worker import Worker
+from scrapy_rep.internals import wake
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
-    from scrapy_rep.frontier.hostkeys import HostKey
+    from scrapy_rep.frontier.redis.worker import Popped
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +43,6 @@ _SEND_EVERY = 1.0
 _MIN_READY = 64
 
 
-class Lease(NamedTuple):
-    """A request that this worker has taken from the queue."""
-
-    number: str
-    host: str
-    slot: str
-
-
 class HostQueue(Base):
     """Keeps the requests of a crawl with many workers by host, on their Redis server.
 
@@ -67,6 +54,9 @@ class HostQueue(Base):
     worker that gave no sign of life for ``REP_QUEUE_LEASE`` seconds, others get it again.
 
     A host is ready when its robots.txt is known, which one worker finds out for all.
+
+    All keys begin with that of the queue as a hash tag: in a Redis Cluster they are on one
+    server. So must be that of the duplicate filter.
     """
 
     def __init__(
@@ -80,27 +70,22 @@ class HostQueue(Base):
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
         self._clock, self._alarms = self._frontier.clock, self._frontier.alarms
-        link = shared_component(crawler, Link)
+        self._link = link = shared_component(crawler, Link)
         link.connect(server)
-        self._link = link
         self._prefix = f"{{{self.key}}}"
         self._worker = Worker(link, self._clock, self._prefix, settings.queue_lease)
-        at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
-        enough = max(_MIN_READY, 2 * at_once)
+        enough = max(_MIN_READY, 2 * crawler.settings.getint("CONCURRENT_REQUESTS"))
         self._learning = Learning(
             self._frontier, self._worker, self, self._read, enough
         )
         self._fingerprints = shared_component(crawler, Fingerprints)
-        self._limits: Limits | None = None
-        self._leases: dict[Request, Lease] = {}
-        self._places: dict[Request, Lease] = {}
-        self._fetched: set[Request] = set()
+        self._custody = Custody(crawler, self._worker)
         self._ask_at = float("-inf")
         self._wakes_at = float("inf")
         self._is_telling = False
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._turns = QueueTurns(self._worker, self._has_turn)
+        self._turns = QueueTurns(self._worker, self._custody.has_turn)
         access = self._frontier.access
         if access is not None:
             access.take_turns(self._turns)
@@ -130,7 +115,7 @@ class HostQueue(Base):
             data = data.encode()
         fingerprint = self._fingerprints.take(request)
         self._beat()
-        self._worker.push(_name_of(key), -request.priority, data, *fingerprint)
+        self._worker.push(name_of(key), -request.priority, data, *fingerprint)
         self._ask_at = float("-inf")
         if self._worker.unsent:
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
@@ -142,14 +127,14 @@ class HostQueue(Base):
         """
         self._idle_seconds = timeout
         self._frontier.settle()
-        self._note_ends()
+        self._custody.note_ends()
         request = None
         now = self._clock.monotonic()
         if self._frontier.has_room and (now >= self._ask_at or self._worker.has_news):
             self._beat()
             self._resync()
-            limits = self._limits or self._find_limits()
-            popped = self._worker.pop(limits, all_known=self._learning.is_needless)
+            limits, is_needless = self._custody.limits, self._learning.is_needless
+            popped = self._worker.pop(limits, all_known=is_needless)
             self._learning.go_on(now)
             if popped is not None:
                 request = self._lease(popped)
@@ -173,7 +158,7 @@ class HostQueue(Base):
             return None
         self._worker.done(popped.number)
         self._tell_soon()
-        return self._read(popped.data)
+        return self._read(popped.data, is_taken=True)
 
     def release(self, queue: BackQueue) -> None:
         """The robots.txt of *queue* is known now, or not to be waited for."""
@@ -191,20 +176,16 @@ class HostQueue(Base):
     # Requests of this worker.
 
     def _lease(self, popped: Popped) -> Request | None:
-        try:
-            request: Request = self._decode_request(popped.data)
-        except Exception:
-            logger.exception(
-                "A request can't be read, and is removed from the queue: %(data).200r",
-                {"data": popped.data},
-                extra={"spider": self.spider},
-            )
-            self._worker.left(popped.number, _host_of(popped.queue), fetched=False)
+        request = self._read(popped.data, is_taken=True)
+        if request is None:
+            self._worker.left(popped.number, host_of(popped.queue), fetched=False)
             self._worker.done(popped.number)
+            # There may be others, and the engine takes it that there are none.
+            wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
-        lease = Lease(popped.number, _host_of(popped.queue), key.slot)
-        self._leases[request] = self._places[request] = lease
+        lease = Lease(popped.number, host_of(popped.queue), key.slot)
+        self._custody.add(request, lease)
         slot = self._frontier.slot(key.slot)
         queue = RemoteQueue(
             key, slot, self, worker=self._worker, name=popped.queue, first=request
@@ -214,58 +195,23 @@ class HostQueue(Base):
         self._last_request = self._clock.monotonic()
         return request
 
-    def _has_turn(self, request: Request) -> bool:
-        """Whether *request* has got its turn from the server, and has it still."""
-        return request in self._places and self._worker.is_alive
-
     def _left(self, request: Request) -> None:
         """A request, of whatever kind, has been to a server, or tried."""
-        if request in self._places:
-            self._fetched.add(request)
+        if self._custody.left(request):
             self._tell_soon()
 
-    def _note_ends(self) -> None:
-        """Tell what has become of requests."""
-        active = active_requests(self._crawler)
-        for request in [
-            one for one in self._places if one in self._fetched or one not in active
-        ]:
-            number, host, slot = self._places.pop(request)
-            state = slot_state(self._crawler, slot)
-            gap = round(1000 * state.delay) if state is not None else 0
-            is_own = self._limits is not None and gap != self._limits.gap
-            fetched = request in self._fetched
-            self._worker.left(number, host, fetched=fetched, gap=gap if is_own else 0)
-        in_progress = requests_in_progress(self._crawler)
-        closing = is_closing(self._crawler)
-        for request in [one for one in self._leases if one not in in_progress]:
-            number = self._leases[request].number
-            if request in self._fetched or not closing:
-                self._worker.done(number)
-                del self._leases[request]
-            # Else it may not have been sent because the spider closes: others get it.
-            self._fetched.discard(request)
-
-    def _read(self, data: bytes) -> Request | None:
+    def _read(self, data: bytes, *, is_taken: bool = False) -> Request | None:
         try:
             found: Request = self._decode_request(data)
-        except Exception:  # noqa: BLE001  whatever the serialiser raises; said elsewhere
+        except Exception:  # Whatever the serialiser raises.
+            if is_taken:
+                logger.exception(
+                    "A request can't be read, and is removed from the queue: %(data).200r",
+                    {"data": data},
+                    extra={"spider": self.spider},
+                )
             return None
         return found
-
-    def _find_limits(self) -> Limits:
-        """What the settings say; when the engine is there, which knows them best."""
-        state = slot_state(self._crawler, "")
-        at_once = max(state.concurrency, 1) if state is not None else 1
-        gap = round(1000 * state.delay) if state is not None else 0
-        of_hosts = {}
-        for slot in self._crawler.settings.getdict("DOWNLOAD_SLOTS"):
-            own = slot_state(self._crawler, slot)
-            if own is not None:
-                of_hosts[slot] = [max(own.concurrency, 1), round(1000 * own.delay)]
-        text = json.dumps(of_hosts) if of_hosts else ""
-        self._limits = Limits(at_once, gap, text)
-        return self._limits
 
     # When to ask.
 
@@ -294,7 +240,7 @@ class HostQueue(Base):
     def _tell(self) -> None:
         """Tell what has happened, unless that was told with a pop."""
         self._is_telling = False
-        self._note_ends()
+        self._custody.note_ends()
         if self._worker.has_news:
             self._resync()
             self._worker.tell()
@@ -325,11 +271,11 @@ class HostQueue(Base):
             )
 
     def _resync(self) -> None:
-        requests = [lease.number for lease in self._leases.values()]
-        places = [lease.number for lease in self._places.values()]
-        self._worker.resync(
-            requests, [*places, *self._turns.numbers], self._learning.queues
-        )
+        if not self._link.has_lost_answer:
+            return
+        custody = self._custody
+        places = [*custody.places, *self._turns.numbers]
+        self._worker.resync(custody.requests, places, self._learning.queues)
 
     # The spider.
 
@@ -342,7 +288,7 @@ class HostQueue(Base):
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:
-        self._note_ends()
+        self._custody.note_ends()
         self._resync()
         self._worker.tell()
         self._worker.retire()
@@ -352,18 +298,3 @@ class HostQueue(Base):
                 {"count": self._worker.unsent},
                 extra={"spider": self.spider},
             )
-
-
-def _name_of(key: HostKey) -> str:
-    """The name of the queue of requests with *key*; its host ends at the tab.
-
-    Delays are of a host; requests that no robots.txt has a say in have only the limit of
-    their download slot.
-    """
-    if key.origin is None:
-        return key.slot.replace("\t", " ") + "\t"
-    return f"{key.host}\t{key.origin}"
-
-
-def _host_of(name: str) -> str:
-    return name.partition("\t")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 # How many queues are looked at in one call to find one whose host is ready. Those that
 # are not ready are put where they belong, so that each is looked at once.
 _LOOKS = 32
+
+# The length of the number that a request begins with.
+_NUMBER = 14
 
 # After which part of its lease a worker says again that it lives.
 _PART_OF_LEASE = 1 / 4
@@ -76,7 +80,7 @@ class Worker:
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
         self._done: list[str] = []
-        self._unsent: list[tuple[Any, ...]] = []
+        self._unsent: deque[tuple[Any, ...]] = deque()
         self._count = 0
         self.again = 0.0
         """In how many seconds there may be something to hand out, as the server said."""
@@ -127,7 +131,7 @@ class Worker:
     ) -> Popped | None:
         """The best request of a host that is ready, if there is one."""
         while self._unsent and self._push(self._unsent[0]):
-            self._unsent.pop(0)
+            self._unsent.popleft()
         # Not before what has come of them is in the queue.
         done = () if self._unsent else (*self._done,)
         # Where there is no answer, the server is not asked again at once.
@@ -143,10 +147,12 @@ class Worker:
         if not self._unsent:
             self._done.clear()
             self._link.works()
-        self.again = found[0] / 1000
-        if not found[1]:
+        again, *handed_out = found
+        self.again = again / 1000
+        if not handed_out:
             return None
-        number, queue, data = found[1]
+        queue, item = handed_out
+        number, data = item[:_NUMBER], item[_NUMBER:]
         return Popped(number.decode(), queue.decode(), data)
 
     def tell(self) -> None:
@@ -173,11 +179,12 @@ class Worker:
         """Requests of all workers that are not done; those of this one that the server
         has not taken count.
         """
-        found = self._link.call(self._link.client.get, f"{self._prefix}:count")
-        if found is None and self._link.is_failing:
+        get, key = self._link.client.get, f"{self._prefix}:count"
+        found = self._link.call(lambda: int(get(key) or 0))
+        if found is None:
             # Not to be taken for the end.
-            return max(self._count, 1)
-        self._count = int(found or 0)
+            return max(self._count + self.unsent, 1)
+        self._count = found
         return self._count + self.unsent
 
     # Hosts.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tests.frontier.redis.shared import LEASE
 
 if TYPE_CHECKING:
-    from scrapy_rep.frontier.politeness import Terms
     from scrapy_rep.frontier.redis.worker import Popped, Worker
+    from scrapy_rep.frontier.terms import Terms
 
 
 @dataclass(eq=False)
@@ -61,27 +61,27 @@ class Account:
 
 @dataclass(eq=False)
 class Host:
-    """When a host may be asked. All moments in seconds."""
+    """When a host may be asked. All moments in milliseconds."""
 
     free: float = -inf
     last_start: float = -inf
     asked: float = -inf
-    known: dict[str, float] = field(default_factory=dict)
-    delays: dict[str, float] = field(default_factory=dict)
-    opens: dict[str, float] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+    delays: dict[str, int] = field(default_factory=dict)
+    opens: dict[str, int] = field(default_factory=dict)
 
     @property
-    def delay(self) -> float:
-        return max(self.delays.values(), default=0.0)
+    def delay(self) -> int:
+        return max(self.delays.values(), default=0)
 
 
 class Model:
     """Does on paper what the scripts do, and says where they do otherwise."""
 
     def __init__(self, *, at_once: int, gap: float) -> None:
-        self.now = 0.0
+        self.now = 0
         self.at_once = at_once
-        self.gap = gap
+        self.gap = ms(gap)
         self.items: list[Item] = []
         self.hosts: dict[str, Host] = {}
         self.accounts: dict[Member, Account] = {}
@@ -104,7 +104,7 @@ class Model:
     # Workers.
 
     def lives(self, member: Member) -> None:
-        expires = self.now + LEASE
+        expires = self.now + ms(LEASE)
         self.accounts.setdefault(member, Account(expires)).expires = expires
 
     def beats(self, member: Member) -> int:
@@ -199,11 +199,11 @@ class Model:
         if terms is None:
             return
         host = self.host(queue)
-        host.known[queue] = self.now + terms.holds
+        host.known[queue] = self.now + ms(terms.holds)
         if self.waiting(queue):
-            host.opens[queue] = self.now + terms.opens
-        host.free = max(host.free, self.now + terms.delay - terms.ago)
-        host.delays[queue] = terms.delay
+            host.opens[queue] = self.now + ms(terms.opens)
+        host.free = max(host.free, self.now + ms(terms.delay) - ms(terms.ago))
+        host.delays[queue] = ms(terms.delay)
 
     def acquires(self, member: Member, number: str, name: str) -> bool:
         """Whether it gets the place."""
@@ -221,7 +221,7 @@ class Model:
             self.accounts[member].places.pop(number, None)
         if delay:
             host = self.hosts[name]
-            host.free = max(host.free, self.now + max(delay, host.delay))
+            host.free = max(host.free, self.now + max(ms(delay), host.delay))
 
     def _note_end(self, name: str) -> None:
         host = self.hosts[name]
@@ -230,3 +230,7 @@ class Model:
 
 def host_of(queue: str) -> str:
     return queue.partition("\t")[0]
+
+
+def ms(seconds: float) -> int:
+    return round(1000 * seconds)

@@ -4,8 +4,9 @@ test says so. On the server, scripts read that clock, and keys run out by it.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -15,12 +16,14 @@ import pytest
 pytest.importorskip("scrapy_redis")
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.politeness import Terms
 from scrapy_rep.frontier.redis import link
 from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
+from scrapy_rep.frontier.terms import Terms
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from redis import Redis
     from typing_extensions import Self
 
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
 PREFIX = "{spider:requests}"
 SEEN = "{spider:requests}:seen"
 LEASE = 60.0
+
+TIMEOUT = 60.0
+"""Seconds: an answer of a server that works comes, however busy the machine is."""
+
+LATE = TIMEOUT + 2
 HOUR = 3600.0
 
 PAGES = "a.example\thttp://a.example"
@@ -84,6 +92,7 @@ class ServerClock(FakeClock):
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self.is_server_away = False
         super().__init__()
 
     @property
@@ -96,6 +105,8 @@ class ServerClock(FakeClock):
         self.set_server(value)
 
     def set_server(self, value: float) -> None:
+        if self.is_server_away:
+            return
         now = round(value * 1000)
         self._redis.set(_NOW, now)
         for key, ends in self._redis.hgetall(_ENDS).items():
@@ -107,15 +118,18 @@ class ServerClock(FakeClock):
 class Shared:
     """The queue, as tests see it."""
 
-    def __init__(self, server: RedisServer) -> None:
+    def __init__(self, server: RedisServer, timeout: float = TIMEOUT) -> None:
         self.server = server
+        self._timeout = timeout
+        self._numbers = count()
         self.redis = server.client()
         self.clock = ServerClock(self.redis)
         self._patches = ExitStack()
-        self._workers: list[Worker] = []
 
     def __enter__(self) -> Self:
         self._patches.enter_context(mock.patch.object(link, "source", _source))
+        timeout = mock.patch.object(link, "_TIMEOUT", self._timeout)
+        self._patches.enter_context(timeout)
         self._patches.callback(self.redis.close)
         return self
 
@@ -131,6 +145,8 @@ class Shared:
         connection.connect(self.redis)
         self._patches.callback(connection.client.close)
         worker = Worker(connection, self.clock, PREFIX, lease)
+        # Of several that are dead, which one is found first must not be left to chance.
+        worker._name = f"{next(self._numbers):032x}"
         if lives:
             worker.beat()
         return worker
@@ -141,6 +157,20 @@ class Shared:
     def advance_server(self, seconds: float) -> None:
         """Have the server's clock, not those of the workers, show more."""
         self.clock.set_server(self.clock.monotonic() + seconds)
+
+    @contextmanager
+    def without_server(self) -> Iterator[None]:
+        """It hangs, or is not there; it comes back with the time of then."""
+        self.clock.is_server_away = True
+        yield
+        self.clock.is_server_away = False
+        self.clock.set_server(self.clock.monotonic())
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The server hangs, and does what it was asked when it goes on."""
+        with self.without_server(), self.server.suspended():
+            yield
 
     # What is on the server.
 

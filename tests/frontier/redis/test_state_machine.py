@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.politeness import Terms
 from scrapy_rep.frontier.redis.worker import Limits, Popped
-from tests.frontier.redis.machine import Item, Member, Model
+from scrapy_rep.frontier.terms import Terms
+from tests.frontier.redis.machine import Item, Member, Model, ms
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -38,7 +38,7 @@ from tests.frontier.redis.shared import (
 if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
-EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "25"))
 STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
 
 QUEUES = (PAGES, SECURE, EXEMPT, OTHER)
@@ -75,7 +75,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self.server.client().flushall()
         self.shared = self.patches.enter_context(Shared(self.server))
         self.model = Model(at_once=at_once, gap=gap)
-        self.model.now = self.shared.clock.monotonic()
+        self.model.now = ms(self.shared.clock.monotonic())
         self.limits = Limits(at_once, round(gap * 1000))
         for _ in range(WORKERS):
             self.start_a_worker()
@@ -224,7 +224,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.model.lives(member)
         for unknown in found:
             self.model.learns(member, unknown.queue)
-            assert unknown.delay == self.model.host(unknown.queue).delay
+            assert ms(unknown.delay) == self.model.host(unknown.queue).delay
 
     @precondition(lambda self: any(member.learning for member in self.members))
     @rule(number=members, terms=st.sampled_from([None]) | terms | terms)
@@ -269,7 +269,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             return
         assert found == self.model.acquires(member, name, host)
         if not found:
-            self.model.hosts[host].asked = self.model.now + PATIENCE
+            self.model.hosts[host].asked = self.model.now + ms(PATIENCE)
 
     @precondition(lambda self: any(member.acquired for member in self.members))
     @rule(number=members, delay=st.sampled_from([0.0, 1.0, 7.0]))
@@ -284,7 +284,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.001, 0.5, 1.0, 2.0, 7.0, 20.0, LEASE + 1]))
     def pass_time(self, seconds: float) -> None:
         self.shared.advance(seconds)
-        self.model.now = self.shared.clock.monotonic()
+        self.model.now = ms(self.shared.clock.monotonic())
 
     # What is to be true.
 
@@ -337,7 +337,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             if not self.model.items:
                 break
             self.pass_time(min(self.members[0].worker.again, LEASE / 4))
-        took = self.model.now - began
+        took = (self.model.now - began) / 1000
         assert not self.model.items, f"{len(self.model.items)} are never handed out"
         assert took < 5 * LEASE + (7 + 3 + 20) * (items + 1), f"It took {took} s"
         self.check_that_nothing_is_left()

@@ -9,6 +9,7 @@ import pytest
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
+    LATE,
     LEASE,
     OTHER,
     PAGES,
@@ -211,7 +212,7 @@ def test_done_but_not_told(shared: Shared) -> None:
     assert shared.count() == 0
 
 
-@pytest.mark.parametrize("seconds", [4.1, HOUR])
+@pytest.mark.parametrize("seconds", [LATE, HOUR])
 def test_late_calls(shared: Shared, seconds: float) -> None:
     """A call whose answer nobody waits for any more does nothing, when a server that hung
     comes to it; the next one is in time.
@@ -237,7 +238,7 @@ def test_late_calls(shared: Shared, seconds: float) -> None:
 def test_late_push(shared: Shared) -> None:
     """It adds nothing, and does not make the request one that was seen: it is sent again."""
     worker = shared.worker()
-    shared.advance_server(10)
+    shared.advance_server(LATE)
     push(worker, EXEMPT, "1", seen=True)
     assert (worker.unsent, shared.count()) == (1, 0)
     worker.tell()
@@ -250,7 +251,7 @@ def test_late_resync(shared: Shared) -> None:
     worker = shared.worker()
     push(worker, EXEMPT, "1")
     found = take(worker)
-    shared.advance_server(10)
+    shared.advance_server(LATE)
     worker._link.has_lost_answer = True
     worker.resync([], [], [])
     assert worker._link.has_lost_answer

@@ -1,0 +1,186 @@
+"""What is known of a file of each origin: in memory, in a store, or from its server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from twisted.internet.defer import CancelledError
+
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.internals import is_closing
+from scrapy_rep.protocol.access import AccessResult, Entry, renew
+from scrapy_rep.stores.lru import LRU
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeAlias
+
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.keeper import Keeper
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.settings import RepSettings
+
+    Place: TypeAlias = Origin | str
+
+logger = logging.getLogger(__name__)
+
+# What is read and indexed already. More than that is in the store, as it was sent.
+_MAX_IN_USE = 5_000
+_MAX_BYTES_IN_USE = 64 * 1024 * 1024
+
+# In seconds.
+_JUST_NOW = 1.0
+
+
+class Read(Protocol):
+    """What was made of a file."""
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about."""
+
+
+_Read = TypeVar("_Read", bound=Read)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[_Read]):
+    """A file that was read."""
+
+    entry: Entry
+    read: _Read
+
+    come: float
+    """When it came: what has run out by then is good for those who have waited for it."""
+
+
+class FileCache(ABC, Generic[_Read]):
+    """What is known of one file of each origin, as long as that holds.
+
+    Files are known by their *place*: an Origin for its robots.txt, the URL of another.
+    *now* tells the seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        fetcher: RobotsTxtFetcher,
+        keeper: Keeper,
+        settings: RepSettings,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._crawler = crawler
+        self._fetcher = fetcher
+        self._keeper = keeper
+        self._settings = settings
+        self._now = now
+        self._in_use: LRU[tuple[Kept[_Read], int]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
+
+    @abstractmethod
+    def _read(self, entry: Entry) -> _Read:
+        """What is made of an entry."""
+
+    def _kept_at_hand(self, place: Place) -> Kept[_Read] | None:
+        """What is known without a disk or a network, if it is fresh."""
+        now = self._now()
+        found = self._in_use.get(place)
+        if found is not None:
+            kept = found[0]
+        else:
+            entry = self._keeper.at_hand(place, now)
+            if entry is None:
+                return None
+            kept = self._use(place, entry)
+        has_just_come = 0.0 <= now - kept.come < _JUST_NOW
+        return kept if has_just_come or kept.entry.is_fresh(now) else None
+
+    async def _kept(
+        self, place: Place, causes: Causes, *, anew: bool = False
+    ) -> tuple[Kept[_Read], bool]:
+        """What is known now, from the store or its server, and whether it has just been
+        fetched; see :meth:`RobotsTxtCache.learn`.
+        """
+        try:
+            entry, is_new = await self._learn(place, causes, anew=anew)
+            return self._use(place, entry), is_new
+        except SpiderClosing:
+            raise
+        except (CancelledError, asyncio.CancelledError):
+            if is_closing(self._crawler):
+                raise
+            # Not by us: those who wait must not wait for ever.
+            entry = self._renewed(place, _failed(place, "cancelled"), None)
+            return self._use(place, entry), True
+        except Exception as exception:
+            logger.exception(
+                "%(url)s counts as unreachable, since something went wrong inside of "
+                "this crawler while it was fetched or stored",
+                {"url": _url(place)},
+                extra={"spider": self._crawler.spider},
+            )
+            error = f"{type(exception).__name__}: {exception}"
+            entry = self._renewed(place, _failed(place, error), None)
+            return self._use(place, entry), True
+
+    async def _learn(
+        self, place: Place, causes: Causes, *, anew: bool
+    ) -> tuple[Entry, bool]:
+        kept = await self._keeper.get(place)
+        if kept is not None and kept.is_fresh(self._now()):
+            return kept, False
+        if not self._keeper.is_shared:
+            # Nobody else can be fetching it: there is nothing to lock.
+            entry = self._renewed(place, await self._fetch(place, causes), kept)
+            await self._keeper.put(place, entry)
+            return entry, True
+        brought = await self._keeper.entry_or_lock(place, kept)
+        if brought is not None:
+            return brought, False
+        try:
+            with self._keeper.renewing(place):
+                result = await self._fetch(place, causes)
+            entry = self._renewed(place, result, kept)
+            await self._keeper.put(place, entry)
+        finally:
+            await self._keeper.unlock(place)
+        return entry, True
+
+    def _fetch(self, place: Place, causes: Causes) -> Awaitable[AccessResult]:
+        is_robotstxt = not isinstance(place, str)
+        return self._fetcher.fetch(_url(place), causes, is_robotstxt=is_robotstxt)
+
+    def _renewed(self, place: Place, result: AccessResult, kept: Entry | None) -> Entry:
+        if kept is None:
+            in_use = self._in_use.get(place)
+            kept = in_use[0].entry if in_use else None
+        return renew(
+            result,
+            kept,
+            dialect=self._settings.dialect,
+            bounds=self._settings.bounds,
+            now=self._now(),
+            jitter=random.random(),  # noqa: S311
+        )
+
+    def _use(self, place: Place, entry: Entry) -> Kept[_Read]:
+        kept = Kept(entry, self._read(entry), entry.fetched)
+        weight = kept.read.weight
+        self._in_use.put(place, (kept, weight), weight)
+        return kept
+
+
+def _url(place: Place) -> str:
+    return place if isinstance(place, str) else place.robotstxt_url
+
+
+def _failed(place: Place, error: str) -> AccessResult:
+    return AccessResult(url=_url(place), status=None, error=error)

@@ -1,0 +1,89 @@
+"""What is known of the tdmrep.json of each origin."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep import stats
+from scrapy_rep.fetching.files import FileCache
+from scrapy_rep.protocol.access import Access
+from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
+
+if TYPE_CHECKING:
+    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.origins import Origin
+
+logger = logging.getLogger(__name__)
+
+
+class TdmRepCache(FileCache[TdmRep]):
+    """What each origin reserves. However many need a file, it is fetched once at a time."""
+
+    _waiting: dict[str, list[Deferred[None]]] | None = None
+
+    def at_hand(self, origin: Origin) -> TdmRep | None:
+        """What is known of *origin* without a disk or a network, if it is fresh."""
+        kept = self._kept_at_hand(url_of(origin))
+        return None if kept is None else kept.read
+
+    async def known(self, origin: Origin, causes: Causes) -> TdmRep:
+        """What is known of *origin*, once it is known. Raises SpiderClosing, or a
+        cancellation, where the spider closes meanwhile.
+        """
+        if self._waiting is None:
+            self._waiting = {}
+        url = url_of(origin)
+        while url in self._waiting:
+            waiter: Deferred[None] = Deferred()
+            self._waiting[url].append(waiter)
+            await maybe_deferred_to_future(waiter)
+        found = self.at_hand(origin)
+        if found is not None:
+            return found
+        self._waiting[url] = []
+        try:
+            kept, is_new = await self._kept(url, causes)
+        finally:
+            for waiter in self._waiting.pop(url):
+                waiter.callback(None)
+        if is_new:
+            result = kept.entry.result
+            key = stats.TDMREP.format(access=result.access)
+            self._crawler.stats.inc_value(key)
+            logger.debug(
+                "%(url)s is %(access)s (%(result)s)%(flaw)s",
+                {
+                    "url": url,
+                    "access": result.access,
+                    "result": result,
+                    "flaw": ""
+                    if _is_read(kept.read, kept.entry)
+                    else ", no array of rules",
+                },
+                extra={"spider": self._crawler.spider},
+            )
+        return kept.read
+
+    def _read(self, entry: Entry) -> TdmRep:
+        # A server that does not let it be fetched does not implement the protocol (TDMRep,
+        # "TDM File on the Origin Server"); one that can't for now has said something once.
+        result = entry.result
+        if result.access is Access.UNREACHABLE and entry.copy is not None:
+            result = entry.copy
+        return TdmRep.parse(
+            result.body if result.access is Access.SUCCESSFUL else b"[]"
+        )
+
+
+def url_of(origin: Origin) -> str:
+    """Where the file of *origin* is."""
+    return f"{origin}{PATH}"
+
+
+def _is_read(found: TdmRep, entry: Entry) -> bool:
+    return found.is_valid or entry.result.access is not Access.SUCCESSFUL

@@ -1,0 +1,104 @@
+"""Statements that hold for paths, and which of them hold for a URL."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.comparing import TooLong
+from scrapy_rep.protocol.index import RuleIndex
+from scrapy_rep.protocol.rules import RuleLines
+from scrapy_rep.protocol.usage.statements import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.usage.statements import UsageStatement
+
+    Statements = tuple[UsageStatement, ...]
+
+# Bytes that a path takes, with its statements: measured on records of 30 octets.
+_PATH_WEIGHT = 2_000
+
+
+class PathIndex:
+    """Records, found by the index that finds rules, and what they state.
+
+    Those of the pattern with most octets that matches hold, or of the first that does, as
+    the dialect says. Where the longest counts, records of patterns that are equal, or
+    equally long, hold together. One without a path holds where no other does.
+    """
+
+    __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_rivals")
+
+    def __init__(
+        self, records: Iterable[tuple[bytes, Statements]], dialect: Dialect
+    ) -> None:
+        self._dialect = dialect
+        groups: list[list[Statements]] = []
+        everywhere: list[Statements] = []
+        before = 0
+        # Patterns with wildcards, by their octets: others can be as long, and match too.
+        self._rivals: dict[int, list[tuple[paths.Pattern, int]]] = {}
+        lines = RuleLines()
+        numbers: dict[object, int] = {}
+        for path, record in records:
+            if not path:
+                before = before if everywhere else len(groups)
+                everywhere.append(record)
+                continue
+            value = path.decode("latin-1")
+            pattern = paths.pattern(value, dialect)
+            if pattern is None:
+                continue
+            number = numbers.setdefault(pattern[:2], len(groups))
+            if number < len(groups):
+                groups[number].append(record)
+                continue
+            groups.append([record])
+            lines.disallows[value] = 2 * (number + 1)
+            if len(pattern.segments) > 1 or pattern.anchored:
+                self._rivals.setdefault(pattern.octets, []).append((pattern, number))
+        self._groups = list(map(self._together, groups))
+        self._everywhere = (before, self._together(everywhere)) if everywhere else None
+        self._index = RuleIndex(lines, dialect) if groups else None
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about."""
+        return _PATH_WEIGHT * (1 + len(self._groups))
+
+    def _together(self, records: list[Statements]) -> Statements:
+        """What the records of one pattern state."""
+        if self._dialect.rule_choice == "first":
+            return records[0]
+        return kept(chain.from_iterable(records))
+
+    def holding(self, target: str) -> Statements:
+        """What holds for *target*; of one that is too long to be compared with all the
+        paths, whatever disallows on any of them.
+        """
+        try:
+            winner = self._index.winner(target) if self._index is not None else None
+        except TooLong:
+            everything = (
+                *self._groups,
+                self._everywhere[1] if self._everywhere else (),
+            )
+            return kept(one for one in chain(*everything) if one.value is False)
+        everywhere = self._everywhere
+        if winner is None:
+            return () if everywhere is None else everywhere[1]
+        number = -winner[1] // 2 - 1
+        if self._dialect.rule_choice == "first":
+            # What stands before it, and holds everywhere, is the first that matches.
+            if everywhere is not None and everywhere[0] <= number:
+                return everywhere[1]
+            return self._groups[number]
+        found = self._groups[number]
+        for pattern, rival in self._rivals.get(winner[0] // 2, ()):
+            if rival != number and paths.matches(pattern, target):
+                found = kept((*found, *self._groups[rival]))
+        return found

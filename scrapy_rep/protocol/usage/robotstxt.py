@@ -1,0 +1,241 @@
+"""What a robots.txt states about use, to one crawler.
+
+Whose records are whose is as for allow and disallow (RFC 9309, 2.2.1). ``Content-Usage`` is
+a rule (draft-ietf-aipref-attach-05, 3), so that it ends a run of user-agent lines, as an
+allow line does; ``Content-Signal`` and ``License`` are other records, which end nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.lines import lines, text
+from scrapy_rep.protocol.usage.pathindex import PathIndex
+from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.statements import (
+    UsageStatement,
+    Where,
+    kept,
+    read_signal,
+    read_usage,
+    split_path,
+)
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lines import Line
+    from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.usage.statements import Expression
+
+_SIGNALS = {
+    "content-usage": Signal.CONTENT_USAGE,
+    "content-signal": Signal.CONTENT_SIGNAL,
+    "license": Signal.LICENSE,
+}
+FIELDS = frozenset(_SIGNALS)
+"""The records that speak of use, in lower case."""
+
+_NAMES = tuple(field.encode() for field in FIELDS)
+_RULES = frozenset({"allow", "disallow", "content-usage"})
+
+_ASKED_AT_MOST = 32
+
+# Bytes of records that are read for one crawler: to read a dictionary takes a thousand
+# times as long as to read a rule, and no site has so many.
+_READ_AT_MOST = 50_000
+# Bytes that it takes beside its records.
+_WEIGHT = 2_000
+
+
+class UsageRecords:
+    """What a robots.txt says of use to those who have asked; empty if it says nothing."""
+
+    __slots__ = ("_asked", "_may_speak")
+
+    def __init__(self, body: bytes, dialect: Dialect) -> None:
+        if b"\0" in body:  # It may be UTF-16.
+            body = text(body, dialect)
+        lowered = body.lower()
+        # A look, which is all that most files cost.
+        self._may_speak = any(name in lowered for name in _NAMES)
+        self._asked: dict[str | tuple[str, ...], RobotsUsage] = {}
+
+    def __bool__(self) -> bool:
+        return self._may_speak
+
+    def of(self, robots: RobotsTxt, agents: str | Sequence[str]) -> RobotsUsage:
+        """What is for a crawler of these product tokens."""
+        key = agents if isinstance(agents, str) else tuple(agents)
+        found = self._asked.get(key)
+        if found is None:
+            if len(self._asked) >= _ASKED_AT_MOST:
+                self._asked.clear()
+            found = self._asked[key] = RobotsUsage(robots.body, key, robots.dialect)
+        return found
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about."""
+        return sum(each.weight for each in self._asked.values())
+
+
+def states_usage(robots: RobotsTxt) -> bool:
+    """Whether *robots* may say anything of use. Nearly none does, and this is quick."""
+    if robots.usage_records is None:
+        robots.usage_records = UsageRecords(robots.body, robots.dialect)
+    return bool(robots.usage_records)
+
+
+def usage_of(
+    robots: RobotsTxt, url: str, agents: str | Sequence[str]
+) -> UsagePreferences:
+    """What *robots* states about the use of *url*. It speaks of what may be fetched alone
+    (draft-ietf-aipref-attach-05, 3.1).
+    """
+    if not states_usage(robots) or not robots.is_allowed(url, agents):
+        return SILENCE
+    assert robots.usage_records is not None
+    found = robots.usage_records.of(robots, agents)
+    return found.of_target(paths.target(url, robots.dialect)) if found else SILENCE
+
+
+class RobotsUsage:
+    """The records of a robots.txt that one crawler has to mind."""
+
+    __slots__ = ("_indexes", "_licenses", "weight")
+
+    def __init__(
+        self, body: bytes, agents: str | Sequence[str], dialect: Dialect
+    ) -> None:
+        tokens = (agents,) if isinstance(agents, str) else tuple(agents)
+        groups = UsageGroups(lines(body, dialect), dialect)
+        agent, ours = groups.followed_by(tokens)
+        ours = _first_of(ours)
+        for_all = _first_of(groups.for_all)
+        # In the order of their lines: what is for all stands before any group.
+        parts = ((None, for_all), (agent, ours))
+        self._indexes = [
+            index
+            for whose, records in parts
+            for signal in (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
+            if (index := _index(records, signal, whose, dialect)) is not None
+        ]
+        licenses = [line for line in ours if line.field == "license"]
+        whose = agent
+        if not licenses:
+            # Those of a group hide those of the file (RSL 1.0, 4.4.3).
+            licenses = [line for line in for_all if line.field == "license"]
+            whose = None
+        self._licenses = kept(
+            statement
+            for line in licenses
+            for statement in _statements(line, whose)
+            if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
+        )
+        self.weight = _WEIGHT + sum(index.weight for index in self._indexes)
+        """The bytes that it takes, about."""
+
+    def __bool__(self) -> bool:
+        return bool(self._indexes or self._licenses)
+
+    def of_target(self, target: str) -> UsagePreferences:
+        """What is stated about a URL with that target, which may be fetched."""
+        found = [
+            statement for index in self._indexes for statement in index.holding(target)
+        ]
+        found += self._licenses
+        return UsagePreferences(kept(found)) if found else SILENCE
+
+
+class UsageGroups:
+    """The records of each group, by the tokens that it names."""
+
+    def __init__(self, read: Iterable[Line], dialect: Dialect) -> None:
+        self.for_all: list[Line] = []
+        """What stands before any group and holds all the same."""
+
+        self._dialect = dialect
+        self.groups: list[tuple[list[str], list[Line]]] = []
+        """The names of each group, and its records."""
+
+        is_open = has_rules = False
+        for line in read:
+            if line.field == "user-agent":
+                if not is_open or has_rules:
+                    self.groups.append(([], []))
+                    is_open, has_rules = True, False
+                self.groups[-1][0].extend(agents_of_line(line.value, dialect))
+            elif not line.field:
+                # A blank line, where that ends a group.
+                is_open = False
+            elif is_open:
+                has_rules = has_rules or line.field in _RULES
+                if line.field in FIELDS:
+                    self.groups[-1][1].append(line)
+            elif not self.groups and line.field in FIELDS - _RULES:
+                self.for_all.append(line)
+
+    def followed_by(self, agents: Sequence[str]) -> tuple[str | None, list[Line]]:
+        """The first of *agents* that has a group, or everyone, and the records for it."""
+        tokens = {token for names, _ in self.groups for token in names}
+        for agent in (*agents, EVERYONE):
+            named = self._named(agent, tokens)
+            if named:
+                found = [
+                    records
+                    for names, records in self.groups
+                    if not named.isdisjoint(names)
+                ]
+                if not self._dialect.merge_groups:
+                    del found[1:]
+                return agent, [line for records in found for line in records]
+        return None, []
+
+    def _named(self, agent: str, tokens: Collection[str]) -> set[str]:
+        ours = agent.lower()
+        if self._dialect.agent_match == "prefix" and agent != EVERYONE:
+            return {token for token in tokens if token and ours.startswith(token)}
+        return {ours} if ours and ours in tokens else set()
+
+
+def _first_of(records: list[Line]) -> list[Line]:
+    """As many of the records as are read."""
+    sizes = accumulate(len(line.value) for line in records)
+    return [
+        line for line, size in zip(records, sizes, strict=True) if size <= _READ_AT_MOST
+    ]
+
+
+def _index(
+    records: list[Line], signal: Signal, agent: str | None, dialect: Dialect
+) -> PathIndex | None:
+    # One that says nothing still holds for its path, in the place of others.
+    found = [
+        (split_path(line.value)[0], tuple(_statements(line, agent)))
+        for line in records
+        if _SIGNALS[line.field] is signal
+    ]
+    return PathIndex(found, dialect) if found else None
+
+
+def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+    signal = _SIGNALS[line.field]
+    written = line.value.decode("utf-8", "replace")
+    where = Where(Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}")
+    if signal is Signal.LICENSE:
+        return where.says(written, None)
+    pairs = expression_of(line)[1].pairs
+    return [each for label, value in pairs for each in where.says(label, value)]
+
+
+def expression_of(line: Line) -> tuple[Signal, Expression]:
+    """What a record states, its path aside."""
+    signal = _SIGNALS[line.field]
+    read = read_usage if signal is Signal.CONTENT_USAGE else read_signal
+    return signal, read(split_path(line.value)[1])

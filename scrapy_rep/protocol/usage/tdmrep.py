@@ -1,0 +1,86 @@
+"""``/.well-known/tdmrep.json``: what an origin reserves, path by path.
+
+TDM Reservation Protocol, "TDM File on the Origin Server": an array of rules, each with a
+``location``, which is matched like a pattern of robots.txt, a ``tdm-reservation`` and
+perhaps a ``tdm-policy``. The first that matches, in sequence, is the one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.protocol import paths
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.usage.pathindex import PathIndex
+from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.statements import MAX_SHOWN, UsageStatement, Where
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATH = "/.well-known/tdmrep.json"
+
+MAX_SIZE = 512_000
+"""Bytes; as much as of a robots.txt. The beginning of a longer file is no array."""
+
+# The report refers to RFC 9309's draft for patterns, and to sequence for which wins.
+_IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
+
+
+class TdmRep:
+    """A tdmrep.json, read. Made by :meth:`parse`; immutable."""
+
+    __slots__ = ("_index", "is_valid", "weight")
+
+    def __init__(self, rules: list[Any] | None) -> None:
+        self.is_valid = rules is not None
+        """Whether it is an array at all; else it says nothing."""
+
+        self._index = PathIndex(_records(rules or []), _IN_SEQUENCE)
+
+        self.weight = self._index.weight
+        """The bytes that it takes, about."""
+
+    @classmethod
+    def parse(cls, body: bytes) -> TdmRep:
+        """Read a file. Any bytes at all are one; what is no array of rules, or too long,
+        says nothing.
+        """
+        try:
+            found = json.loads(body) if len(body) <= MAX_SIZE else None
+        except (ValueError, RecursionError):
+            found = None
+        return cls(found if isinstance(found, list) else None)
+
+    def usage(self, url: str) -> UsagePreferences:
+        """What it states about the content at *url*."""
+        found = self._index.holding(paths.target(url, _IN_SEQUENCE))
+        return UsagePreferences(found) if found else SILENCE
+
+
+def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
+    for number, rule in enumerate(rules, 1):
+        location = rule.get("location") if isinstance(rule, dict) else None
+        if isinstance(location, str) and location:
+            octets = location.encode("utf-8", "surrogatepass")
+            yield octets, tuple(_statements(number, location, rule))
+
+
+def _statements(
+    number: int, location: str, rule: dict[str, Any]
+) -> Iterator[UsageStatement]:
+    value = rule.get("tdm-reservation")
+    # JSON's true is not 1, though Python's is.
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    stated = str(int(value)) if is_number and value in {0, 1} else None
+    text = f"{location[:MAX_SHOWN]}: tdm-reservation {value!r:.60}"
+    where = Where(Source.TDMREP, Signal.TDM_RESERVATION, None, number, text)
+    yield from where.says("tdm-reservation", stated)
+    policy = rule.get("tdm-policy")
+    if isinstance(policy, str):
+        text = f"{location[:MAX_SHOWN]}: tdm-policy {policy}"
+        where = Where(Source.TDMREP, Signal.TDM_POLICY, None, number, text)
+        yield from where.says(policy, None)

@@ -1,0 +1,166 @@
+"""Which signal speaks about which category of use: the one table that a new draft changes."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Source(str, Enum):
+    """Where a statement stands."""
+
+    ROBOTS_TXT = "robots.txt"
+    TDMREP = "tdmrep.json"
+    HEADER = "header"
+    META = "meta"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Signal(str, Enum):
+    """What a statement is made with: the name of its field, record or tag."""
+
+    CONTENT_USAGE = "Content-Usage"
+    CONTENT_SIGNAL = "Content-Signal"
+    TDM_RESERVATION = "tdm-reservation"
+    TDM_POLICY = "tdm-policy"
+    ROBOTS_TAG = "robots"
+    """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
+    LICENSE = "License"
+    GROUP = "User-agent"
+    """What the group of the name that stands for a purpose lets be fetched."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+TRAIN_AI = "train-ai"
+AI_USE = "ai-use"
+SEARCH = "search"
+TDM = "tdm"
+
+CATEGORIES: dict[str, str] = {
+    TRAIN_AI: "training a generative AI model",
+    AI_USE: "input to a generative AI model, as for answers with sources",
+    SEARCH: "a search that leads its users to the page",
+    TDM: "text and data mining",
+}
+"""The categories of use, by label: the first three as AIPREF names them, the last after
+TDMRep, which speaks of nothing finer."""
+
+
+class Text(NamedTuple):
+    """A text that defines a signal."""
+
+    title: str
+    url: str
+    date: str
+    status: str
+
+
+AIPREF_VOCAB = Text(
+    "draft-ietf-aipref-vocab-08",
+    "https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt",
+    "2026-09-14",
+    "Internet-Draft of a working group, without consensus",
+)
+AIPREF_ATTACH = Text(
+    "draft-ietf-aipref-attach-05",
+    "https://www.ietf.org/archive/id/draft-ietf-aipref-attach-05.txt",
+    "2026-08-19",
+    "Internet-Draft of a working group, without consensus",
+)
+CONTENT_SIGNALS = Text(
+    "Content Signals Policy",
+    "https://contentsignals.org",
+    "2025-09-24",
+    "of a vendor (Cloudflare)",
+)
+CONTENT_SIGNALS_USE = Text(
+    "Managed robots.txt, content use",
+    "https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/",
+    "2026-08-03",
+    "of a vendor (Cloudflare), under test",
+)
+TDMREP = Text(
+    "TDM Reservation Protocol",
+    "https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/",
+    "2024-05-10",
+    "final report of a W3C community group; expresses a right by law (EU 2019/790, art. 4)",
+)
+NOAI = Text(
+    "DeviantArt, UPDATE All Deviations Are Opted Out of AI Datasets",
+    "https://www.deviantart.com/team/journal/UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371",
+    "2022-11-11",
+    "of a vendor, adopted by others",
+)
+RSL = Text(
+    "Really Simple Licensing 1.0",
+    "https://rslstandard.org/rsl",
+    "2025-12-10",
+    "recommendation of an industry group",
+)
+
+
+class Row(NamedTuple):
+    """What one label of a signal says, and about what."""
+
+    signal: Signal
+    label: str
+    allows: str | None
+    """The value that allows; None where none does."""
+    disallows: str | None
+    """The value that disallows; of a label without values, the label."""
+    categories: tuple[str, ...]
+    """Empty for what is evidence alone."""
+    text: Text
+    images: bool = False
+    """Whether it speaks of the images of a page alone."""
+
+
+ROWS = (
+    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,), AIPREF_VOCAB),
+    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,), AIPREF_VOCAB),
+    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,), AIPREF_VOCAB),
+    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), CONTENT_SIGNALS),
+    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), CONTENT_SIGNALS),
+    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), CONTENT_SIGNALS),
+    # "Interact, but store and reuse nothing": neither an index nor a model is made so. The
+    # other levels, reference and full, set no limit that these categories know.
+    Row(
+        Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),
+        CONTENT_SIGNALS_USE,
+    ),
+    # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
+    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI), TDMREP),
+    Row(Signal.TDM_POLICY, "tdm-policy", None, None, (), TDMREP),
+    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,), NOAI),
+    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), NOAI, images=True),
+    Row(Signal.LICENSE, "license", None, None, (), RSL),
+)  # fmt: skip
+"""What each signal says. A value that is in no row says nothing: the preference is unknown."""
+
+_BY_LABEL = {(row.signal, row.label): row for row in ROWS}
+
+
+def row_of(signal: Signal, label: str) -> Row | None:
+    """The row of a label, which is compared as it is written."""
+    return _BY_LABEL.get((signal, label))
+
+
+def labels_of(signal: Signal) -> tuple[str, ...]:
+    """The labels that a signal has."""
+    return tuple(row.label for row in ROWS if row.signal is signal)
+
+
+def values_of(signal: Signal) -> tuple[str, ...]:
+    """The values that its labels take."""
+    values = (value for row in ROWS if row.signal is signal for value in row[2:4])
+    return tuple(dict.fromkeys(filter(None, values)))
+
+
+def is_about_mining(category: str) -> bool:
+    """Whether TDMRep speaks about *category*, so that its file has to be asked for."""
+    row = row_of(Signal.TDM_RESERVATION, "tdm-reservation")
+    return row is not None and category in row.categories

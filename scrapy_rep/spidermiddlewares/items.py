@@ -1,0 +1,178 @@
+"""What becomes of an item whose page does not allow all that the crawl is for."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.log import logformatter_adapter
+
+from scrapy_rep import meta, stats
+from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.purposes import Purposes, stated
+from scrapy_rep.refusedimages import RefusedImages, UnusedImages
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.signals import item_annotated, usage_annotated
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.exceptions import DropItem
+    from scrapy.http import Response
+
+    from scrapy_rep.protocol.indexing import IndexingRules
+
+logger = logging.getLogger(__name__)
+
+
+class ItemGate:
+    """Lets an item pass as far as its page allows it to be in an index, and to serve the
+    purposes of the crawl.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._settings = RepSettings.from_settings(crawler.settings)
+        self._purposes = Purposes.of(crawler)
+        self._refused_images = RefusedImages.of(crawler)
+        self._unused_images = UnusedImages.of(crawler)
+        self._listens = False
+
+    def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
+        """Whether there is nothing to ask about any item, as for most pages."""
+        if self._settings.usage != "ignore":
+            request = response.request
+            if self._purposes.of_request(request) and (
+                self._settings.usage == "annotate"
+                or self._purposes.denial(request, stated(request), image=True)
+            ):
+                return False
+        if self._settings.noindex == "annotate":
+            return rules is None
+        return rules is None or (
+            rules.index and rules.image_index and rules.unavailable_after is None
+        )
+
+    def may_keep(
+        self, item: Any, response: Response, rules: IndexingRules | None
+    ) -> bool:
+        """Whether *item* passes, once it has been annotated where that is wanted."""
+        counts = rules is not None and self._settings.noindex != "ignore"
+        if counts and not response.meta.get(meta.DONT_OBEY_NOINDEX):
+            assert rules is not None
+            if not self._may_be_in_index(item, response, rules):
+                return False
+        return self._settings.usage == "ignore" or self._may_serve(item, response)
+
+    # Indexing rules.
+
+    def _may_be_in_index(
+        self, item: Any, response: Response, rules: IndexingRules
+    ) -> bool:
+        now = datetime.now(timezone.utc)
+        if self._settings.noindex == "annotate":
+            self._annotate(item, rules.to_dict(), stats.ANNOTATED)
+            if not rules.indexable(now):
+                self._send(item_annotated, item, response, rules=rules)
+        elif not rules.indexable(now):
+            rule = "noindex" if not rules.index else "unavailable_after"
+            self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
+            self._drop(item, response, ItemDenied(rule, rules))
+            return False
+        elif rules.unavailable_after is not None:
+            self._annotate(item, rules.to_dict(), stats.ANNOTATED)
+        if rules.unavailable_after is not None and now <= rules.unavailable_after:
+            self._crawler.stats.inc_value(stats.EXPIRING)
+        if not rules.image_index and self._settings.noindex == "drop":
+            self._listen()
+            statement = rules.because("noimageindex")
+            self._refused_images.add(item, (response.url, statement))
+        return True
+
+    # Purposes.
+
+    def _may_serve(self, item: Any, response: Response) -> bool:
+        request = response.request
+        if request is None or not self._purposes.of_request(request):
+            return True
+        preferences = stated(request)
+        denial = self._purposes.denial(request, preferences)
+        entry = self._purposes.entry(request)
+        if self._settings.usage == "annotate":
+            found = {"usage": self._purposes.summary(request)}
+            self._annotate(item, found, stats.USAGE_ANNOTATED)
+            if denial is not None:
+                self._send(usage_annotated, item, response, denial=denial, entry=entry)
+        elif denial is not None:
+            purpose = denial.purpose
+            self._crawler.stats.inc_value(stats.USAGE_DROPPED.format(purpose=purpose))
+            self._drop(item, response, UsageDenied(denial, entry))
+            return False
+        else:
+            of_images = self._purposes.denial(request, preferences, image=True)
+            if of_images is not None:
+                self._listen()
+                self._unused_images.add(item, (response.url, of_images))
+        return True
+
+    # Both.
+
+    def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
+        """Write what was found into the field of *item* that is for it."""
+        # It imports what items may be made of, some megabytes: not before there is one.
+        from itemadapter import ItemAdapter  # noqa: PLC0415
+
+        name = self._settings.item_field
+        try:
+            adapter = ItemAdapter(item)
+            before = adapter.get(name)
+            adapter[name] = {**before, **found} if isinstance(before, dict) else found
+        except (KeyError, TypeError, ValueError):
+            # A field that the type of the item does not have, or won't have so.
+            self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
+        else:
+            self._crawler.stats.inc_value(stat)
+
+    def _drop(self, item: Any, response: Response, exception: DropItem) -> None:
+        """Say of an item that it is dropped, as the item pipelines say it."""
+        spider = self._crawler.spider
+        assert spider is not None
+        entry = self._crawler.logformatter.dropped(item, exception, response, spider)
+        if entry is not None:
+            logger.log(*logformatter_adapter(entry), extra={"spider": spider})
+        # Receivers may be coroutines, and a callback's output can't wait for them.
+        deferred_from_coro(
+            self._crawler.signals.send_catch_log_async(
+                signal=signals.item_dropped,
+                item=item,
+                response=response,
+                spider=spider,
+                exception=exception,
+            )
+        )
+
+    def _send(
+        self, signal: object, item: Any, response: Response, **arguments: Any
+    ) -> None:
+        self._crawler.signals.send_catch_log(
+            signal,
+            item=item,
+            response=response,
+            spider=self._crawler.spider,
+            **arguments,
+        )
+
+    def _listen(self) -> None:
+        """Be told of the end of each item, as of the first for which it matters."""
+        if not self._listens:
+            self._listens = True
+            for signal in (
+                signals.item_scraped, signals.item_dropped, signals.item_error
+            ):  # fmt: skip
+                self._crawler.signals.connect(self._item_done, signal)
+
+    def _item_done(self, item: Any) -> None:
+        self._refused_images.discard(item)
+        self._unused_images.discard(item)

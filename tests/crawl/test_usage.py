@@ -1,0 +1,412 @@
+"""A crawl says what it is for, and gets what it may have, by the server's own log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep.ledger.reader import open_ledger
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import run_crawl
+from tests.crawl.usage_site import DENIED, KNOWN, PAGES, TDMREP, build, items_for, page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+SPIDERS = "tests.crawl.page_spiders"
+WELL_KNOWN = "/.well-known/tdmrep.json"
+
+
+def crawl(
+    host: Host, *purposes: str, spider: str = "PageSpider", **arguments: Any
+) -> CrawlResult:
+    settings = {"REP_PURPOSES": list(purposes), **arguments.pop("settings", {})}
+    return run_crawl(
+        [host.url("/")], spider=f"{SPIDERS}.{spider}", settings=settings, **arguments
+    )
+
+
+def items(result: CrawlResult, host: Host) -> set[str]:
+    return {item["url"].removeprefix(host.origin) for item in result.items}
+
+
+def used(path: Path) -> list[dict[str, Any]]:
+    """What the ledger has of use."""
+    query = (
+        "SELECT d.*, s.origin AS of_origin FROM decision AS d"
+        " LEFT JOIN snapshot AS s ON s.id = d.snapshot WHERE layer = 'usage'"
+    )
+    return [dict(row) for row in open_ledger(str(path)).execute(query)]
+
+
+@pytest.mark.parametrize("purpose", ["search", "train-ai", "tdm"])
+def test_one_site_three_purposes(
+    site: Site, mode: str, purpose: str, tmp_path: Path
+) -> None:
+    """The items of each crawl are exactly those that its purpose may have, each page is
+    fetched, and the ledger has the evidence of each drop.
+    """
+    host = build(site)
+    ledger = tmp_path / "ledger.sqlite"
+    result = crawl(
+        host, purpose, mode=mode, settings={"REP_LEDGER": str(ledger)}
+    )  # fmt: skip
+    assert items(result, host) == items_for(purpose)
+    asked = {"/", *PAGES} | ({WELL_KNOWN} if purpose != "search" else set())
+    assert set(host.pages) == asked
+    assert len(host.hits_on(WELL_KNOWN)) == (purpose != "search")
+    dropped = used(ledger)
+    paths = {row["url"].removeprefix(host.origin): row for row in dropped}
+    assert paths.keys() == DENIED[purpose]
+    assert len(dropped) == len(DENIED[purpose])
+    assert {(row["verdict"], row["reason"]) for row in dropped} == {
+        ("dropped", purpose)
+    }
+    for row in dropped:
+        assert row["statement"]
+        in_file = row["source"] == "robots.txt"
+        assert (row["line"] is not None) == in_file
+        assert (row["of_origin"] == host.origin) == in_file
+    key = f"rep/usage/dropped/{purpose}"
+    assert result.stats[key] == len(dropped) == result.stats["item_dropped_count"]
+
+
+EVIDENCE = {
+    "/no-training/a": (
+        "robots.txt",
+        10,
+        "*",
+        "Content-Usage: /no-training/ train-ai=n",
+    ),
+    "/for-all/a": ("robots.txt", 1, None, "Content-Signal: /for-all/ ai-train=no"),
+    "/header": ("header", None, None, "Content-Usage: train-ai=n, search=n, ai-use=y"),
+    "/noai": ("meta", None, None, "noai"),
+    "/noai-header": ("header", None, "testbot", "noai"),
+    "/tdm-meta": ("meta", None, None, "tdm-reservation: 1"),
+    "/mining/a": ("tdmrep.json", None, None, "/mining/: tdm-reservation 1"),
+}
+
+
+def test_evidence(site: Site, tmp_path: Path) -> None:
+    """Each drop has what said so, as it is written, and where it stands."""
+    host = build(site)
+    ledger = tmp_path / "ledger.sqlite"
+    result = crawl(host, "train-ai", settings={"REP_LEDGER": str(ledger)})
+    found = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
+    for path, (source, line, agent, text) in EVIDENCE.items():
+        row = found[path]
+        assert (row["source"], row["line"], row["agent"]) == (source, line, agent)
+        assert row["statement"] == text
+    assert (
+        "Dropped: Not for train-ai: Content-Usage: /no-training/ train-ai=n "
+        "(robots.txt, line 10)" in result.log
+    )
+
+
+def test_several_purposes(site: Site) -> None:
+    """What any of them must not have is dropped."""
+    host = build(site)
+    result = crawl(host, "ai-use", "search")
+    assert items(result, host) == items_for("ai-use", "search")
+    assert WELL_KNOWN not in host.pages
+
+
+def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
+    """All items pass, no request more is made, and what is stated can be read."""
+    host = build(site)
+    ledger = tmp_path / "ledger.sqlite"
+    settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
+    result = crawl(host, mode=mode, spider="UsagePageSpider", settings=settings)
+    assert items(result, host) == {"/", *PAGES} - {"/moved"}
+    assert Counter(hit.path for hit in host.hits) == Counter(
+        ["/robots.txt", "/", *PAGES]
+    )
+    stated = {
+        item["url"].removeprefix(host.origin): item["usage"] for item in result.items
+    }
+    assert stated["/silent"] == stated["/broken/a"] == "<UsagePreferences unknown>"
+    assert stated["/search-only/a"] == (
+        "<UsagePreferences train-ai=n, ai-use=n, search=y>"
+    )
+    assert stated["/tdm-header"] == "<UsagePreferences train-ai=n, tdm=n>"
+    rows = used(ledger)
+    assert {row["verdict"] for row in rows} == {"noted"}
+    noted = {
+        (row["url"].removeprefix(host.origin), row["reason"], row["statement"])
+        for row in rows
+    }
+    assert ("/search-only/a", "ai-use", "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y") in noted  # fmt: skip
+    assert ("/silent", "License", "License: https://license.example/all.xml") in noted
+    assert ("/licensed", "License", "license: https://license.example/p") in noted
+
+
+def test_unknown_denied(site: Site) -> None:
+    """A crawl that takes what is said to be for it alone."""
+    host = build(site)
+    result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
+    assert items(result, host) == KNOWN["search"]
+    assert "Dropped: Not for search: nothing is stated" in result.log
+
+
+def test_annotated_and_ignored(site: Site) -> None:
+    """All items pass; annotated ones say of each purpose whether they are for it."""
+    host = build(site)
+    settings = {"REP_USAGE": "annotate", "REP_NOINDEX": "annotate"}
+    result = crawl(host, "search", "train-ai", settings=settings)
+    assert items(result, host) == items_for()
+    for item in result.items:
+        path = item["url"].removeprefix(host.origin)
+        assert item["robots"]["usage"] == {
+            purpose: path not in DENIED[purpose] for purpose in ("search", "train-ai")
+        }
+        assert item["robots"]["index"] is True
+    assert result.stats["rep/usage/annotated"] == len(result.items)
+    result = crawl(host, "train-ai", settings={"REP_USAGE": "ignore"})
+    assert items(result, host) == items_for()
+
+
+def test_purposes_of_a_request(site: Site) -> None:
+    """What one request is for, in the place of the settings; and what is no purpose."""
+    host = build(site)
+    for purposes, passes in ([], True), (["search"], True), (["train-ai"], False):
+        request = {
+            "url": host.url("/no-training/a"),
+            "meta": {"rep_purposes": purposes},
+        }
+        result = run_crawl(
+            [request],
+            spider=f"{SPIDERS}.PageSpider",
+            settings={"REP_PURPOSES": ["train-ai"]},
+        )
+        assert bool(result.items) == passes
+    request = {"url": host.url("/mining/a"), "meta": {"rep_purposes": ["tdm"]}}
+    bad = {"url": host.url("/silent"), "meta": {"rep_purposes": ["mining"]}}
+    result = run_crawl([request, bad], spider=f"{SPIDERS}.PageSpider")
+    assert result.items == []
+    assert host.pages.count("/silent") == 0
+    error = result.error(host.url("/silent"))["message"]
+    assert "meta['rep_purposes'] is ['mining'], but it must be of" in error
+
+
+# tdmrep.json.
+
+
+def test_tdmrep_is_fetched_like_robots_txt(site: Site, tmp_path: Path) -> None:
+    """Once for an origin and for as long as it holds, also for later crawls; in the turn
+    of its host, and not where robots.txt does not let it be fetched.
+    """
+    host = build(site)
+    closed = site.add("User-agent: *\nDisallow: /.well-known/\nCrawl-delay: 0.2\n")
+    slow = site.add("User-agent: *\nCrawl-delay: 0.3\n")
+    slow.answers[WELL_KNOWN] = Answer(TDMREP)
+    settings = {"REP_STORE": f"sqlite:///{tmp_path}/store", "REP_PURPOSES": ["tdm"]}
+    urls = [host.url("/mining/a"), closed.url("/mining/a"), slow.url("/mining/a")]
+    for _ in range(2):
+        result = run_crawl(
+            urls, spider=f"{SPIDERS}.PageSpider", settings=settings
+        )  # fmt: skip
+        assert [item["url"] for item in result.items] == [closed.url("/mining/a")]
+    assert len(host.robots_hits) == len(host.hits_on(WELL_KNOWN)) == 1
+    assert len(slow.hits_on(WELL_KNOWN)) == 1
+    assert closed.hits_on(WELL_KNOWN) == []
+    times = [hit.time for hit in slow.hits[:3]]
+    assert [hit.path for hit in slow.hits[:3]] == [
+        "/robots.txt",
+        WELL_KNOWN,
+        "/mining/a",
+    ]
+    assert times[2] - times[1] >= 0.29
+
+
+def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
+    """One that is missing, broken, too long or out of reach reserves nothing, and holds
+    nothing up; redirects are followed.
+    """
+    answers = {
+        "missing": Answer(status=404),
+        "broken": Answer(b"[{"),
+        "failing": Answer(status=503),
+        "long": Answer(b" " * 600_000 + TDMREP),
+        "moved": Answer(status=302, headers={"Location": "/other.json"}),
+    }
+    hosts = {name: site.add("User-agent: *\nDisallow:\n") for name in answers}
+    for name, answer in answers.items():
+        hosts[name].answers[WELL_KNOWN] = answer
+        hosts[name].answers["/other.json"] = Answer(TDMREP)
+    result = run_crawl(
+        [host.url("/mining/a") for host in hosts.values()],
+        spider=f"{SPIDERS}.PageSpider",
+        mode=mode,
+        settings={"REP_PURPOSES": ["tdm"]},
+    )
+    passed = {item["url"] for item in result.items}
+    expected = {"missing", "broken", "failing", "long"}
+    assert passed == {hosts[name].url("/mining/a") for name in expected}
+    assert result.stats["rep/tdmrep/successful"] == 3
+    assert result.stats["rep/tdmrep/unavailable"] == 1
+    assert result.stats["rep/tdmrep/unreachable"] == 1
+    # Scrapy's stats are of robots.txt alone.
+    assert result.stats["robotstxt/request_count"] == len(hosts)
+    assert result.stats["robotstxt/response_count"] == len(hosts)
+
+
+# Names.
+
+NAMES = {"train-ai": "testbot-train", "search": "testbot", "tdm": ["testbot-mine"]}
+GROUPS = """\
+User-agent: testbot
+Disallow: /not-for-search/
+Disallow: /for-none/
+
+User-agent: testbot-train
+Disallow: /not-for-training/
+Disallow: /for-none/
+Content-Usage: /usage/ train-ai=n, search=n
+Crawl-delay: 0.1
+
+User-agent: *
+Disallow: /
+"""
+
+
+def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
+    """Each purpose follows its own groups; what none may have is not fetched."""
+    paths = ["/a", "/not-for-search/", "/not-for-training/", "/for-none/", "/usage/"]
+    expected = {
+        ("search",): {"/a", "/not-for-training/", "/usage/"},
+        ("train-ai",): {"/a", "/not-for-search/"},
+        ("search", "train-ai"): {"/a"},
+        ("tdm",): set(),
+    }
+    for purposes, passed in expected.items():
+        host = site.add(GROUPS)
+        ledger = tmp_path / f"{'-'.join(purposes)}.sqlite"
+        result = run_crawl(
+            [host.url(path) for path in paths],
+            spider=f"{SPIDERS}.PageSpider",
+            mode=mode,
+            settings={
+                "REP_PURPOSES": list(purposes),
+                "REP_AGENTS": NAMES,
+                "REP_LEDGER": str(ledger),
+            },
+        )
+        assert items(result, host) == passed
+        fetched = set(host.pages) - {WELL_KNOWN}
+        if len(purposes) == 2:
+            # Fetched for the purpose that may have it.
+            assert fetched == set(paths) - {"/for-none/"}
+            rows = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
+            row = rows["/not-for-search/"]
+            assert (row["reason"], row["agent"], row["line"], row["statement"]) == (
+                "search", "testbot", 2, "Disallow: /not-for-search/",
+            )  # fmt: skip
+            assert rows["/usage/"]["reason"] == "train-ai"
+        elif purposes == ("train-ai",):
+            assert fetched == passed | {"/usage/"}
+        else:
+            assert fetched == passed
+        assert result.stats["rep/denied/rule"] == len(paths) - len(fetched)
+    agents = {hit.headers["User-Agent"] for hit in host.hits}
+    assert agents == {"testbot"}
+
+
+# Media, and what is not downloaded.
+
+
+def media_site(site: Site) -> Host:
+    host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
+    image = {"Content-Type": "image/png"}
+    files = {
+        "/a.png": Answer(b"a" * 200_000, headers=image),
+        "/no/b.png": Answer(b"b" * 200_000, headers=image),
+        "/c.png": Answer(b"c", headers={**image, "X-Robots-Tag": "noimageai"}),
+        "/d.png": Answer(b"d", headers={**image, "Content-Usage": "train-ai=n"}),
+        "/e.png": Answer(b"e", headers=image),
+        "/f.pdf": Answer(b"f", headers={"Content-Type": "application/pdf"}),
+        "/g.pdf": Answer(b"g", headers={"tdm-reservation": "1"}),
+    }
+
+    def with_images(head: str, *paths: str) -> Answer:
+        return page(head + "".join(f'<img src="{host.url(path)}">' for path in paths))
+
+    host.answers |= {
+        "/": with_images("", "/a.png", "/no/b.png", "/c.png", "/d.png", "/g.pdf"),
+        "/page": with_images(
+            '<meta name="robots" content="noimageai">', "/e.png", "/f.pdf"
+        ),
+        **files,
+    }
+    return host
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_media(site: Site, mode: str, tmp_path: Path, stops: bool) -> None:
+    """Files that are not for a purpose, by their own word or by their page's, do not
+    arrive; where downloads are stopped, their bodies are not downloaded either.
+    """
+    host = media_site(site)
+    result = run_crawl(
+        [host.url("/"), host.url("/page")],
+        spider=f"{SPIDERS}.MediaPageSpider",
+        mode=mode,
+        settings={
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path / "files"),
+            "REP_PURPOSES": ["train-ai"],
+            "REP_STOP_DOWNLOAD": stops,
+            "REP_LEDGER": str(tmp_path / "ledger.sqlite"),
+        },
+    )
+    arrived = {file["url"] for item in result.items for file in item["files"]}
+    assert arrived == {host.url("/a.png"), host.url("/f.pdf")}
+    assert result.stats["rep/usage/media/train-ai"] == 5
+    rows = {
+        row["url"].removeprefix(host.origin): row
+        for row in used(tmp_path / "ledger.sqlite")
+    }
+    assert rows.keys() == {"/no/b.png", "/c.png", "/d.png", "/e.png", "/g.pdf"}
+    assert rows["/e.png"]["page"] == host.url("/page")
+    assert (rows["/no/b.png"]["line"], rows["/no/b.png"]["source"]) == (2, "robots.txt")
+    # The page that says so of its images was downloaded before these were asked for.
+    assert result.stats.get("rep/stopped/count", 0) == (3 if stops else 0)
+    if stops:
+        assert result.stats["downloader/response_bytes"] < 380_000
+
+
+def test_stopped_at_the_headers(site: Site, mode: str) -> None:
+    """A page is not downloaded of which no item and no link is wanted, whatever its body
+    may say; where the body may loosen it, or links may be followed, it is.
+    """
+    host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
+    nofollow = {"Content-Type": "text/html", "X-Robots-Tag": "nofollow"}
+    body = b"x" * 3_000_000
+    host.answers |= {
+        "/no/links": Answer(b"<a href=/linked>", headers={"Content-Type": "text/html"}),
+        "/no/stopped": Answer(body, headers=nofollow),
+        "/header": Answer(body, headers={**nofollow, "Content-Usage": "train-ai=n"}),
+        "/kept": Answer(b"", headers=nofollow),
+        "/mining": Answer(
+            b"<meta name=tdm-reservation content=0>",
+            headers={**nofollow, "tdm-reservation": "1"},
+        ),
+        "/file": Answer(
+            body,
+            headers={**nofollow, "Content-Type": "text/plain", "tdm-reservation": "1"},
+        ),
+    }
+    paths = ["/no/links", "/no/stopped", "/header", "/kept", "/mining", "/file"]
+    result = run_crawl(
+        [host.url(path) for path in paths],
+        spider=f"{SPIDERS}.PageSpider",
+        mode=mode,
+        settings={"REP_PURPOSES": ["train-ai"], "REP_STOP_DOWNLOAD": True},
+    )
+    assert items(result, host) == {"/kept", "/mining", "/linked"}
+    assert result.stats["rep/stopped/count"] == 3
+    assert result.stats["downloader/response_bytes"] < 1_000_000

@@ -1,0 +1,97 @@
+"""Crawls whose requests are in a queue on a real server, without network or event loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("scrapy_redis")
+
+from scrapy import Request, Spider
+
+from scrapy_rep.compat import shared_component
+from scrapy_rep.frontier.redis import HostQueue
+from scrapy_rep.frontier.redis.dupefilter import DupeFilter
+from scrapy_rep.frontier.redis.link import Link
+from tests.frontier.fakes import Crawl, FakeKeeper
+
+if TYPE_CHECKING:
+    from redis import Redis
+    from twisted.python.failure import Failure
+
+    from tests.frontier.redis.shared import Shared
+
+KEY = "spider:requests"
+SEEN = f"{{{KEY}}}:seen"
+
+
+class ErrbackSpider(Spider):
+    def failed(self, failure: Failure) -> None:
+        """Requests in a queue on disk or elsewhere call methods of the spider alone."""
+
+
+class WorkerCrawl(Crawl):
+    """One of the crawls that share a queue, a clock and a store of robots.txt files."""
+
+    spider_class = ErrbackSpider
+
+    def __init__(self, shared: Shared, *, opens: bool = True, **settings: Any) -> None:
+        self._shared = shared
+        self._client = shared.server.client()
+        self._serializer = settings.pop("serializer", None)
+        settings = {
+            "REDIS_URL": shared.server.url,
+            "SCHEDULER_DUPEFILTER_KEY": SEEN,
+            **settings,
+        }
+        if not hasattr(shared, "keeper"):
+            shared.keeper = FakeKeeper(shared.clock, is_shared=True)
+        super().__init__(clock=shared.clock, keeper=shared.keeper, **settings)
+        self.df = DupeFilter.from_spider(self.crawler.spider)
+        if opens:
+            self.opened()
+            self.engine.wake()
+
+    def _open_queues(self, *, starts_apart: bool) -> list[HostQueue]:
+        spider = self.crawler.spider
+        return [HostQueue(self._client, spider, KEY, self._serializer)]
+
+    @property
+    def queue(self) -> HostQueue:
+        found: HostQueue = self.queues[0]
+        return found
+
+    @property
+    def link(self) -> Link:
+        return shared_component(self.crawler, Link)
+
+    def push(self, request: Request | str, queue: int = 0, **meta: Any) -> Request:
+        if isinstance(request, str):
+            errback = self.crawler.spider.failed
+            request = Request(request, errback=errback, meta=meta)
+        return super().push(request, queue)
+
+    def enqueue(self, request: Request) -> bool:
+        """As scrapy-redis' scheduler does it."""
+        if not request.dont_filter and self.df.request_seen(request):
+            return False
+        self.push(request)
+        return True
+
+    def die(self) -> None:
+        """As after kill -9: nothing of it happens any more."""
+        self.frontier.alarms.stop()
+
+    def settle(self, seconds: float = 1.0) -> None:
+        """Let pass what a worker waits for before it asks or tells."""
+        end = self.clock.monotonic() + seconds
+        while (wait := self.clock.next_timer) is not None:
+            if self.clock.monotonic() + wait > end:
+                break
+            self.pass_time(wait)
+        self.pass_time(max(end - self.clock.monotonic(), 0.0))
+
+
+def keys_of(client: Redis) -> set[str]:
+    return {key.decode() for key in client.scan_iter() if not key.startswith(b"test:")}

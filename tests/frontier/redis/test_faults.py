@@ -1,0 +1,290 @@
+"""A server that hangs, restarts, or has no memory left: nothing is lost, and the log says so
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.exceptions import ResponseError
+from scrapy import Request
+
+from tests.frontier.redis.crawls import WorkerCrawl
+from tests.frontier.redis.shared import (
+    EXEMPT,
+    PAGES,
+    Shared,
+    end,
+    know,
+    learn,
+    pop,
+    push,
+    take,
+)
+from tests.stores.redis_server import BINARY, RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+A = "http://a.example"
+
+
+@pytest.fixture
+def impatient(server: RedisServer) -> Iterator[Shared]:
+    """A queue whose workers do not wait for long until a server that hangs has failed."""
+    with Shared(server, timeout=0.5) as found:
+        yield found
+
+
+@contextmanager
+def no_memory(shared: Shared) -> Iterator[None]:
+    """The server takes no more than what it has; not the time either."""
+    shared.redis.config_set("maxmemory-policy", "noeviction")
+    with shared.without_server():
+        shared.redis.config_set("maxmemory", 1)
+        try:
+            yield
+        finally:
+            shared.redis.config_set("maxmemory", 0)
+
+
+def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == level]
+
+
+def test_no_memory(shared: Shared) -> None:
+    """Requests are refused and kept; all that makes room goes on."""
+    one, two = shared.worker(), shared.worker()
+    push(one, PAGES, "1", "2", "3")
+    push(one, EXEMPT, "e")
+    with no_memory(shared):
+        push(one, PAGES, "4", seen=True)
+        push(one, PAGES, "5")
+        assert one.unsent == 2
+        assert learn(two) == [PAGES]
+        know(two, PAGES)
+        found = take(two, at_once=2)
+        assert pop(two, at_once=2) is not None
+        assert pop(two, at_once=2) is None
+        end(two, found)
+        two.tell()
+        assert shared.count() == 3
+        assert two.beat() == 0
+        assert pop(one, at_once=2) is not None
+        assert two.acquire("x", "c.example")
+        two.release("x", "c.example", 1.0)
+        two.retire()
+        assert one.count_all() == 3 + 2
+    assert pop(one, at_once=9) is not None
+    assert one.unsent == 0
+    assert shared.count() == 5
+
+
+def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, however many requests are refused; they are sent in their order when
+    there is memory again, and the log says so.
+    """
+    caplog.set_level(logging.INFO)
+    crawl = WorkerCrawl(shared, obey=False)
+    with no_memory(shared):
+        for number in range(5):
+            crawl.enqueue(Request(f"{A}/{number}"))
+            crawl.settle(1)
+        assert len(crawl.queue) == 5
+        assert crawl.on_network == []
+    crawl.settle(1)
+    assert crawl.on_network == [f"{A}/{number}" for number in range(5)]
+    said = [text for text in caplog.messages if text.startswith("The queue in Redis")]
+    assert [text.split("(")[0] for text in said] == [
+        "The queue in Redis fails ",
+        "The queue in Redis works again",
+    ]
+
+
+def test_no_memory_as_redis_6_says_it(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, the error of a script names that of its command, and is of another kind. The
+    server is not left alone for that.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1")
+
+    def refuse(*args: object) -> None:
+        raise ResponseError(
+            "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
+            "when used memory > 'maxmemory'."
+        )
+
+    with monkeypatch.context() as patches:
+        patches.setitem(worker._link._scripts, "push", refuse)
+        push(worker, EXEMPT, "2")
+        assert pop(worker) == "1"
+    assert not worker._link.has_lost_answer
+    assert worker.unsent == 1
+
+
+def test_done_after_what_it_has_made(shared: Shared) -> None:
+    """A request is not done before those that its callback has made are in the queue: where
+    the worker dies, it is sent again, and makes them again.
+    """
+    dead, other = shared.worker(), shared.worker(lease=1000.0)
+    push(dead, EXEMPT, "1")
+    found = take(dead)
+    with no_memory(shared):
+        push(dead, EXEMPT, "made by 1")
+        end(dead, found)
+        dead.tell()
+    shared.advance(60)
+    assert other.beat() == 1
+    assert pop(other) == "1"
+
+
+def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """The crawl does not wait for it; what is pushed meanwhile is kept, and nothing is
+    taken twice or lost by answers that did not come.
+    """
+    caplog.set_level(logging.INFO)
+    crawl = WorkerCrawl(impatient, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=3)
+    for number in range(4):
+        crawl.push(f"{A}/{number}")
+    crawl.run()
+    assert len(crawl.on_network) == 3
+    with impatient.suspended():
+        for url in crawl.on_network:
+            crawl.answer(url)
+        crawl.enqueue(Request(f"{A}/new"))
+        crawl.settle(10)
+        assert crawl.on_network == []
+        assert len(crawl.queue) >= 1
+    for _ in range(5):
+        crawl.settle(5)
+        for url in crawl.on_network:
+            crawl.answer(url)
+    urls = [request.url for request in crawl.sent]
+    assert sorted(urls) == sorted(
+        {f"{A}/{number}" for number in range(4)} | {f"{A}/new"}
+    )
+    assert len(crawl.queue) == 0
+    assert len(messages(caplog, logging.WARNING)) == 1
+    assert messages(caplog, logging.INFO)[-1] == "The queue in Redis works again"
+
+
+def test_failing_server_is_left_alone(impatient: Shared) -> None:
+    """It is tried every few seconds, and the event loop does not turn meanwhile."""
+    crawl = WorkerCrawl(impatient, obey=False)
+    crawl.push(f"{A}/1")
+    crawl.run()
+    calls = []
+    crawl.link.connect(None)
+    with impatient.suspended():
+        crawl.answer(f"{A}/1")
+        real = crawl.link._failed
+        crawl.link._failed = lambda error: (calls.append(error), real(error))
+        wakes = crawl.engine.wakes
+        crawl.settle(10)
+    assert 2 <= len(calls) <= 10
+    assert crawl.engine.wakes - wakes <= 150
+
+
+def test_answer_that_does_not_come(shared: Shared) -> None:
+    """A request that the server has handed out, and whose answer was lost, is not lost."""
+    crawl = WorkerCrawl(shared, obey=False)
+    for number in range(3):
+        crawl.push(f"{A}/{number}")
+    real = crawl.link._script("pop")
+
+    def lose(*args: object) -> None:
+        real(*args)
+        raise ConnectionResetError
+
+    crawl.link._scripts["pop"] = lose
+    assert crawl.run() == []
+    crawl.link._scripts["pop"] = real
+    crawl.settle(5)
+    assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
+    for url in crawl.on_network:
+        crawl.answer(url)
+    crawl.settle()
+    assert len(crawl.queue) == 0
+
+
+def test_push_whose_answer_does_not_come(shared: Shared) -> None:
+    """It is sent again; where it has a fingerprint, it is not in the queue twice."""
+    crawl = WorkerCrawl(shared, obey=False)
+    real = crawl.link._script("push")
+
+    def lose(*args: object) -> None:
+        real(*args)
+        raise ConnectionResetError
+
+    crawl.link._scripts["push"] = lose
+    crawl.enqueue(Request(f"{A}/1"))
+    crawl.link._scripts["push"] = real
+    crawl.settle(5)
+    assert crawl.on_network == [f"{A}/1"]
+    assert len(crawl.queue) == 1
+
+
+def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """What the server has never taken is lost with the worker, and the log says so."""
+    crawl = WorkerCrawl(shared, obey=False)
+    with no_memory(shared):
+        crawl.push(f"{A}/1")
+        crawl.push(f"{A}/2")
+        crawl.close()
+        crawl.closed()
+    assert messages(caplog, logging.ERROR) == [
+        "2 requests are lost: the queue in Redis did not take them"
+    ]
+
+
+def test_sent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
+    """What the server takes when the spider closes is not lost."""
+    crawl = WorkerCrawl(shared, obey=False)
+    with no_memory(shared):
+        crawl.push(f"{A}/1")
+        crawl.push(f"{A}/2")
+    crawl.close(0)
+    crawl.closed()
+    assert messages(caplog, logging.ERROR) == []
+    assert shared.count() == 2
+
+
+def test_length_while_it_fails(impatient: Shared) -> None:
+    """It is not taken for the end of the crawl that nobody knows how long the queue is."""
+    crawl = WorkerCrawl(impatient, obey=False)
+    assert len(crawl.queue) == 0
+    with impatient.suspended():
+        assert len(crawl.queue) == 1
+        crawl.push(f"{A}/1")
+        assert len(crawl.queue) >= 1
+
+
+@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
+def test_restart(caplog: pytest.LogCaptureFixture) -> None:
+    """A server that writes what it does to its disk has all when it is back: what waits and
+    what was handed out, and workers go on.
+    """
+    with RedisServer(appendonly=True) as server, Shared(server) as shared:
+        crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+        for number in range(3):
+            crawl.push(f"{A}/{number}")
+        crawl.run()
+        with shared.without_server():
+            server.stop()
+            crawl.answer(f"{A}/0")
+            crawl.push(f"{A}/3")
+            crawl.settle(5)
+            server.start()
+        for _ in range(6):
+            crawl.settle(3)
+            for url in crawl.on_network:
+                crawl.answer(url)
+        assert [one.url for one in crawl.sent] == [f"{A}/{n}" for n in range(4)]
+        assert len(crawl.queue) == 0
+        assert len(messages(caplog, logging.WARNING)) == 1
+        crawl.closed()

@@ -1,0 +1,409 @@
+"""The queue as scrapy-redis' scheduler and the engine of Scrapy use it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request
+from scrapy.exceptions import DontCloseSpider
+
+from tests.frontier.fakes import is_robotstxt
+from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
+from tests.frontier.redis.shared import HOUR, LEASE
+
+if TYPE_CHECKING:
+    from tests.frontier.redis.shared import Shared
+
+A = "http://a.example"
+AS_JSON = SimpleNamespace(
+    dumps=lambda found: json.dumps(found, default=bytes.decode), loads=json.loads
+)
+
+
+@pytest.mark.parametrize("serializer", [None, AS_JSON])
+def test_request_comes_back_as_it_was(shared: Shared, serializer: Any) -> None:
+    """With the serialiser of the settings, pickle or JSON."""
+    crawl = WorkerCrawl(shared, obey=False, serializer=serializer)
+    crawl.push(Request(f"{A}/1", meta={"n": [1, "é"]}, priority=3, cb_kwargs={"x": 1}))
+    found = crawl.pop()
+    assert (found.url, found.meta["n"], found.priority) == (f"{A}/1", [1, "é"], 3)
+    assert found.cb_kwargs == {"x": 1}
+
+
+def test_request_that_cant_be_written(shared: Shared) -> None:
+    """The scheduler is told, as by scrapy-redis' queues; nothing is left of it."""
+    crawl = WorkerCrawl(shared, obey=False, serializer=json)
+    with pytest.raises(TypeError, match="JSON"):
+        crawl.push(Request(A, meta={"x": object()}))
+    assert len(crawl.queue) == 0
+
+
+def test_request_that_cant_be_read(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is removed, with one error, and holds nothing up."""
+    WorkerCrawl(shared, obey=False, serializer=AS_JSON).push(f"{A}/1")
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
+    crawl.push(f"{A}/2")
+    crawl.settle()
+    assert crawl.on_network == [f"{A}/2"]
+    assert len(crawl.queue) == 1
+    errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+
+
+def test_what_cant_be_read_of_an_unknown_host(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same where the robots.txt of its host is not known."""
+    WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/1").meta.clear()
+    crawl = WorkerCrawl(shared)
+    crawl.push(f"{A}/2")
+    crawl.settle()
+    if crawl.on_network:
+        crawl.answer(crawl.on_network[0])
+    shared.advance(60)
+    for _ in range(2):
+        crawl.settle(1)
+        if crawl.on_network:
+            crawl.answer(crawl.on_network[0])
+    assert f"{A}/2" in [request.url for request in crawl.sent]
+    errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+
+
+def test_refused_and_cant_be_read(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What can't be read of a host that is given up is removed with an error, too."""
+    crawl = WorkerCrawl(shared, REP_UNREACHABLE_WAIT=1)
+    crawl.push(f"{A}/1")
+    WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/2")
+    for _ in range(4):
+        crawl.settle(1)
+        for url in crawl.on_network:
+            crawl.fail(url, OSError("broken"), runs=False)
+    assert len(crawl.engine.scraper.failed) == 1
+    assert len(crawl.queue) == 0
+    errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+
+
+def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:
+    """By one worker; all of them then send requests to the host."""
+    one, two = WorkerCrawl(shared), WorkerCrawl(shared)
+    for number in range(20):
+        one.push(f"{A}/{number}")
+    for crawl in (one, two):
+        crawl.settle()
+    assert one.on_network + two.on_network == [f"{A}/robots.txt"]
+    (owner,) = [crawl for crawl in (one, two) if crawl.on_network]
+    owner.answer(f"{A}/robots.txt", "User-agent: *\nDisallow: /0")
+    for crawl in (one, two):
+        crawl.settle()
+    assert len(one.on_network + two.on_network) == 8
+    done = 0
+    while len(one.queue):
+        for crawl in (one, two):
+            for url in crawl.on_network:
+                assert not url.endswith("robots.txt")
+                crawl.answer(url, runs=False)
+                done += 1
+            crawl.settle(0.5)
+    assert done == 19
+
+
+def test_delay_over_workers(shared: Shared) -> None:
+    """From the end of one request to the start of the next, whoever sends them."""
+    crawls = [WorkerCrawl(shared, CONCURRENT_REQUESTS=4) for _ in range(3)]
+    clock = shared.clock
+    spans: list[list[float]] = []
+    for crawl in crawls:
+        crawl.downloader.on_send.append(lambda _: spans.append([clock.monotonic()]))
+        crawl.downloader.on_end.append(lambda _: spans[-1].append(clock.monotonic()))
+    for number in range(6):
+        crawls[number % 3].push(f"{A}/{number}")
+    for _ in range(60):
+        for crawl in crawls:
+            for request in list(crawl.downloader.network):
+                shared.advance(0.3)
+                text = "User-agent: *\nCrawl-delay: 2" if is_robotstxt(request) else ""
+                crawl.answer(request, text, runs=False)
+            crawl.settle(0.25)
+    assert len(crawls[0].queue) == 0
+    assert len(spans) == 7
+    for (_, end), (start, _) in pairwise(spans):
+        assert 2 <= start - end < 4
+
+
+def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
+    """Its robots.txt has a turn like any request, though requests of the first origin
+    never run out; and it is not lost where the first attempt comes to nothing.
+    """
+    crawl = WorkerCrawl(shared, CONCURRENT_REQUESTS=4)
+    text = "User-agent: *\nCrawl-delay: 1"
+    number, sent = 0, []
+    for step in range(80):
+        crawl.push(f"{A}/{step}")
+        if step == 10:
+            crawl.push("https://a.example/secure")
+        for request in list(crawl.downloader.network):
+            assert len(crawl.downloader.network) == 1
+            sent.append(request.url)
+            if request.url == "https://a.example/robots.txt" and number < 2:
+                number += 1
+                crawl.fail(request, OSError("broken"), runs=False)
+            else:
+                body = text if is_robotstxt(request) else ""
+                crawl.answer(request, body, runs=False)
+        crawl.settle(1)
+    assert "https://a.example/robots.txt" in sent[:40]
+    assert sent.index("https://a.example/robots.txt") > 5
+
+
+def test_second_origin_that_does_not_answer(shared: Shared) -> None:
+    """While its robots.txt is unreachable, requests of the first origin go on."""
+    crawl = WorkerCrawl(shared)
+    text = "User-agent: *\nCrawl-delay: 1"
+    sent = []
+    for step in range(60):
+        crawl.push(f"{A}/{step}" if step != 5 else "https://a.example/secure")
+        for request in list(crawl.downloader.network):
+            sent.append(request.url)
+            if request.url.startswith("https"):
+                crawl.fail(request, OSError("broken"), runs=False)
+            else:
+                crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
+        crawl.settle(1)
+    tries = [number for number, url in enumerate(sent) if url.startswith("https")]
+    assert tries
+    assert sum("robots" not in url for url in sent[tries[0] :]) > 15
+
+
+def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
+    """An image of a host with a delay is not kept waiting until its queue is empty."""
+    crawl = WorkerCrawl(shared)
+    text = "User-agent: *\nCrawl-delay: 1"
+    sent = []
+    for step in range(40):
+        crawl.push(f"{A}/{step}")
+        if step == 20:
+            crawl.outside(f"{A}/image")
+        for request in list(crawl.downloader.network):
+            assert len(crawl.downloader.network) == 1
+            sent.append(request.url)
+            crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
+        crawl.settle(1)
+    assert f"{A}/image" in sent
+    assert len(sent) > 15
+
+
+def test_unreachable_host_is_given_up(shared: Shared) -> None:
+    """Its requests are refused, wherever they are, and the queue is empty then."""
+    one, two = (WorkerCrawl(shared, REP_UNREACHABLE_WAIT=10) for _ in range(2))
+    for number in range(10):
+        two.push(f"{A}/{number}")
+    for _ in range(8):
+        for crawl in (one, two):
+            for url in crawl.on_network:
+                crawl.fail(url, OSError("broken"), runs=False)
+            crawl.settle(2)
+    failed = one.engine.scraper.failed + two.engine.scraper.failed
+    assert len(failed) == 10
+    assert len(one.queue) == 0
+
+
+def test_nobody_obeys(shared: Shared) -> None:
+    """Where robots.txt is not obeyed, requests go at once, with the limit of the slot."""
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    for number in range(3):
+        crawl.push(f"{A}/{number}")
+    crawl.run()
+    assert crawl.on_network == [f"{A}/0", f"{A}/1"]
+    crawl.answer(f"{A}/0")
+    assert crawl.on_network == [f"{A}/1", f"{A}/2"]
+
+
+def test_download_delay_over_workers(shared: Shared) -> None:
+    """``DOWNLOAD_DELAY``, and the slots that have one of their own, hold over workers."""
+    settings = {
+        "DOWNLOAD_DELAY": 1.0,
+        "DOWNLOAD_SLOTS": {"b.example": {"concurrency": 8, "delay": 0}},
+        "RANDOMIZE_DOWNLOAD_DELAY": False,
+    }
+    one, two = (WorkerCrawl(shared, obey=False, **settings) for _ in range(2))
+    for number in range(4):
+        one.push(f"{A}/{number}")
+        one.push(f"http://b.example/{number}")
+    one.run()
+    two.run()
+    assert len(one.sent + two.sent) == 5
+    shared.advance(0.99)
+    for crawl in (one, two):
+        crawl.run()
+    assert len(one.sent + two.sent) == 5
+    shared.advance(0.01)
+    for crawl in (one, two):
+        crawl.engine.wake()
+        crawl.run()
+    assert len(one.sent + two.sent) == 6
+
+
+def test_done_when_its_callback_is(shared: Shared) -> None:
+    """A request counts, and comes back if the worker dies, until its callback has ended."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1", callback_takes_long=True)
+    (popped,) = crawl.run()
+    crawl.answer(popped)
+    crawl.settle()
+    assert len(crawl.queue) == 1
+    crawl.engine.in_progress.remove(popped)
+    crawl.settle()
+    crawl.engine.wake()
+    crawl.run()
+    assert len(crawl.queue) == 0
+
+
+def test_worker_that_was_killed(
+    shared: Shared, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its requests go out again from another worker, which says so."""
+    dead, other = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    for number in range(3):
+        dead.push(f"{A}/{number}")
+    dead.run()
+    dead.die()
+    other.settle(LEASE + LEASE / 4 + 1)
+    assert sorted(other.on_network) == [f"{A}/{number}" for number in range(3)]
+    assert "3 requests that it had taken are in the queue again" in caplog.text
+
+
+def test_spider_that_closes(shared: Shared) -> None:
+    """Requests that were not sent since the spider closes stay in the queue; those that
+    were done are not sent again.
+    """
+    crawl = WorkerCrawl(
+        shared, CONCURRENT_REQUESTS=8, DOWNLOAD_DELAY=0.1, DOWNLOAD_SLOTS={}
+    )
+    crawl.push(f"{A}/1")
+    crawl.settle()
+    crawl.answer(f"{A}/robots.txt")
+    crawl.settle()
+    for number in (2, 3):
+        crawl.push(f"{A}/{number}", fate="lingers" if number == 2 else None)
+        crawl.settle()
+    assert crawl.on_network == [f"{A}/1", f"{A}/3"]
+    crawl.close()
+    crawl.downloader.lingering.popitem()[1].errback(OSError("closing"))
+    for url in crawl.on_network:
+        crawl.answer(url, runs=False)
+    crawl.closed()
+    assert len(crawl.queue) == 1
+    other = WorkerCrawl(shared)
+    other.settle()
+    assert [request.url for request in other.downloader.lingering] == [f"{A}/2"]
+
+
+def test_idle_before_close(shared: Shared) -> None:
+    """``SCHEDULER_IDLE_BEFORE_CLOSE``: so long a spider stays open without a request."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1")
+    request = crawl.queue.pop(30)
+    assert request.url == f"{A}/1"
+    shared.advance(29.9)
+    with pytest.raises(DontCloseSpider):
+        crawl.queue._spider_idle()
+    shared.advance(0.1)
+    crawl.queue._spider_idle()
+
+
+def test_clear(shared: Shared) -> None:
+    """All keys of this spider go, and those of no other, whatever their names are."""
+    client = shared.redis
+    crawls = []
+    for name in ("[ab]*?", "a", "*", "b\\"):
+        crawl = WorkerCrawl(shared, obey=False)
+        queue = type(crawl.queue)(client, crawl.crawler.spider, name)
+        queue.push(Request(f"{A}/1"))
+        queue.push(Request(f"{A}/2"))
+        queue._beat()
+        assert queue.pop() is not None
+        crawls.append((name, queue))
+    others = {f"{{{name}}}" for name, _ in crawls}
+    for name, queue in crawls:
+        queue.clear()
+        others.remove(f"{{{name}}}")
+        prefixes = {
+            key.rpartition(":")[0].split("}")[0] + "}" for key in keys_of(client)
+        }
+        assert others <= prefixes
+        assert f"{{{name}}}" not in prefixes
+        assert len(queue) == 0
+
+
+def test_duplicates(shared: Shared) -> None:
+    """A request that any worker has pushed is not pushed again, unless it says so."""
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    assert one.enqueue(Request(f"{A}/1"))
+    assert not one.enqueue(Request(f"{A}/1"))
+    assert not two.enqueue(Request(f"{A}/1"))
+    assert two.enqueue(Request(f"{A}/1", dont_filter=True))
+    assert len(one.queue) == 2
+    assert shared.redis.scard(SEEN) == 1
+
+
+def test_duplicates_at_once(shared: Shared) -> None:
+    """Two workers that both find it new: one of the two is dropped."""
+    one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    requests = [Request(f"{A}/1"), Request(f"{A}/1")]
+    for crawl, request in zip((one, two), requests, strict=True):
+        assert not crawl.df.request_seen(request)
+    for crawl, request in zip((one, two), requests, strict=True):
+        crawl.push(request)
+    assert len(one.queue) == 1
+
+
+def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:
+    """A worker that is killed between the two has not made the request one that was seen."""
+    dead, other = (WorkerCrawl(shared, obey=False) for _ in range(2))
+    assert not dead.df.request_seen(Request(f"{A}/1"))
+    dead.die()
+    assert other.enqueue(Request(f"{A}/1"))
+
+
+def test_idle_worker_asks_seldom(shared: Shared) -> None:
+    """With nothing to do, some questions a second, not one for each turn of the loop."""
+    crawl = WorkerCrawl(shared)
+    crawl.settle(2)
+    shared.redis.config_resetstat()
+    wakes = crawl.engine.wakes
+    crawl.settle(10)
+    assert crawl.engine.wakes - wakes <= 200
+    stats = shared.redis.info("commandstats")
+    assert 10 <= stats["cmdstat_evalsha"]["calls"] <= 400
+
+
+def test_keys_that_stay(shared: Shared) -> None:
+    """When all is done, only what is known of hosts is left, which runs out."""
+    crawl = WorkerCrawl(shared)
+    for host in "abc":
+        for number in range(3):
+            crawl.push(f"http://{host}.example/{number}")
+    while len(crawl.queue):
+        for request in list(crawl.downloader.network):
+            text = "User-agent: *\nCrawl-delay: 1" if "//b" in request.url else ""
+            crawl.answer(request, text if is_robotstxt(request) else "", runs=False)
+        crawl.settle(0.5)
+    crawl.settle()
+    crawl.closed()
+    names = shared.names()
+    assert {name for name in names if not name.startswith("host:")} <= {
+        "number",
+        "count",
+    }
+    assert all(shared.ends_in(name) <= 26 * HOUR for name in names if "host" in name)

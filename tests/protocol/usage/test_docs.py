@@ -1,0 +1,44 @@
+"""docs/usage.md says what the table in the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, ROWS, Row, Signal
+
+TEXT = (Path(__file__).parents[3] / "docs" / "usage.md").read_text()
+
+
+def written(row: Row, value: str) -> str:
+    """How a value is written, as the docs show it."""
+    if row.signal is Signal.ROBOTS_TAG:
+        images = " (images)" if row.images else ""
+        return f"`{value}`{images}"
+    colon = ": " if row.signal is Signal.TDM_RESERVATION else "="
+    return f"`{row.label}{colon}{value}`"
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_by_purpose(category: str) -> None:
+    """What disallows a purpose, and what allows it, is what the rows say."""
+    (line,) = re.findall(rf"^\| `{category}` \| (`.*) \| (.*) \|$", TEXT, re.MULTILINE)
+    rows = [row for row in ROWS if category in row.categories]
+    disallows = {written(row, row.disallows) for row in rows if row.disallows}
+    allows = {written(row, row.allows) for row in rows if row.allows}
+    assert set(line[0].split(", ")) == disallows
+    assert set(line[1].split(", ")) == allows
+
+
+def test_sources() -> None:
+    """Each text that a row is from is dated in the docs."""
+    for row in ROWS:
+        assert f"({row.text.date})" in TEXT, row
+
+
+def test_purposes() -> None:
+    """Each purpose is explained in the words of the code."""
+    for category, meaning in CATEGORIES.items():
+        assert f"| `{category}` | {meaning} |" in TEXT

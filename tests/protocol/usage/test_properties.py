@@ -1,0 +1,159 @@
+"""What holds of all statements, whatever they are."""
+
+from __future__ import annotations
+
+# Loaded when it is first needed, which is not to count as the time of an example.
+import http_sf  # noqa: F401
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt, UsagePreferences
+from scrapy_rep.protocol.usage.statements import UsageStatement
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
+
+STATEMENTS = st.builds(
+    UsageStatement,
+    st.sampled_from(Source),
+    st.sampled_from(Signal),
+    st.sampled_from([None, "*", "mybot"]),
+    st.integers(0, 3),
+    st.sampled_from(["a", "b"]),
+    st.just("label"),
+    st.sampled_from(["", *CATEGORIES]),
+    st.sampled_from([True, False, None]),
+    st.booleans(),
+    st.booleans(),
+)
+PREFERENCES = st.lists(STATEMENTS, max_size=8).map(
+    lambda found: UsagePreferences(tuple(found))
+)
+
+VALUES = st.sampled_from(
+    ["train-ai=n", "train-ai=y", "search=n, ai-use=y", "search=y", "x=1", "Bad=n", "",
+     "ai-train=no", "ai-train=yes, search=no", "use=immediate", "/a train-ai=n",
+     "/a/b train-ai=y", "/*b train-ai=y, search=n", "/a ai-train=yes", "https://e.com/l"]
+)  # fmt: skip
+FIELDS = st.sampled_from(
+    [
+        "Content-Usage",
+        "Content-Signal",
+        "License",
+        "Allow",
+        "Disallow",
+        "User-agent",
+        "x",
+    ]
+)
+LINES = st.lists(st.tuples(FIELDS, VALUES), max_size=12)
+PATHS = st.sampled_from(["/", "/a", "/a/b", "/c"])
+
+# How restrictive an answer is.
+RANK = {None: 0, True: 1, False: 2}
+
+
+def outcome(found: UsagePreferences) -> list[int]:
+    return [
+        RANK[found.get(category, image=image)]
+        for category in CATEGORIES
+        for image in (False, True)
+    ]
+
+
+@given(PREFERENCES, PREFERENCES)
+def test_combination_is_commutative(a: UsagePreferences, b: UsagePreferences) -> None:
+    assert a | b == b | a
+    assert set((a | b).statements) == set((b | a).statements)
+
+
+@given(PREFERENCES, PREFERENCES, PREFERENCES)
+def test_combination_is_associative(
+    a: UsagePreferences, b: UsagePreferences, c: UsagePreferences
+) -> None:
+    assert (a | b) | c == a | (b | c)
+    assert set(((a | b) | c).statements) == set((a | (b | c)).statements)
+
+
+@given(PREFERENCES)
+def test_combination_with_itself_and_with_nothing(a: UsagePreferences) -> None:
+    assert a | a == a == a | UsagePreferences() == UsagePreferences() | a
+
+
+@given(PREFERENCES, PREFERENCES)
+def test_more_statements_never_loosen(a: UsagePreferences, b: UsagePreferences) -> None:
+    """What is disallowed stays so, and what is known stays known."""
+    both = outcome(a | b)
+    assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
+
+
+@given(PREFERENCES)
+def test_the_evidence_says_what_the_answer_is(a: UsagePreferences) -> None:
+    for category in CATEGORIES:
+        statement = a.because(category)
+        value = a.get(category)
+        assert (statement is None) == (value is None)
+        if statement is not None:
+            assert (statement.category, statement.value) == (category, value)
+            assert statement in a.statements
+
+
+@given(LINES, PATHS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
+def test_no_robots_txt_raises(lines: list[tuple[str, str]], path: str, dialect) -> None:
+    """And what must not be fetched has no preferences."""
+    body = "\n".join(f"{field}: {value}" for field, value in lines).encode()
+    robots = RobotsTxt.parse(body, dialect)
+    url = "https://example.com" + path
+    found = robots.usage(url, "mybot")
+    if found:
+        assert robots.is_allowed(url, "mybot")
+    numbers = {each.position for each in found.statements}
+    assert all(1 <= number <= len(lines) for number in numbers)
+
+
+@given(LINES, PATHS)
+def test_records_for_a_path_never_loosen_it(
+    lines: list[tuple[str, str]], path: str
+) -> None:
+    """One more record for a path that has one already only makes it stricter."""
+    usage = [
+        f"Content-Usage: {value}" for field, value in lines if field == "Content-Usage"
+    ]
+    before = "\n".join(["User-agent: *", *usage, f"Content-Usage: {path}$ search=y"])
+    after = f"{before}\nContent-Usage: {path}$ train-ai=n"
+    url = "https://example.com" + path
+    one = outcome(RobotsTxt.parse(before.encode()).usage(url, "mybot"))
+    two = outcome(RobotsTxt.parse(after.encode()).usage(url, "mybot"))
+    assert all(more >= less for more, less in zip(two, one, strict=True))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=100))
+def test_no_response_raises(value: bytes, html: bytes, more: bytes) -> None:
+    UsagePreferences.parse(
+        [
+            (name, value + more)
+            for name in ("Content-Usage", "Content-Signal", "tdm-reservation", "Link",
+                         "tdm-policy", "X-Robots-Tag")
+        ],
+        html,
+        ("mybot",),
+    )  # fmt: skip
+    TdmRep.parse(value).usage("https://example.com/")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["location", "tdm-reservation", "tdm-policy", "x"]), inner
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_no_tdmrep_json_raises(found: object) -> None:
+    import json  # noqa: PLC0415
+
+    TdmRep.parse(json.dumps(found).encode()).usage("https://example.com/a")

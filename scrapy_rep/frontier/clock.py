@@ -9,6 +9,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,11 @@ class Alarms:
         """Call *function* with *args* at *moment*, or soon if that has passed."""
         heappush(self._heap, (moment, next(self._number), function, args))
         self._set_timer()
+
+    async def wait_until(self, moment: float) -> None:
+        over: Deferred[None] = Deferred()
+        self.at(moment, over.callback, None)
+        await maybe_deferred_to_future(over)
 
     def stop(self) -> None:
         """Forget all alarms."""

@@ -131,12 +131,13 @@ class Turns:
         """
         if group.holder is request:
             return
-        if self.leases.has_turn(request):
-            group.host = host_of(request)
-            self._take(group, request)
-            return
         now = self._clock.monotonic()
-        if self._is_at_once(group, now):
+        has_turn = self.leases.has_turn(request)
+        while has_turn and not group.is_free(now):
+            # Its robots.txt had to be fetched first.
+            await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
+            group, now = self.groups.current(group), self._clock.monotonic()
+        if has_turn or self._is_at_once(group, now):
             group.host = host_of(request)
             self._take(group, request)
             return

@@ -58,6 +58,10 @@ class Custody:
         """Whether *request* has got its turn from the server, and has it still."""
         return request in self._places and self._worker.is_alive
 
+    def has_place(self, host: str) -> bool:
+        """Whether one of the requests has its place at *host*."""
+        return any(lease.host == host for lease in self._places.values())
+
     def left(self, request: Request) -> bool:
         """A request has been to a server, or tried. Returns whether it is one of these."""
         if request not in self._places:

@@ -85,7 +85,7 @@ class HostQueue(Base):
         self._is_telling = False
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._turns = QueueTurns(self._worker, self._custody.has_turn)
+        self._turns = QueueTurns(self._worker, self._custody)
         access = self._frontier.access
         if access is not None:
             access.take_turns(self._turns)

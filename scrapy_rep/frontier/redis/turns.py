@@ -6,10 +6,11 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from scrapy import Request
 
+    from scrapy_rep.frontier.redis.custody import Custody
     from scrapy_rep.frontier.redis.worker import Worker
 
 
@@ -20,10 +21,14 @@ class QueueTurns:
 
     are_shared = True
 
-    def __init__(self, worker: Worker, has_turn: Callable[[Request], bool]) -> None:
+    def __init__(self, worker: Worker, custody: Custody) -> None:
         self._worker = worker
+        self._custody = custody
         self._numbers: dict[str, str] = {}
-        self.has_turn = has_turn
+
+    def has_turn(self, request: Request) -> bool:
+        """Whether *request* got the turn of its host when it was popped."""
+        return self._custody.has_turn(request)
 
     @property
     def numbers(self) -> Collection[str]:
@@ -32,6 +37,10 @@ class QueueTurns:
 
     async def acquire(self, host: str, delay: float) -> bool:
         """Whether *host* may be asked now."""
+        if self._custody.has_place(host):
+            # What has it can't go before its robots.txt is known, and then waits for the
+            # delay after that.
+            return True
         number = uuid.uuid4().hex
         found = self._worker.acquire(number, host)
         if found:

@@ -12,7 +12,7 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DontCloseSpider
 
-from tests.frontier.fakes import is_robotstxt
+from tests.frontier.fakes import FakeKeeper, is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
 from tests.frontier.redis.shared import HOUR, LEASE
 
@@ -118,9 +118,17 @@ def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:
     assert done == 19
 
 
-def test_delay_over_workers(shared: Shared) -> None:
-    """From the end of one request to the start of the next, whoever sends them."""
-    crawls = [WorkerCrawl(shared, CONCURRENT_REQUESTS=4) for _ in range(3)]
+@pytest.mark.parametrize("has_store", [True, False])
+def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
+    """From the end of one request to the start of the next, whoever sends them; so it is
+    where there is no store, and each worker fetches robots.txt for itself when it has taken
+    a request of the host.
+    """
+    crawls = []
+    for _ in range(3):
+        if not has_store:
+            shared.keeper = FakeKeeper(shared.clock)
+        crawls.append(WorkerCrawl(shared, CONCURRENT_REQUESTS=4))
     clock = shared.clock
     spans: list[list[float]] = []
     for crawl in crawls:
@@ -136,7 +144,7 @@ def test_delay_over_workers(shared: Shared) -> None:
                 crawl.answer(request, text, runs=False)
             crawl.settle(0.25)
     assert len(crawls[0].queue) == 0
-    assert len(spans) == 7
+    assert len(spans) == 6 + (1 if has_store else 3)
     for (_, end), (start, _) in pairwise(spans):
         assert 2 <= start - end < 4
 

@@ -124,7 +124,9 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         owner, name = queue._link, "run"
         pipeline = owner.client.pipeline(transaction=False)
 
-        def replaced(script: str, keys: list[str], *args: Any) -> int:
+        def replaced(script: str, keys: list[str], *args: Any) -> Any:
+            if script not in {"push", "learned"}:
+                return before(script, keys, *args)
             owner._script(script)(keys, args, client=pipeline)
             send(_AT_ONCE)
             return 1

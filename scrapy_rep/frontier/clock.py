@@ -57,6 +57,7 @@ class Alarms:
         self._set_timer()
 
     async def wait_until(self, moment: float) -> None:
+        """Return at *moment* of the monotonic clock, or soon if that has passed."""
         over: Deferred[None] = Deferred()
         self.at(moment, over.callback, None)
         await maybe_deferred_to_future(over)

@@ -134,7 +134,7 @@ class Turns:
         now = self._clock.monotonic()
         has_turn = self.leases.has_turn(request)
         while has_turn and not group.is_free(now):
-            # Its robots.txt had to be fetched first.
+            # A request to the host went before it, nearly always for its robots.txt.
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
         if has_turn or self._is_at_once(group, now):

@@ -30,7 +30,12 @@ class RobotsDenied(IgnoreRequest):
     """
 
     def __init__(
-        self, decision: Decision, robotstxt_url: str, detail: str = ""
+        self,
+        decision: Decision,
+        robotstxt_url: str,
+        detail: str = "",
+        *,
+        via: str = "",
     ) -> None:
         if not robotstxt_url:
             why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
@@ -42,6 +47,8 @@ class RobotsDenied(IgnoreRequest):
             why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
         if decision.form:
             why += f", as {decision.form}"
+        if via:
+            why += f"; {via}"
         super().__init__(f"Forbidden by {why}")
         self.decision = decision
         self.robotstxt_url = robotstxt_url

@@ -16,6 +16,10 @@ FORBIDDEN = "robotstxt/forbidden"
 
 DENIED = "rep/denied/{reason}"
 """The same, by the reason of the decision."""
+ABORTED = "rep/browser/aborted"
+"""Requests of a browser that were not sent because of robots.txt."""
+ARRIVED = "rep/browser/arrived"
+"""Responses refused because the browser had gone to a URL that robots.txt forbids."""
 ACCESS = "rep/robotstxt/{access}"
 """Fetches of robots.txt by outcome: successful, unavailable, unreachable."""
 FROM_COPY = "rep/robotstxt/from_copy"
@@ -68,6 +72,8 @@ USAGE_MEDIA = "rep/usage/media/{purpose}"
 """Files kept from media pipelines, by the purpose that they are not for."""
 
 ALL = (
+    ABORTED,
+    ARRIVED,
     ANNOTATED,
     NOT_ANNOTATED,
     NOINDEX,

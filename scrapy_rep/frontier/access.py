@@ -271,7 +271,7 @@ class Access:
     ) -> AsyncIterator[None]:
         """Wait until a robots.txt may be asked for, which is a request like any other."""
         group = self._turns.find(request)
-        if group is not None:
+        if group is not None and not self._turns.is_held_by_browser(group):
             await self._turns.wait(request, group, is_stranger=is_stranger)
         try:
             yield

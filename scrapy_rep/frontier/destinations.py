@@ -10,14 +10,16 @@ from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, origin
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.http import Response
 
     from scrapy_rep.protocol.origins import Origin
 
 _OF_HTTP = ("http://", "https://")
 
 
-def is_of_http(request: Request) -> bool:
-    """Whether a request is one of HTTP, going by what Scrapy chooses its handler by.
+def is_of_http(request: Request | Response) -> bool:
+    """Whether a request, or a response, is one of HTTP, going by what Scrapy chooses its
+    handler by.
 
     Nothing else has a robots.txt that this package asks for.
     """

@@ -8,6 +8,7 @@ from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.compat.internals import active_requests, wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -86,6 +87,10 @@ class Turns:
         if not self.groups:
             return None
         return self.groups.find(*keys_of(self._crawler, request))
+
+    def is_held_by_browser(self, group: DelayGroup) -> bool:
+        """Whether a page is loaded in a browser, which may wait for another robots.txt."""
+        return isinstance(group.holder, Request) and is_for_browser(group.holder)
 
     def is_idle(self, group: DelayGroup) -> bool:
         """Whether nothing is lost if *group* is forgotten."""

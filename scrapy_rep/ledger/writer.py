@@ -49,14 +49,14 @@ _FIND_SNAPSHOT = (
 )
 _DECISION = (
     "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
-    " verdict, reason, line, statement, form, source) VALUES "
+    " verdict, reason, line, statement, form, source, via) VALUES "
 )
-_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 # Rows of one statement. For each statement, this thread gives up Python's lock and gets it
 # back, at which the crawl stops and starts: more than the row itself costs. More rows have
 # more values than an older SQLite takes (999).
-_ROWS_AT_ONCE = 71
+_ROWS_AT_ONCE = 66
 
 # What may be over the next time; all else would come again with the same records.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)

@@ -248,6 +248,11 @@ class Report:
     """Requests, of the crawls whose ledgers have every decision; without the next."""
 
     let_through_by_override: int
+
+    arrived: int
+    """Responses that were refused because a browser's redirect had led to a URL that may
+    not be fetched."""
+
     check: Check
 
     responses: int

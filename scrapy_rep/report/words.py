@@ -72,7 +72,8 @@ def headline(report: Report) -> Headline:
         f"{forbidden:,} of {count(report.let_through, 'request')} that were let through "
         f"{'was' if forbidden == 1 else 'were'} forbidden at that time."
     )
-    return Headline(sentence, not forbidden, tuple(_notes(report)))
+    kept = not forbidden and not report.arrived
+    return Headline(sentence, kept, tuple(_notes(report)))
 
 
 def _of_refusals(report: Report) -> Headline:
@@ -105,6 +106,11 @@ def _notes(report: Report) -> list[str]:
         notes.append(
             f"{count(check.unchecked, 'request')} could not be asked about again: their "
             "dialect, or the whole URL, is not at hand."
+        )
+    if report.arrived:
+        notes.append(
+            f"{count(report.arrived, 'forbidden page')} arrived by a browser's redirect: "
+            "fetched by the browser, and refused to the spider."
         )
     if report.let_through_by_override:
         notes.append(

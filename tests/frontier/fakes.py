@@ -26,6 +26,7 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.access import Access
 from scrapy_rep.frontier.clock import Clock
@@ -237,7 +238,7 @@ class FakeDownloader:
                     self.middleware.process_exception(request, exception)
                 raise
             if self.middleware is not None:
-                self.middleware.process_response(request, response)
+                await self.middleware.process_response(request, response)
             return response
         finally:
             self.active.remove(request)
@@ -453,14 +454,15 @@ class Crawl:
 
     def _obey(self) -> None:
         middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
-        middleware._access = self.frontier.access = Access(
+        access = self.frontier.access = Access(
             self.crawler,
             self.frontier.alarms,
             RepSettings.from_settings(self.crawler.settings),
-            middleware._identity,
+            Identity.of(self.crawler),
             middleware._verdicts,
             store_client=self.store_client,  # type: ignore[arg-type]
         )
+        middleware._access = middleware._judge._access = access
 
     # What a crawl does.
 

@@ -74,7 +74,12 @@ class RobotsTxtMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
-        if isinstance(request, RobotsTxtRequest) or not is_of_http(request):
+        if isinstance(request, RobotsTxtRequest):
+            # Not to be compressed; and services that fetch for others, which choose that
+            # themselves, complain of a value of ours.
+            request.headers.pop("Accept-Encoding", None)
+            return None
+        if not is_of_http(request):
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
@@ -82,6 +87,8 @@ class RobotsTxtMiddleware:
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
             self._verdicts.allowed(Case(request, where), BY_USER)
+            if self._access.politeness.is_minded:
+                await self._access.turn_for_site(request)
             return None
         if where is None:
             self._judge.deny(Case(request, where), BAD_URL)

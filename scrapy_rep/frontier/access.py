@@ -11,7 +11,7 @@ from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.storeclient import StoreClient
-from scrapy_rep.frontier.hostkeys import keys_of_queue
+from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
@@ -114,7 +114,10 @@ class Access:
         """Whether a request of *queue* may go now; else the queue is parked."""
         origin = queue.key.origin
         if origin is None:
-            return True
+            if not queue.key.stands_in:
+                return True
+            lent = self._turns.lent_group(*keys_of_queue(queue.key))
+            return lent is None or self._turns.admit(queue, lent)
         fetched = float("-inf")
         override = override_for(self._overrides, origin)
         if override is not None and override.kind == "ignore":
@@ -159,12 +162,12 @@ class Access:
         self._turns.leases = leases
 
     def popped(self, queue: BackQueue, request: Request) -> None:
-        if self._turns.groups and queue.key.origin is not None:
+        if self._turns.groups and queue.key.takes_turns:
             self._turns.popped(queue, request)
 
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* is not popped from after all, whatever its turn."""
-        if self._turns.groups and queue.key.origin is not None:
+        if self._turns.groups and queue.key.takes_turns:
             self._turns.pass_on(queue)
 
     def done(self, request: Request) -> None:
@@ -254,6 +257,15 @@ class Access:
         """
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
+
+    async def turn_for_site(self, request: Request) -> None:
+        """Wait until *request* may go, for whose own host nothing counts, where that stands
+        in for a site. Raises SpiderClosing.
+        """
+        lent = self._turns.lent_group(*keys_of(self._crawler, request))
+        if lent is not None:
+            self._watch_for_closing()
+            await self._turns.wait(request, lent)
 
     def step_aside(self, request: Request) -> None:
         """*request* does not go to its host after all."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.hostkeys import host_of
+from scrapy_rep.frontier.hostkeys import bare_host, host_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -126,6 +126,10 @@ class DelayGroup:
     def is_free(self, now: float) -> bool:
         return self.holder is None and self.free_at <= now
 
+    def name_of(self, host: str) -> str:
+        """By which name workers share the turn of *host*, which may stand in for a site."""
+        return host if host in self.keys else self.name
+
     def next(self) -> BackQueue | Waiter | None:
         """Who goes next of those that wait, and then waits no more."""
         is_strangers_turn = self.pages_in_a_row >= _PAGES_FOR_A_STRANGER
@@ -173,8 +177,21 @@ class DelayGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def is_lent(self, host: str, slot: str) -> bool:
+        """Whether *host* has the download slot of another, which asks for a delay: so it is
+        with services that render pages or fetch them for others.
+        """
+        if host == slot or not self._groups:
+            return False
+        group = self._groups.get(slot)
+        return group is not None and any(
+            bare_host(origin) == slot for origin in group.delays
+        )
+
     def find(self, host: str, slot: str) -> DelayGroup | None:
         """The group of a request, if it has one."""
+        if self.is_lent(host, slot):
+            return self._groups[slot]
         group = self._groups.get(host)
         return group if group is not None or slot == host else self._groups.get(slot)
 

@@ -26,6 +26,15 @@ class HostKey(NamedTuple):
     was_redirected: bool = False
     """Whether these requests came from another host, whose slot Scrapy leaves them."""
 
+    stands_in: bool = False
+    """Whether these requests, which no robots.txt has a say in, have the slot of another
+    host than theirs: what renders pages or fetches them for others makes such."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether these requests may have to wait for the delay of a host."""
+        return self.origin is not None or self.stands_in
+
     @property
     def host(self) -> str:
         """The name of the host, as delays know it."""

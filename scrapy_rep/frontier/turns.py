@@ -65,22 +65,27 @@ class Turns:
         """The group of the requests with *keys*, if they have one, now that *origin* asks
         for *delay* seconds, in a robots.txt that was fetched so many seconds *ago*.
         """
-        if not delay and (not self.groups or self.groups.find(*keys) is None):
-            return None
+        if self.groups.is_lent(*keys) or not delay:
+            # Whoever stands in for a site has no delay of its own beside that, and has no
+            # other site wait for it.
+            group = self.groups.find(*keys)
+            if group is not None:
+                group.delays.pop(origin, None)
+            return group
         if not self.groups:
             # Sent for each response, so not connected to before there is need.
             self._crawler.signals.connect(self._left, signals.request_left_downloader)
         group = self.groups.join(*keys)
-        if not delay:
-            group.delays.pop(origin, None)
-        elif origin not in group.delays:
+        if origin not in group.delays:
             # A robots.txt was a request too, of this worker or another. Once, since by
             # the clock that says when, it may lie in the future for long.
             group.last = max(group.last, self._clock.monotonic() - max(ago, 0.0))
-            group.delays[origin] = delay
-        else:
-            group.delays[origin] = delay
+        group.delays[origin] = delay
         return group
+
+    def lent_group(self, host: str, slot: str) -> DelayGroup | None:
+        """The group of the site that *host* stands in for, if it does."""
+        return self.groups.find(host, slot) if self.groups.is_lent(host, slot) else None
 
     def find(self, request: Request) -> DelayGroup | None:
         """The group of a request, if it has one."""
@@ -106,7 +111,7 @@ class Turns:
             return True
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
-            group.holder, group.host = queue, queue.key.host
+            group.holder, group.host = queue, group.name_of(queue.key.host)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -143,7 +148,7 @@ class Turns:
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
         if has_turn or self._is_at_once(group, now):
-            group.host = host_of(request)
+            group.host = group.name_of(host_of(request))
             self._take(group, request)
             return
         call: Deferred[None] = Deferred()
@@ -212,7 +217,7 @@ class Turns:
         self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
     ) -> None:
         """Give the turn to *waiter* if no other worker has that of its host."""
-        host = host_of_waiter(waiter)
+        host = group.name_of(host_of_waiter(waiter))
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
         is_free = group.holder is mark
@@ -230,7 +235,7 @@ class Turns:
         self._advance(group)
 
     def _give(self, group: DelayGroup, waiter: BackQueue | Waiter) -> None:
-        group.host = host_of_waiter(waiter)
+        group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
             group.holder = waiter
             now = self._clock.monotonic()

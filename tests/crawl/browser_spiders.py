@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_playwright.page import PageMethod
-
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -21,6 +19,9 @@ class BrowserSpider(PlanSpider):
     name = "browser"
 
     def request(self, arguments: dict[str, Any]) -> Request:
+        # Not every process that loads this module has it.
+        from scrapy_playwright.page import PageMethod  # noqa: PLC0415
+
         ends_at = arguments.pop("ends_at", None)
         arguments["meta"] = {"playwright": True, **arguments.get("meta", {})}
         wait = PageMethod("wait_for_load_state", "networkidle")

@@ -28,6 +28,9 @@ package has it call."""
 PURPOSES = "rep_purposes"
 """On a request: what its response is for, in the place of ``REP_PURPOSES``."""
 
+REFUSALS = "_rep_refusals"
+"""Internal: what the page of an item has against the image that a media pipeline asks for."""
+
 USAGE = "rep_usage"
 """On a response: its :class:`~scrapy_rep.protocol.usage.preferences.UsagePreferences`."""
 

@@ -147,8 +147,8 @@ class IndexingMiddleware:
             return
         if not rules.index:
             why, because = "noindex", (response.url, rules.because("noindex"))
-        elif _is_image(response) and request.url in self._refused_images:
-            why, because = "noimageindex", self._refused_images.because(request.url)
+        elif _is_image(response) and (found := self._refused_images.because(request)):
+            why, because = "noimageindex", found
         else:
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
@@ -162,8 +162,12 @@ class IndexingMiddleware:
         is_image = _is_image(response)
         denial = self._purposes.denial(request, preferences, image=is_image)
         page_url = response.url
-        if denial is None and is_image and request.url in self._unused_images:
-            page_url, denial = self._unused_images.because(request.url)
+        if (
+            denial is None
+            and is_image
+            and (found := self._unused_images.because(request))
+        ):
+            page_url, denial = found
         if denial is None:
             return
         self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=denial.purpose))

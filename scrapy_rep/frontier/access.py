@@ -11,7 +11,7 @@ from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.storeclient import StoreClient
-from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
@@ -74,7 +74,8 @@ class Access:
         leases = Leases(
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
-        self._turns = Turns(crawler, alarms, leases)
+        in_process = settings.shared_delay and not store_client.is_shared
+        self._turns = Turns(crawler, alarms, leases, shared=in_process)
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
@@ -283,8 +284,10 @@ class Access:
     ) -> AsyncIterator[None]:
         """Wait until a robots.txt may be asked for, which is a request like any other."""
         group = self._turns.find(request)
-        if group is not None and not self._turns.is_held_by_browser(group):
+        if group is not None and not group.is_held_by_browser:
             await self._turns.wait(request, group, is_stranger=is_stranger)
+        elif group is None:
+            await self._turns.neighbours.wait_for(host_of(request))
         try:
             yield
         finally:

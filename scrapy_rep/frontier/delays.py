@@ -7,11 +7,13 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scrapy import Request
+
+from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.frontier.backqueue import BackQueue
 from scrapy_rep.frontier.hostkeys import bare_host, host_of
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
@@ -122,6 +124,11 @@ class DelayGroup:
     @property
     def is_waited_for(self) -> bool:
         return bool(self.queues or self.waiters or self.strangers)
+
+    @property
+    def is_held_by_browser(self) -> bool:
+        """Whether a page is loaded in a browser, which may wait for another robots.txt."""
+        return isinstance(self.holder, Request) and is_for_browser(self.holder)
 
     def is_free(self, now: float) -> bool:
         return self.holder is None and self.free_at <= now

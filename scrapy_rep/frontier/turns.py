@@ -8,7 +8,6 @@ from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.compat.internals import active_requests, wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
@@ -21,6 +20,7 @@ from scrapy_rep.frontier.delays import (
 )
 from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
 from scrapy_rep.frontier.leases import pause_of
+from scrapy_rep.frontier.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -49,11 +49,19 @@ class Turns:
     for after that, and can only make it longer.
     """
 
-    def __init__(self, crawler: Crawler, alarms: Alarms, leases: Leases) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        alarms: Alarms,
+        leases: Leases,
+        *,
+        shared: bool = False,
+    ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
         self.leases: TurnLeases = leases
+        self.neighbours = Neighbours(alarms, shared=shared)
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
         self.waited = 0.0
@@ -93,10 +101,6 @@ class Turns:
             return None
         return self.groups.find(*keys_of(self._crawler, request))
 
-    def is_held_by_browser(self, group: DelayGroup) -> bool:
-        """Whether a page is loaded in a browser, which may wait for another robots.txt."""
-        return isinstance(group.holder, Request) and is_for_browser(group.holder)
-
     def is_idle(self, group: DelayGroup) -> bool:
         """Whether nothing is lost if *group* is forgotten."""
         return not group.is_waited_for and group.is_free(self._clock.monotonic())
@@ -112,6 +116,7 @@ class Turns:
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
             group.holder, group.host = queue, group.name_of(queue.key.host)
+            self.neighbours.take(group)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -167,6 +172,7 @@ class Turns:
 
     def close(self) -> None:
         """End the waiting of all requests that are in the downloader."""
+        self.neighbours.close()
         for group in self.groups.all():
             waiters = [*group.waiters, *group.strangers]
             group.waiters.clear()
@@ -179,6 +185,7 @@ class Turns:
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether there is nothing to wait for, and nobody to ask."""
+        self.neighbours.heed(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
 
@@ -196,6 +203,7 @@ class Turns:
         if group.holder is not None or not group.is_waited_for:
             return
         now = self._clock.monotonic()
+        self.neighbours.heed(group)
         if now < group.free_at:
             if group.alarm_at is None or group.alarm_at > group.free_at:
                 group.alarm_at = group.free_at
@@ -238,6 +246,7 @@ class Turns:
         group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
             group.holder = waiter
+            self.neighbours.take(group)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
             if group.waiters or group.strangers:
@@ -256,6 +265,7 @@ class Turns:
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
         self.waited += group.take(request, now)
+        self.neighbours.take(group)
         self._holding[request] = group
         self._alarms.at(now + _WATCHED_EVERY, self._watch, group, request)
 
@@ -291,6 +301,7 @@ class Turns:
         if group is not None and group is not held:
             # It had leave of its own, or was sent before the delay was known.
             group.last = self._clock.monotonic()
+            self.neighbours.leave(group)
 
     def _held_by(self, request: Request) -> DelayGroup | None:
         """The group whose turn *request* had until now. By now it may not be the one that
@@ -306,5 +317,6 @@ class Turns:
         if isinstance(group.holder, Request):
             self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
+        self.neighbours.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)
         self._advance(group)

@@ -12,11 +12,13 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
+from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
+from scrapy_rep.responses.parsecommand import say_what_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
@@ -75,6 +77,11 @@ class IndexingMiddleware:
             response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
             self._tell_ledger(request, response, rules, preferences)
+        if is_parse_command(self._crawler):
+            denial = self._purposes.denial(request, preferences)
+            # The response has its request from the engine, which is behind this.
+            response.request = request
+            say_what_drops(self._crawler, self._settings, response, rules, denial)
         if request.callback is NO_CALLBACK:
             if self._settings.noindex == "drop":
                 self._refuse_media(request, response, rules)

@@ -161,7 +161,7 @@ def test_poet(site: Site, order: int) -> None:
     )
     assert host.pages == ["/extra", "/page"], result.log
     refused, fetched = result.items
-    assert "Forbidden by" in refused["found"]
+    assert "ignored" in refused["found"]
     assert fetched["found"] == "200"
 
 

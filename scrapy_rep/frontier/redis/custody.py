@@ -72,24 +72,27 @@ class Custody:
     def note_ends(self) -> None:
         """Tell what has become of requests."""
         active = active_requests(self._crawler)
+        fetched = self._fetched
         for request in [
-            one for one in self._places if one in self._fetched or one not in active
+            one for one in self._places if one not in active or one in fetched
         ]:
-            number, host, slot = self._places.pop(request)
-            state = slot_state(self._crawler, slot)
-            gap = round(1000 * state.delay) if state is not None else 0
-            is_own = gap != self.limits.gap
-            fetched = request in self._fetched
-            self._worker.left(number, host, fetched=fetched, gap=gap if is_own else 0)
+            self._leave(request)
         in_progress = requests_in_progress(self._crawler)
-        closing = is_closing(self._crawler)
-        for request in [one for one in self._leases if one not in in_progress]:
-            number = self._leases[request].number
-            if request in self._fetched or not closing:
-                self._worker.done(number)
-                del self._leases[request]
+        ended = [one for one in self._leases if one not in in_progress]
+        closing = bool(ended) and is_closing(self._crawler)
+        for request in ended:
+            if request in fetched or not closing:
+                self._worker.done(self._leases.pop(request).number)
             # Else it may not have been sent because the spider closes: others get it.
-            self._fetched.discard(request)
+            fetched.discard(request)
+
+    def _leave(self, request: Request) -> None:
+        """The place of *request* is free."""
+        number, host, slot = self._places.pop(request)
+        state = slot_state(self._crawler, slot)
+        gap = round(1000 * state.delay) if state is not None else 0
+        own_gap = gap if gap != self.limits.gap else 0
+        self._worker.left(number, host, fetched=request in self._fetched, gap=own_gap)
 
     @cached_property
     def limits(self) -> Limits:

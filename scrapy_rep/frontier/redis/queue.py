@@ -298,3 +298,4 @@ class HostQueue(Base):
                 {"count": self._worker.unsent},
                 extra={"spider": self.spider},
             )
+        self._link.close()

@@ -171,20 +171,18 @@ class Worker:
         return Popped(number.decode(), queue, data), left
 
     def count_queue(self, queue: str) -> int:
-        client = self._link.client
-        found = self._link.call(client.zcard, f"{self._prefix}:queue:{queue}")
+        found = self._link.ask("ZCARD", f"{self._prefix}:queue:{queue}")
         return 0 if found is None else int(found)
 
     def count_all(self) -> int:
         """Requests of all workers that are not done; those of this one that the server
         has not taken count.
         """
-        get, key = self._link.client.get, f"{self._prefix}:count"
-        found = self._link.call(lambda: int(get(key) or 0))
+        found = self._link.ask("MGET", f"{self._prefix}:count")
         if found is None:
             # Not to be taken for the end.
             return max(self._count + self.unsent, 1)
-        self._count = found
+        self._count = int(found[0] or 0)
         return self._count + self.unsent
 
     # Hosts.

@@ -143,7 +143,7 @@ class Shared:
         }
         connection = link.Link(crawler)
         connection.connect(self.redis)
-        self._patches.callback(connection.client.close)
+        self._patches.callback(connection.close)
         worker = Worker(connection, self.clock, PREFIX, lease)
         # Of several that are dead, which one is found first must not be left to chance.
         worker._name = f"{next(self._numbers):032x}"

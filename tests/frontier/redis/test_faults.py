@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from redis.exceptions import ResponseError
@@ -29,6 +30,9 @@ from tests.stores.redis_server import BINARY, RedisServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scrapy_rep.frontier.redis.link import Link
+    from scrapy_rep.frontier.redis.wire import Script
+
 A = "http://a.example"
 
 
@@ -49,6 +53,23 @@ def no_memory(shared: Shared) -> Iterator[None]:
             yield
         finally:
             shared.redis.config_set("maxmemory", 0)
+
+
+@contextmanager
+def failing(link: Link, name: str, error: Exception, *, done: bool) -> Iterator[None]:
+    """Calls of a script end with *error*, whether or not the server has *done* it."""
+    calls = link._calls
+    real, failing = calls.run, link._script(name)
+
+    def run(script: Script, *args: Any) -> Any:
+        if script is not failing:
+            return real(script, *args)
+        if done:
+            real(script, *args)
+        raise error
+
+    with mock.patch.object(calls, "run", run):
+        yield
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -104,23 +125,17 @@ def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) 
     ]
 
 
-def test_no_memory_as_redis_6_says_it(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
     """There, the error of a script names that of its command, and is of another kind. The
     server is not left alone for that.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1")
-
-    def refuse(*args: object) -> None:
-        raise ResponseError(
-            "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
-            "when used memory > 'maxmemory'."
-        )
-
-    with monkeypatch.context() as patches:
-        patches.setitem(worker._link._scripts, "push", refuse)
+    error = ResponseError(
+        "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
+        "when used memory > 'maxmemory'."
+    )
+    with failing(worker._link, "push", error, done=False):
         push(worker, EXEMPT, "2")
         assert pop(worker) == "1"
     assert not worker._link.has_lost_answer
@@ -195,15 +210,8 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
     crawl = WorkerCrawl(shared, obey=False)
     for number in range(3):
         crawl.push(f"{A}/{number}")
-    real = crawl.link._script("pop")
-
-    def lose(*args: object) -> None:
-        real(*args)
-        raise ConnectionResetError
-
-    crawl.link._scripts["pop"] = lose
-    assert crawl.run() == []
-    crawl.link._scripts["pop"] = real
+    with failing(crawl.link, "pop", ConnectionResetError(), done=True):
+        assert crawl.run() == []
     crawl.settle(5)
     assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
     for url in crawl.on_network:
@@ -215,15 +223,8 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
 def test_push_whose_answer_does_not_come(shared: Shared) -> None:
     """It is sent again; where it has a fingerprint, it is not in the queue twice."""
     crawl = WorkerCrawl(shared, obey=False)
-    real = crawl.link._script("push")
-
-    def lose(*args: object) -> None:
-        real(*args)
-        raise ConnectionResetError
-
-    crawl.link._scripts["push"] = lose
-    crawl.enqueue(Request(f"{A}/1"))
-    crawl.link._scripts["push"] = real
+    with failing(crawl.link, "push", ConnectionResetError(), done=True):
+        crawl.enqueue(Request(f"{A}/1"))
     crawl.settle(5)
     assert crawl.on_network == [f"{A}/1"]
     assert len(crawl.queue) == 1

@@ -28,6 +28,9 @@ class Lease(NamedTuple):
     host: str
     slot: str
 
+    life: int
+    """That of the worker which has taken it."""
+
 
 class Custody:
     """Has each request until its callback has ended, and its place at a host until it has
@@ -51,16 +54,27 @@ class Custody:
         """The numbers of those that have a place at a host."""
         return [lease.number for lease in self._places.values()]
 
-    def add(self, request: Request, lease: Lease) -> None:
+    def add(self, request: Request, number: str, host: str, slot: str) -> None:
+        lease = Lease(number, host, slot, self._worker.life)
         self._leases[request] = self._places[request] = lease
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* has got its turn from the server, and has it still."""
-        return request in self._places and self._worker.is_alive
+        lease = self._places.get(request)
+        return lease is not None and self._is_held(lease)
 
     def has_place(self, host: str) -> bool:
         """Whether one of the requests has its place at *host*."""
-        return any(lease.host == host for lease in self._places.values())
+        return any(
+            lease.host == host and self._is_held(lease)
+            for lease in self._places.values()
+        )
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Whether others don't have it: as far as this worker knows, the server has never
+        taken it for dead since.
+        """
+        return self._worker.is_alive and lease.life == self._worker.life
 
     def left(self, request: Request) -> bool:
         """A request has been to a server, or tried. Returns whether it is one of these."""
@@ -88,7 +102,7 @@ class Custody:
 
     def _leave(self, request: Request) -> None:
         """The place of *request* is free."""
-        number, host, slot = self._places.pop(request)
+        number, host, slot, _ = self._places.pop(request)
         state = slot_state(self._crawler, slot)
         gap = round(1000 * state.delay) if state is not None else 0
         own_gap = gap if gap != self.limits.gap else 0

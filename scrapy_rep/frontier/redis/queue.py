@@ -12,7 +12,7 @@ from scrapy_redis.queue import Base
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis.custody import Custody, Lease
+from scrapy_rep.frontier.redis.custody import Custody
 from scrapy_rep.frontier.redis.fingerprints import Fingerprints
 from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
 from scrapy_rep.frontier.redis.link import Link
@@ -184,8 +184,7 @@ class HostQueue(Base):
             wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
-        lease = Lease(popped.number, host_of(popped.queue), key.slot)
-        self._custody.add(request, lease)
+        self._custody.add(request, popped.number, host_of(popped.queue), key.slot)
         slot = self._frontier.slot(key.slot)
         queue = RemoteQueue(
             key, slot, self, worker=self._worker, name=popped.queue, first=request

@@ -77,6 +77,10 @@ class Worker:
         """Seconds after which it is to say again that it lives."""
 
         self._last_beat = float("-inf")
+        self.life = 0
+        """How often the server has met this worker: at first, and when it had taken it for
+        dead, so that others have what it had."""
+
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
         self._done: list[str] = []
@@ -235,8 +239,10 @@ class Worker:
         if found is None:
             return 0
         self._last_beat = now
-        self._link.note_time(found[0])
-        return int(found[1])
+        time, returned, is_new = found
+        self._link.note_time(time)
+        self.life += is_new
+        return int(returned)
 
     def resync(
         self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]

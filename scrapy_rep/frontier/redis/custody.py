@@ -29,7 +29,8 @@ class Lease(NamedTuple):
     slot: str
 
     life: int
-    """That of the worker which has taken it."""
+    kept: int
+    """What the worker that has taken it had counted then."""
 
 
 class Custody:
@@ -55,7 +56,7 @@ class Custody:
         return [lease.number for lease in self._places.values()]
 
     def add(self, request: Request, number: str, host: str, slot: str) -> None:
-        lease = Lease(number, host, slot, self._worker.life)
+        lease = Lease(number, host, slot, self._worker.life, self._worker.kept)
         self._leases[request] = self._places[request] = lease
 
     def has_turn(self, request: Request) -> bool:
@@ -96,17 +97,19 @@ class Custody:
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:
             if request in fetched or not closing:
-                self._worker.done(self._leases.pop(request).number)
+                lease = self._leases.pop(request)
+                self._worker.done(lease.number, lease.kept)
             # Else it may not have been sent because the spider closes: others get it.
             fetched.discard(request)
 
     def _leave(self, request: Request) -> None:
         """The place of *request* is free."""
-        number, host, slot, _ = self._places.pop(request)
-        state = slot_state(self._crawler, slot)
+        lease = self._places.pop(request)
+        state = slot_state(self._crawler, lease.slot)
         gap = round(1000 * state.delay) if state is not None else 0
         own_gap = gap if gap != self.limits.gap else 0
-        self._worker.left(number, host, fetched=request in self._fetched, gap=own_gap)
+        fetched = request in self._fetched
+        self._worker.left(lease.number, lease.host, fetched=fetched, gap=own_gap)
 
     @cached_property
     def limits(self) -> Limits:

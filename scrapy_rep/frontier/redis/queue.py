@@ -156,7 +156,7 @@ class HostQueue(Base):
         popped = self._learning.take(queue)
         if popped is None:
             return None
-        self._worker.done(popped.number)
+        self._worker.done(popped.number, self._worker.kept)
         self._tell_soon()
         return self._read(popped.data, is_taken=True)
 
@@ -179,7 +179,7 @@ class HostQueue(Base):
         request = self._read(popped.data, is_taken=True)
         if request is None:
             self._worker.left(popped.number, host_of(popped.queue), fetched=False)
-            self._worker.done(popped.number)
+            self._worker.done(popped.number, self._worker.kept)
             # There may be others, and the engine takes it that there are none.
             wake(self._crawler)
             return None

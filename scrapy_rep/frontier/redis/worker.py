@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # are not ready are put where they belong, so that each is looked at once.
 _LOOKS = 32
 
+# Where so many requests wait for the server to take them, no more are asked for, whose
+# callbacks would make more of them.
+MAX_UNSENT = 1000
+
 # The length of the number that a request begins with.
 _NUMBER = 14
 
@@ -83,8 +87,11 @@ class Worker:
 
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
-        self._done: list[str] = []
+        self._done: list[tuple[str, int]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
+        self.kept = 0
+        """How many requests were not taken by the server at once, ever."""
+
         self._count = 0
         self.again = 0.0
         """In how many seconds there may be something to hand out, as the server said."""
@@ -97,9 +104,13 @@ class Worker:
         """
         self._left += (number, host, int(fetched), gap)
 
-    def done(self, number: str) -> None:
-        """All that comes of a request has come."""
-        self._done.append(number)
+    def done(self, number: str, kept: int = 0) -> None:
+        """All that comes of a request has come. :attr:`kept` was *kept* when it was popped.
+
+        It is told when the server has taken all requests that were pushed meanwhile, since
+        the callback may have made them.
+        """
+        self._done.append((number, self.kept if self.kept > kept else 0))
 
     @property
     def has_news(self) -> bool:
@@ -129,6 +140,7 @@ class Worker:
         """
         if self._unsent or not self._push(record):
             self._unsent.append(record)
+            self.kept += 1
 
     def pop(
         self, limits: Limits, *, all_known: bool = False, looks: int = _LOOKS
@@ -136,21 +148,24 @@ class Worker:
         """The best request of a host that is ready, if there is one."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
-        # Not before what has come of them is in the queue.
-        done = () if self._unsent else (*self._done,)
+        taken = self.kept - len(self._unsent)
+        done = [number for number, last in self._done if last <= taken]
+        is_crowded = len(self._unsent) >= MAX_UNSENT
         # Where there is no answer, the server is not asked again at once.
         self.again = float("inf")
         found = self._ask(
             "pop",
-            *(looks, *limits, int(all_known)),
+            *(0 if is_crowded else looks, *limits, int(all_known)),
             *(len(done), *done, *self._left),
         )
         if found is None:
             return None
         self._left.clear()
+        self._done = [one for one in self._done if one[1] > taken]
         if not self._unsent:
-            self._done.clear()
             self._link.works()
+        if is_crowded:
+            return None
         again, *handed_out = found
         self.again = again / 1000
         if not handed_out:
@@ -253,7 +268,8 @@ class Worker:
         """
         if not self._link.has_lost_answer or self._link.is_left_alone:
             return
-        fields = [f"={number}" for number in (*requests, *self._done)]
+        done = [number for number, _ in self._done]
+        fields = [f"={number}" for number in (*requests, *done)]
         fields += [f"@{number}" for number in places]
         found = self._ask("resync", json.dumps(fields), json.dumps([*queues]))
         if found is not None:

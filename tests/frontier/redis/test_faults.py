@@ -13,6 +13,7 @@ import pytest
 from redis.exceptions import ResponseError
 from scrapy import Request
 
+from scrapy_rep.frontier.redis.worker import MAX_UNSENT, Limits
 from tests.frontier.redis.crawls import WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
@@ -156,6 +157,79 @@ def test_done_after_what_it_has_made(shared: Shared) -> None:
     shared.advance(60)
     assert other.beat() == 1
     assert pop(other) == "1"
+
+
+def test_done_with_nothing_unsent(shared: Shared) -> None:
+    """A request is done although others have made some that are not in the queue yet: what
+    is done makes room.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2", "3", "4")
+    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    with no_memory(shared):
+        end(worker, two, kept=worker.kept)
+        worker.tell()
+        assert shared.count() == 3
+        before = worker.kept
+        push(worker, EXEMPT, "made by 1")
+        end(worker, one, kept=before)
+        worker.tell()
+        assert shared.count() == 3
+        for _ in range(2):
+            found = take(worker, at_once=9)
+            end(worker, found, kept=worker.kept)
+        worker.tell()
+        assert shared.count() == 1
+    worker.tell()
+    assert shared.count() == 1
+    assert pop(worker) == "made by 1"
+
+
+def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
+    """It does not wait for what others have made after that."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2")
+    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    with no_memory(shared):
+        push(worker, EXEMPT, "made by 1")
+        end(worker, one)
+        push(worker, EXEMPT, "made by 2")
+        end(worker, two)
+    real = worker._push
+    with mock.patch.object(worker, "_push", side_effect=[True, False, False]):
+        worker.pop(Limits(9, 0), looks=0)
+    assert shared.count() == 1
+    worker._push = real
+    worker.tell()
+    assert shared.count() == 1
+
+
+def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
+    """The memory of a worker is bounded: no callback makes more; and the server is not
+    asked all the time. What is done is told.
+    """
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    for number in range(4):
+        crawl.push(f"{A}/{number}")
+    crawl.run()
+    with no_memory(shared):
+        crawl.enqueue(Request(f"{A}/made/0"))
+        crawl.answer(f"{A}/0")
+        crawl.settle(1)
+        assert len(crawl.on_network) == 2
+        for number in range(1, MAX_UNSENT):
+            crawl.enqueue(Request(f"{A}/made/{number}"))
+        before = crawl.engine.wakes
+        for url in crawl.on_network:
+            crawl.answer(url)
+        crawl.settle(60)
+        assert crawl.on_network == []
+        assert crawl.engine.wakes - before < 200
+        assert crawl.queue._worker.unsent == MAX_UNSENT
+    crawl.settle(2)
+    assert len(crawl.on_network) == 2
+    assert crawl.queue._worker.unsent == 0
+    assert shared.count() == 1 + MAX_UNSENT
 
 
 def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:

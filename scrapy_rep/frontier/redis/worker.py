@@ -171,8 +171,7 @@ class Worker:
         if not handed_out:
             return None
         queue, item = handed_out
-        number, data = item[:_NUMBER], item[_NUMBER:]
-        return Popped(number.decode(), queue.decode(), data)
+        return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
 
     def tell(self) -> None:
         """Say what has become of requests, without asking for another."""
@@ -242,13 +241,10 @@ class Worker:
 
     # This worker.
 
-    def beat(self) -> int:
-        """Say that this worker lives. Returns how many requests of one that does not have
-        come back.
+    def beat(self, *, looks: bool = True) -> int:
+        """Say that this worker lives, and, unless *looks* is false, have the requests of one
+        that does not come back. Returns how many these are.
         """
-        return self._beat(looks=True)
-
-    def _beat(self, *, looks: bool) -> int:
         now = self._clock.monotonic()
         found = self._run("beat", self._lease, int(looks))
         if found is None:
@@ -299,6 +295,6 @@ class Worker:
         is_refused, now, *rest = list[Any](found)
         self._link.note_time(now)
         if is_refused:
-            self._beat(looks=False)
+            self.beat(looks=False)
             return None
         return rest

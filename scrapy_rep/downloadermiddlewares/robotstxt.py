@@ -47,7 +47,7 @@ class RobotsTxtMiddleware:
     responses to this package's own requests are seen before they are decompressed."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if not settings.obey:
             raise NotConfigured
         self._crawler = crawler

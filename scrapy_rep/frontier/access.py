@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy.utils.misc import build_from_crawler
+
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
@@ -281,7 +283,9 @@ class Access:
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
-    """The one of the store that is set."""
+    """A client of the store that ``REP_STORE`` chooses."""
+    if not isinstance(settings.store, str):
+        return StoreClient(crawler, build_from_crawler(settings.store, crawler))
     store = open_store(
         settings.store,
         max_entries=settings.store_max_entries,

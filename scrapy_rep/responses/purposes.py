@@ -47,7 +47,7 @@ class Purposes:
     """What the components of a crawl know of the use of what it fetches."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         # What counts is the robots.txt at the time of the fetch.
         self._said: WeakKeyDictionary[Request, SiteSays] = WeakKeyDictionary()

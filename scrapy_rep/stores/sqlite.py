@@ -92,7 +92,7 @@ class SqliteStore(Store):
             self._closed = True
             self._disconnect()
 
-    def _read(self, origin: str) -> bytes | None:
+    def read(self, origin: str) -> bytes | None:
         with self._connected() as connection:
             rows = connection.execute(
                 "SELECT data FROM entries WHERE origin = ?", (origin,)
@@ -100,7 +100,7 @@ class SqliteStore(Store):
             row = rows.fetchone()
             return None if row is None else row[0]
 
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         with self._transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO entries (origin, until, data) VALUES (?, ?, ?)",
@@ -112,7 +112,7 @@ class SqliteStore(Store):
                     connection.execute(sweep, (now, _MAX_SWEPT))
             self._written += 1
 
-    def _remove(self, origin: str) -> None:
+    def remove(self, origin: str) -> None:
         with self._transaction() as connection:
             connection.execute("DELETE FROM entries WHERE origin = ?", (origin,))
 

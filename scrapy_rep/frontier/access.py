@@ -22,6 +22,7 @@ from scrapy_rep.frontier.refusals import Refusals
 from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.frontier.turns import Turns
 from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.protocol.access.results import State
 from scrapy_rep.stores import open_store
 
 if TYPE_CHECKING:
@@ -152,9 +153,9 @@ class Access:
         pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
-    def is_out_of_reach(self, origin: Origin) -> bool:
+    def is_unreachable(self, origin: Origin) -> bool:
         """Whether the robots.txt of *origin* is unreachable, and asked for again later."""
-        return self._hosts.is_out_of_reach(origin)
+        return self._hosts.is_unreachable(origin)
 
     def take_turns(self, leases: TurnLeases) -> None:
         """Have *leases* say whose turn it is at a host."""
@@ -231,7 +232,9 @@ class Access:
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin*, if it is fresh and lets anything be fetched."""
         known = self._cache.at_hand(origin)
-        return None if known is None or known.is_out_of_reach else known
+        if known is None or known.state is State.UNREACHABLE:
+            return None
+        return known
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.protocol.access.results import Access, copy_held
+from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Snapshot(NamedTuple):
     def row(self) -> tuple[object, ...]:
         """All columns but ``id``, ``crawl`` and ``sha256``."""
         entry, result = self.entry, self.entry.result
-        held = copy_held(entry, self.dialect)
+        is_stale = entry.state(self.dialect) is State.STALE
         headers = [(text(name), text(value)) for name, value in result.headers]
         return (
             self.origin,
@@ -97,14 +97,14 @@ class Snapshot(NamedTuple):
             _json(headers),
             entry.fetched,
             entry.expires,
-            None if held is None else entry.copy_fetched,
+            entry.copy_fetched if is_stale else None,
         )
 
     @property
     def body(self) -> bytes | None:
         """What is kept to, if that is a file: as it came, as far as it is read."""
-        answer = copy_held(self.entry, self.dialect) or self.entry.result
-        if answer.access is not Access.SUCCESSFUL:
+        answer = self.entry.answer(self.dialect)
+        if answer is None or answer.access is not Access.SUCCESSFUL:
             return None
         # One byte more, by which a reader knows that it was cut.
         return answer.body[: self.dialect.size_limit + 1]

@@ -88,11 +88,6 @@ class AccessRules:
         return body if isinstance(body, bytes) else body.unpack()
 
     @property
-    def denies_all(self) -> bool:
-        """Whether it forbids everything, in the place of a robots.txt."""
-        return self._blanket is not None and not self._blanket.allowed
-
-    @property
     def weight(self) -> int:
         """The bytes that it takes, about: its text, and what was made of that so far."""
         body = self._body

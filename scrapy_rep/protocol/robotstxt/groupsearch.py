@@ -16,12 +16,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
 from scrapy_rep.protocol.robotstxt.pace import FIELDS
 from scrapy_rep.protocol.robotstxt.pacerecords import delays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.groups import Record
@@ -58,7 +58,8 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
     found = _user_agent_lines(lowered, dialect)
     tokens = [token for _, _, token in found]
     for agent in (*agents, EVERYONE):
-        named = _named(agent, tokens, dialect)
+        ours = agent.lower().encode("utf-8", "surrogatepass")
+        named = tokens_for(ours, tokens, dialect)
         if named:
             hits = [i for i, token in enumerate(tokens) if token in named]
             spans = _spans(lowered, found, hits, dialect)
@@ -105,14 +106,6 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
             token = token.decode("utf-8", "replace").lower().encode()
         found.append((start, end, token))
     return found
-
-
-def _named(agent: str, tokens: list[bytes], dialect: Dialect) -> Collection[bytes]:
-    """Those of *tokens* that mean *agent*."""
-    ours = agent.lower().encode("utf-8", "surrogatepass")
-    if dialect.agent_match == "prefix" and agent != EVERYONE:
-        return {token for token in tokens if token and ours.startswith(token)}
-    return (ours,) if ours and ours in tokens else ()
 
 
 def _spans(

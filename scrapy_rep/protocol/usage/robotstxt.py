@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
 from scrapy_rep.protocol.robotstxt.lines import lines, text
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
@@ -25,7 +25,7 @@ from scrapy_rep.protocol.usage.statements import (
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.lines import Line
@@ -165,23 +165,17 @@ class UsageGroups:
         """The first of *agents* that has a group, or everyone, and the records for it."""
         tokens = {token for names, _ in self.groups for token in names}
         for agent in (*agents, EVERYONE):
-            named = self._named(agent, tokens)
+            named = tokens_for(agent.lower(), tokens, self._dialect)
             if named:
                 found = [
                     records
                     for names, records in self.groups
-                    if not named.isdisjoint(names)
+                    if any(name in named for name in names)
                 ]
                 if not self._dialect.merge_groups:
                     del found[1:]
                 return agent, [line for records in found for line in records]
         return None, []
-
-    def _named(self, agent: str, tokens: Collection[str]) -> set[str]:
-        ours = agent.lower()
-        if self._dialect.agent_match == "prefix" and agent != EVERYONE:
-            return {token for token in tokens if token and ours.startswith(token)}
-        return {ours} if ours and ours in tokens else set()
 
 
 def _first_of(records: list[Line]) -> list[Line]:

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.frontier.host import GivenUpHosts, Host, WantedHosts
+from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
 from scrapy_rep.frontier.outages import Outage, OutageLog
 from scrapy_rep.protocol.access.results import State
 

@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.frontier.demands import Terms, demand
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
-from scrapy_rep.frontier.terms import Terms, demand
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ return 0
 """
 
 # In milliseconds. The server refuses what takes its clock past 64 bits.
-_LONGEST_LIFE = 100 * 365 * 24 * 3600 * 1000
+_MAX_LIFE_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class RedisStore(Store):
@@ -132,4 +132,4 @@ def _client(url: str, timeout: float) -> Redis:
 
 def _milliseconds(seconds: float) -> int:
     """At least 1: the server refuses 0."""
-    return max(math.ceil(min(seconds * 1000, _LONGEST_LIFE)), 1)
+    return max(math.ceil(min(seconds * 1000, _MAX_LIFE_MS)), 1)

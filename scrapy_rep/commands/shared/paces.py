@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from scrapy_rep.frontier.terms import demand
+from scrapy_rep.frontier.demands import demand
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.terms import Terms
+from scrapy_rep.frontier.demands import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

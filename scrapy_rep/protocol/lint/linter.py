@@ -20,7 +20,7 @@ from scrapy_rep.protocol.lint.records import check_delays, check_record
 from scrapy_rep.protocol.lint.rules import check_rules
 from scrapy_rep.protocol.lint.usage import check_usage
 from scrapy_rep.protocol.robotstxt.groups import groups_of
-from scrapy_rep.protocol.robotstxt.lines import read_line, text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -38,7 +38,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 
     The time it takes grows with the length of what is read of *body*, and is bounded.
     """
-    content = text(body, dialect)
+    content = decoded_text(body, dialect)
     written = content.split(b"\n")
     found = Findings()
     read = [read_line(n, raw, dialect) for n, raw in enumerate(written, 1)]

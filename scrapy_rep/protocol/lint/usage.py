@@ -83,7 +83,7 @@ class _UsageCheck:
             )
             return
         signal, expression = expression_of(line)
-        for code, message in expression.flaws:
+        for code, message in expression.findings:
             if code not in {"unknown-label", "unknown-preference"}:
                 self._found.add(line.number, code, f"{message}: {_how(signal)}")
         for label, value in expression.pairs:

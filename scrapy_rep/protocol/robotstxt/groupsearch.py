@@ -17,15 +17,15 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.robotstxt.delayrecords import delays_of
 from scrapy_rep.protocol.robotstxt.pace import FIELDS
-from scrapy_rep.protocol.robotstxt.pacerecords import delays_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.delayrecords import Span, UserAgentLine
     from scrapy_rep.protocol.robotstxt.groups import Record
-    from scrapy_rep.protocol.robotstxt.pacerecords import Span, UserAgentLine
 
 # All of these are for text in lower case. The first begins with a literal, so that what
 # lies between two user-agent lines is skipped at the speed of a search for a word; that
@@ -39,7 +39,7 @@ _PACE_FIELDS = tuple(field.encode() for field in sorted(FIELDS))
 _BLANK = re.compile(rb"\n[ \t\v\f]*(?=\n)")
 
 
-class Following(NamedTuple):
+class FollowedGroups(NamedTuple):
     """What in a text one crawler follows."""
 
     agent: str | None
@@ -52,7 +52,7 @@ class Following(NamedTuple):
     """What is said of how fast and when, to this crawler."""
 
 
-def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
+def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGroups:
     """The groups of the first of *agents* that has any in *text*, or of everyone."""
     lowered = text.lower()
     found = _user_agent_lines(lowered, dialect)
@@ -70,8 +70,8 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
             if dialect.crawl_delay and _may_have_pace(lowered, start, end):
                 whose = spans, found, frozenset(hits)
                 records = delays_of(text, lowered, *whose, dialect=dialect)
-            return Following(agent, tuple(spans), records)
-    return Following(None, (), ())
+            return FollowedGroups(agent, tuple(spans), records)
+    return FollowedGroups(None, (), ())
 
 
 def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:

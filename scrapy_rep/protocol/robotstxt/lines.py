@@ -58,7 +58,7 @@ _CR_ALONE = re.compile(rb"\r(?!\n)").search
 _FROM_NUL = re.compile(rb"\0[^\n]*")
 
 
-def text(body: bytes, dialect: Dialect) -> bytes:
+def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
     mark, its lines ended by LF alone.
     """
@@ -101,7 +101,7 @@ def _is_utf_16(body: bytes) -> bool:
     return zeros > max(low.count(0), len(high) // 8)
 
 
-def proper_text(text: bytes, dialect: Dialect) -> bytes:
+def canonical_text(text: bytes, dialect: Dialect) -> bytes:
     """The same lines, with user-agent, allow and disallow written as RFC 9309 writes
     them, so that whoever looks for these need not know how else they may be written.
     """
@@ -126,14 +126,14 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
     Where blank lines end a group they say something too, and come as a line whose field
     is empty.
     """
-    for number, raw in enumerate(text(body, dialect).split(b"\n"), 1):
+    for number, raw in enumerate(decoded_text(body, dialect).split(b"\n"), 1):
         line = read_line(number, raw, dialect)
         if line is not None:
             yield line
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """What a line of :func:`text` says, if it says something."""
+    """What a line of :func:`decoded_text` says, if it says something."""
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition(b"\0")[0]

@@ -27,7 +27,7 @@ _DELAY = re.compile(
 )
 
 # In seconds: more than anybody waits.
-_LONGEST = 1e9
+_MAX_DELAY = 1e9
 
 # At most nine digits each: enough for any real value, and never too large a number.
 _RATE = re.compile(r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+(\S+))?", re.ASCII)
@@ -142,7 +142,7 @@ def crawl_delay(value: str) -> float | None:
     the unit or none; None if it is no such thing.
     """
     match = _DELAY.fullmatch(value)
-    return min(float(match[1]), _LONGEST) if match else None
+    return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:

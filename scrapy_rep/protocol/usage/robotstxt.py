@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
-from scrapy_rep.protocol.robotstxt.lines import lines, text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
@@ -58,7 +58,7 @@ class UsageRecords:
 
     def __init__(self, body: bytes, dialect: Dialect) -> None:
         if b"\0" in body:  # It may be UTF-16.
-            body = text(body, dialect)
+            body = decoded_text(body, dialect)
         lowered = body.lower()
         # A look, which is all that most files cost.
         self._may_speak = any(name in lowered for name in _NAMES)

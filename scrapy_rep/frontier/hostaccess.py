@@ -13,13 +13,13 @@ from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.hostkeys import keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
 from scrapy_rep.frontier.politeness import Politeness
 from scrapy_rep.frontier.refusals import Refusals
-from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.frontier.turns import Turns
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
@@ -50,7 +50,7 @@ _CLOSING_LOOK = 0.2
 _MIN_HOLDS = 1.0
 
 
-class Access:
+class HostAccess:
     """Whether hosts may be asked: by their robots.txt, by the delay that it asks for, by
     its visiting hours, and by what the user of the crawler has decided.
 

@@ -11,6 +11,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import GOOGLE
+from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.lint.agents import check_agents, check_groups
 from scrapy_rep.protocol.lint.dialects import compare_dialects
 from scrapy_rep.protocol.lint.fields import FieldCheck
@@ -30,7 +31,6 @@ _PAGE = re.compile(
     rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
     re.IGNORECASE,
 ).match
-_RULES = ("allow", "disallow")
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
@@ -56,7 +56,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
         fields.check(number, raw, line)
         if line is None:
             continue
-        if line.field in _RULES:
+        if line.field in RULES:
             check_pattern(line, raw, dialect, url, found)
         else:
             check_record(line, dialect, url, found)

@@ -1,13 +1,8 @@
 """From the bytes of a robots.txt to its numbered fields and values.
 
-::
-
-    robotstxt = *line
-    line      = [field ":" value] ["#" comment] (CR / LF / CRLF)
-
-The grammar is that of RFC 9309, 2.2, read leniently: white space may stand around field
-and value, any field name counts, and no content is an error (RFC 2.3.1.5). Nothing but
-CR, LF and CRLF ends a line: not a form feed, not U+2028.
+:mod:`~scrapy_rep.protocol.grammar` has the grammar. Any field name counts, and no content
+is an error (RFC 9309, 2.3.1.5). Nothing but CR, LF and CRLF ends a line: not a form feed,
+not U+2028.
 """
 
 from __future__ import annotations
@@ -15,6 +10,8 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT, WS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +46,8 @@ _BEGINNINGS = (
 # A line that begins like a user-agent, allow or disallow line, and is not written as
 # RFC 9309 writes it.
 _TO_RESPELL = re.compile(
-    rb"\n[ \t\v\f]*(?i:(?!(?:user-agent|allow|disallow)[ \t\v\f]*:)(?:%b))[^\n]*"
-    % "|".join(name for names, _ in _BEGINNINGS[:3] for name in names).encode()
+    rf"\n{WS}(?i:(?!(?:{'|'.join((USER_AGENT, *RULES))}){WS}:)"
+    rf"(?:{'|'.join(name for names, _ in _BEGINNINGS[:3] for name in names)}))[^\n]*".encode()
 )
 
 

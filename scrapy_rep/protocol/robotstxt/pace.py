@@ -15,12 +15,14 @@ import re
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.grammar import PACE_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.robotstxt.groups import Record
 
-FIELDS = frozenset({"crawl-delay", "request-rate", "visit-time"})
+FIELDS = frozenset(PACE_FIELDS)
 
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
@@ -40,7 +41,7 @@ FIELDS = frozenset(_SIGNALS)
 """The records that speak of use, in lower case."""
 
 _NAMES = tuple(field.encode() for field in FIELDS)
-_RULES = frozenset({"allow", "disallow", "content-usage"})
+_RULES = frozenset({*RULES, "content-usage"})
 
 _MAX_ASKED = 32
 
@@ -146,7 +147,7 @@ class UsageGroups:
 
         is_open = has_rules = False
         for line in read:
-            if line.field == "user-agent":
+            if line.field == USER_AGENT:
                 if not is_open or has_rules:
                     self.groups.append(([], []))
                     is_open, has_rules = True, False

@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, labels_of, row_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _MAX_PAIRS = 1_000
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 
 class UsageStatement(NamedTuple):

@@ -34,7 +34,7 @@ class ItemGate:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         self._unused_images = UnusedImages.of(crawler)

@@ -40,8 +40,8 @@ from scrapy_rep.commands.shared.uses import (
     usage_record,
 )
 from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.display import columns, visible
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.visible import columns, visible
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -11,6 +11,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import GOOGLE
+from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.lint.agents import check_agents, check_groups
 from scrapy_rep.protocol.lint.dialects import compare_dialects
 from scrapy_rep.protocol.lint.fields import FieldCheck
@@ -20,7 +21,7 @@ from scrapy_rep.protocol.lint.records import check_delays, check_record
 from scrapy_rep.protocol.lint.rules import check_rules
 from scrapy_rep.protocol.lint.usage import check_usage
 from scrapy_rep.protocol.robotstxt.groups import groups_of
-from scrapy_rep.protocol.robotstxt.lines import read_line, text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -30,7 +31,6 @@ _PAGE = re.compile(
     rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
     re.IGNORECASE,
 ).match
-_RULES = ("allow", "disallow")
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
@@ -38,7 +38,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 
     The time it takes grows with the length of what is read of *body*, and is bounded.
     """
-    content = text(body, dialect)
+    content = decoded_text(body, dialect)
     written = content.split(b"\n")
     found = Findings()
     read = [read_line(n, raw, dialect) for n, raw in enumerate(written, 1)]
@@ -56,7 +56,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
         fields.check(number, raw, line)
         if line is None:
             continue
-        if line.field in _RULES:
+        if line.field in RULES:
             check_pattern(line, raw, dialect, url, found)
         else:
             check_record(line, dialect, url, found)

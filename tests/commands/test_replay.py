@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands.replay import replaying
+from scrapy_rep.commands.replay import command
 from scrapy_rep.commands.replay.state import State
 from tests.commands.rep import write_ledger
 
@@ -192,13 +192,13 @@ def test_resumed(rep: Rep, monkeypatch: pytest.MonkeyPatch, survived: int) -> No
     ]
     urls = [f"{host}/basket/{page}" for host in hosts for page in range(3)]
     ledger = write_ledger(Path("ledger"), [(url, "allowed") for url in urls])
-    monkeypatch.setattr(replaying, "_SAVED_EVERY", 2)
-    monkeypatch.setattr(replaying, "_ORIGINS_AT_ONCE", 7)
+    monkeypatch.setattr(command, "_SAVED_EVERY", 2)
+    monkeypatch.setattr(command, "_ORIGINS_AT_ONCE", 7)
     options = (*FILE, "--state", "state", "--purge-list", "purge", "--format", "json")
     whole = rep("replay", ledger, *options)
     assert len(changes(whole.records("replay"))) == 120
     Path("purge").unlink()
-    compare = replaying.Replaying._compare
+    compare = command.Replayer._compare
     judged = 0
 
     def limited(*arguments: Any) -> None:
@@ -208,7 +208,7 @@ def test_resumed(rep: Rep, monkeypatch: pytest.MonkeyPatch, survived: int) -> No
             raise Killed
         compare(*arguments)
 
-    monkeypatch.setattr(replaying.Replaying, "_compare", limited)
+    monkeypatch.setattr(command.Replayer, "_compare", limited)
     with pytest.raises(Killed):
         rep("replay", ledger, *options)
     assert not Path("purge").exists()

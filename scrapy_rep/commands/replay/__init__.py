@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a crawl with REP_LEDGER_LEVEL = 'all'; one with the refused alone tells "
         "only what is newly allowed",
     )
-    add_terms(parser)
+    add_profile(parser)
     parser.add_argument(
         "--robots",
         action="append",
@@ -46,6 +46,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.replay.replaying import replay  # noqa: PLC0415
+    from scrapy_rep.commands.replay.command import replay  # noqa: PLC0415
 
     return replay(arguments, settings)

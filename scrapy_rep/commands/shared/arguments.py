@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-def add_terms(parser: ArgumentParser) -> None:
-    """Who asks, in which dialect: what ``terms.terms_of`` reads."""
+def add_profile(parser: ArgumentParser) -> None:
+    """The options that ``profile.profile_of`` reads: agents and dialect."""
     parser.add_argument(
         "--agent",
         action="append",
@@ -28,7 +28,7 @@ def add_terms(parser: ArgumentParser) -> None:
 
 
 def add_purposes(parser: ArgumentParser) -> None:
-    """What for: what ``terms.terms_of`` reads."""
+    """The option that says what the content is for, as ``profile.profile_of`` reads it."""
     parser.add_argument(
         "--purpose",
         action="append",

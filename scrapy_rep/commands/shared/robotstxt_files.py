@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from scrapy_rep.commands.shared.lists import asked_argument
 from scrapy_rep.commands.shared.sources import is_url, read_file
+from scrapy_rep.commands.shared.urls import asked_argument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scrapy_rep.commands.shared.terms import Terms
+    from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.protocol.origins import Origin
 
 
-class Body(NamedTuple):
+class GivenFile(NamedTuple):
     """A robots.txt as it was written or sent."""
 
     where: str
@@ -36,15 +36,17 @@ class Body(NamedTuple):
         return None if self.result is None else self.where
 
 
-def bodies(arguments: Sequence[str], terms: Terms) -> list[Body]:
+def given_files(arguments: Sequence[str], profile: Profile) -> list[GivenFile]:
     """All of them, in order. Raises UsageError for what can't be read or is no URL."""
     urls = {each: robotstxt_url(each) for each in arguments if is_url(each)}
     read = {each: read_file(each) for each in arguments if each not in urls}
-    results = dict(zip(urls, _fetched(list(urls.values()), terms), strict=True))
+    results = dict(zip(urls, _fetched(list(urls.values()), profile), strict=True))
     return [
-        Body(urls[each], results[each].body, results[each], asked_argument(each).origin)
+        GivenFile(
+            urls[each], results[each].body, results[each], asked_argument(each).origin
+        )
         if each in urls
-        else Body(each, read[each], None, None)
+        else GivenFile(each, read[each], None, None)
         for each in arguments
     ]
 
@@ -61,11 +63,11 @@ def robotstxt_url(argument: str) -> str:
     return url
 
 
-def _fetched(urls: list[str], terms: Terms) -> list[AccessResult]:
+def _fetched(urls: list[str], profile: Profile) -> list[AccessResult]:
     if not urls:
         return []
-    from scrapy_rep.commands.shared.asking import Web, in_crawl  # noqa: PLC0415
+    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
 
     return in_crawl(
-        terms.settings, lambda crawler: Web(crawler, terms.rep).robotstxts(urls)
+        profile.settings, lambda crawler: Web(crawler, profile.rep).robotstxts(urls)
     )

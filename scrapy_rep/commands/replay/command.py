@@ -12,10 +12,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.check.checking import why
 from scrapy_rep.commands.replay.progress import progress
-from scrapy_rep.commands.replay.purgelist import PurgeList
+from scrapy_rep.commands.replay.purge_list import PurgeList
 from scrapy_rep.commands.replay.state import State
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
 from scrapy_rep.commands.shared.output import (
     GREEN,
     RED,
@@ -24,12 +24,12 @@ from scrapy_rep.commands.shared.output import (
     Painted,
     complain,
 )
-from scrapy_rep.commands.shared.pastcrawls import PastCrawls, PastDecision, PastFiles
-from scrapy_rep.commands.shared.readings import decision_record, describe_access
-from scrapy_rep.commands.shared.running import CLEAN, FOUND
+from scrapy_rep.commands.shared.past_crawls import PastCrawls, PastDecision, PastFiles
+from scrapy_rep.commands.shared.profile import Profile, profile_of
+from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.terms import Terms, terms_of
-from scrapy_rep.commands.shared.uses import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, origin_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.shared.readings import Reading
+    from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
 # So many robots.txt files are fetched side by side, before their URLs are judged.
@@ -54,9 +54,9 @@ _COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELL
 
 
 def replay(arguments: Namespace, settings: Settings) -> int:
-    terms = terms_of(arguments, settings)
+    profile = profile_of(arguments, settings)
     crawls = PastCrawls(arguments.ledgers)
-    dialects = _dialects(arguments, terms, crawls)
+    dialects = _dialects(arguments, profile, crawls)
     given = _given(arguments.robots, list(dialects.values()))
     output = Output.of(arguments)
     with ExitStack() as stack:
@@ -67,9 +67,9 @@ def replay(arguments: Namespace, settings: Settings) -> int:
         purge_list = PurgeList(arguments.purge_list)
         stack.callback(purge_list.discard)
         found = Found(output, purge_list)
-        agents = terms.agents if arguments.agent else None
-        replaying = Replaying(crawls, dialects, terms, found, state, agents=agents)
-        ask(terms, list(dialects.values()), given, replaying.run)
+        agents = profile.agents if arguments.agent else None
+        replayer = Replayer(crawls, dialects, profile, found, state, agents=agents)
+        ask(profile, list(dialects.values()), given, replayer.run)
         purge_list.keep()
         if state is not None:
             state.remove()
@@ -77,19 +77,19 @@ def replay(arguments: Namespace, settings: Settings) -> int:
 
 
 def _dialects(
-    arguments: Namespace, terms: Terms, crawls: PastCrawls
+    arguments: Namespace, profile: Profile, crawls: PastCrawls
 ) -> dict[str, Dialect]:
     """The dialect for each name in the ledgers."""
     if arguments.dialect is not None:
-        return dict.fromkeys(crawls.dialects | {""}, terms.dialect)
-    own = {terms.dialect.name: terms.dialect, "": terms.dialect}
+        return dict.fromkeys(crawls.dialects | {""}, profile.dialect)
+    own = {profile.dialect.name: profile.dialect, "": profile.dialect}
     known = DIALECTS | own
-    return {name: known.get(name, terms.dialect) for name in crawls.dialects | {""}}
+    return {name: known.get(name, profile.dialect) for name in crawls.dialects | {""}}
 
 
 def _given(
     values: Sequence[str], dialects: Sequence[Dialect]
-) -> dict[Origin | None, tuple[Reading, ...]]:
+) -> dict[Origin | None, tuple[LoadedRobotsTxt, ...]]:
     """What the options ``--robots`` name, by origin; None for all others."""
     given = {}
     for value in values:
@@ -149,14 +149,14 @@ class Found:
         return FOUND if counts["forbidden"] or counts["unknown"] else CLEAN
 
 
-class Replaying:
+class Replayer:
     """Goes through past crawls, origin by origin, URL by URL."""
 
     def __init__(
         self,
         crawls: PastCrawls,
         dialects: dict[str, Dialect],
-        terms: Terms,
+        profile: Profile,
         found: Found,
         state: State | None,
         *,
@@ -164,7 +164,7 @@ class Replaying:
     ) -> None:
         self._crawls = crawls
         self._places = {name: place for place, name in enumerate(dialects)}
-        self._terms = terms
+        self._profile = profile
         self._agents = agents
         self._found = found
         self._state = state
@@ -194,33 +194,33 @@ class Replaying:
                 self._found.output.flush()
 
     def _judge(
-        self, pasts: Iterator[PastDecision], readings: Sequence[Reading]
+        self, pasts: Iterator[PastDecision], by_dialect: Sequence[LoadedRobotsTxt]
     ) -> None:
         """Judge the URLs of an origin, and save how far that has come."""
         unsaved = 0
         unknown = 0
         for past in pasts:
-            reading = readings[self._places.get(past.dialect, 0)]
-            if reading.is_unreachable:
+            loaded = by_dialect[self._places.get(past.dialect, 0)]
+            if loaded.is_unreachable:
                 # What was refused as unreachable then would be refused now.
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
-                self._compare(past, reading)
+                self._compare(past, loaded)
             self._done += past.times
             self._advance(past.times)
             unsaved += 1
             if unsaved >= _SAVED_EVERY:
-                self._save(past, readings[0], unknown)
+                self._save(past, by_dialect[0], unknown)
                 unsaved = unknown = 0
         if unsaved:
-            self._save(past, readings[0], unknown)
+            self._save(past, by_dialect[0], unknown)
 
-    def _compare(self, past: PastDecision, reading: Reading) -> None:
+    def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
         agents = self._agents or past.agents or (EVERYONE,)
-        decision = self._terms.decide(reading.robots, past.url, agents)
+        decision = self._profile.decide(loaded.robots, past.url, agents)
         if decision.allowed == past.allowed:
             if decision.allowed:
-                self._compare_usage(past, reading, agents)
+                self._compare_usage(past, loaded, agents)
             return
         self._add(
             {
@@ -229,7 +229,7 @@ class Replaying:
                 "url": past.url,
                 "why": why(decision),
                 "agents": list(agents),
-                "dialect": reading.dialect.name,
+                "dialect": loaded.dialect.name,
                 "then": {
                     "allowed": past.allowed,
                     "time": _iso(past.time),
@@ -242,16 +242,16 @@ class Replaying:
         )
 
     def _compare_usage(
-        self, past: PastDecision, reading: Reading, agents: tuple[str, ...]
+        self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
     ) -> None:
         """What a URL that was fetched was for then, and is for now."""
-        robots = self._files.robots(past, reading.dialect)
+        robots = self._files.robots(past, loaded.dialect)
         if robots is None:
             return
-        terms = replace(self._terms, agents=agents)
-        old = robotstxt_usage(robots, past.url, terms)
-        new = robotstxt_usage(reading.robots, past.url, terms)
-        change = usage_change(old, new, terms)
+        profile = replace(self._profile, agents=agents)
+        old = robotstxt_usage(robots, past.url, profile)
+        new = robotstxt_usage(loaded.robots, past.url, profile)
+        change = usage_change(old, new, profile)
         if change is not None:
             self._add(
                 {
@@ -260,7 +260,7 @@ class Replaying:
                     "url": past.url,
                     "why": in_words(change, old, new),
                     "agents": list(agents),
-                    "dialect": reading.dialect.name,
+                    "dialect": loaded.dialect.name,
                     **change,
                 }
             )
@@ -270,7 +270,7 @@ class Replaying:
         if self._state is not None:
             self._unsaved.append(record)
 
-    def _save(self, last: PastDecision, reading: Reading, unknown: int) -> None:
+    def _save(self, last: PastDecision, loaded: LoadedRobotsTxt, unknown: int) -> None:
         if unknown:
             # An outage is no prohibition: what was fetched need not go for it.
             self._add(
@@ -278,7 +278,7 @@ class Replaying:
                     "change": "unknown",
                     "origin": last.origin,
                     "urls": unknown,
-                    "why": f"robots.txt is {describe_access(reading)}",
+                    "why": f"robots.txt is {describe_access(loaded)}",
                 }
             )
         if self._state is not None:

@@ -36,12 +36,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="where to write the URLs that were fetched and are now forbidden",
     )
-    parser.add_argument(
-        "--state",
-        metavar="FILE",
-        help="where to keep how far it has come: run again after an interruption, it "
-        "goes on from there. It is removed at the end",
-    )
     add_format(parser)
 
 

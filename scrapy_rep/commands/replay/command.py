@@ -1,20 +1,16 @@
-"""Holds past crawls against the robots.txt files of today."""
+"""Judges the URLs of past crawls by the robots.txt files of today."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import groupby, islice
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.replay.progress import progress
-from scrapy_rep.commands.replay.purge_list import PurgeList
-from scrapy_rep.commands.replay.state import State
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
 from scrapy_rep.commands.shared.output import (
     GREEN,
@@ -24,6 +20,7 @@ from scrapy_rep.commands.shared.output import (
     Painted,
     complain,
 )
+from scrapy_rep.commands.shared.output_file import OutputFile
 from scrapy_rep.commands.shared.past_crawls import PastCrawls, PastDecision, PastFiles
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
@@ -47,9 +44,6 @@ if TYPE_CHECKING:
 # So many robots.txt files are fetched side by side, before their URLs are judged.
 _ORIGINS_AT_ONCE = 128
 
-# URLs that are judged between two times that the state is written.
-_SAVED_EVERY = 10_000
-
 _COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
 
 
@@ -57,23 +51,21 @@ def replay(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     crawls = PastCrawls(arguments.ledgers)
     dialects = _dialects(arguments, profile, crawls)
-    given = _given(arguments.robots, list(dialects.values()))
-    output = Output.of(arguments)
-    with ExitStack() as stack:
-        state = None
-        if arguments.state is not None:
-            state = State(arguments.state, _question(arguments, crawls))
-            stack.callback(state.close)
-        purge_list = PurgeList(arguments.purge_list)
-        stack.callback(purge_list.discard)
-        found = Found(output, purge_list)
-        agents = profile.agents if arguments.agent else None
-        replayer = Replayer(crawls, dialects, profile, found, state, agents=agents)
+    robots_files = [_origin_and_path(each) for each in arguments.robots]
+    given = {
+        origin: given_robotstxt(path, list(dialects.values()))
+        for origin, path in robots_files
+    }
+    inputs = [*arguments.ledgers, *(path for _, path in robots_files)]
+    agents = profile.agents if arguments.agent else None
+    path = arguments.purge_list
+    with (
+        OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
+    ) as purge_list:
+        changes = Changes(Output.of(arguments), purge_list)
+        replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
         ask(profile, list(dialects.values()), given, replayer.run)
-        purge_list.keep()
-        if state is not None:
-            state.remove()
-    return found.end()
+    return changes.end()
 
 
 def _dialects(
@@ -87,28 +79,17 @@ def _dialects(
     return {name: known.get(name, profile.dialect) for name in crawls.dialects | {""}}
 
 
-def _given(
-    values: Sequence[str], dialects: Sequence[Dialect]
-) -> dict[Origin | None, tuple[LoadedRobotsTxt, ...]]:
-    """What the options ``--robots`` name, by origin; None for all others."""
-    given = {}
-    for value in values:
-        before, equals, path = value.partition("=")
-        origin = origin_of(before) if equals else None
-        given[origin] = given_robotstxt(path if origin else value, dialects)
-    return given
+def _origin_and_path(value: str) -> tuple[Origin | None, str]:
+    """The origin and the file of an option ``--robots``; None is every other origin."""
+    before, equals, path = value.partition("=")
+    origin = origin_of(before) if equals else None
+    return origin, path if origin else value
 
 
-def _question(arguments: Namespace, crawls: PastCrawls) -> str:
-    ledgers = [str(Path(path).resolve()) for path in arguments.ledgers]
-    asked = [arguments.agent, arguments.dialect, arguments.robots]
-    return json.dumps([ledgers, crawls.marks, *asked])
+class Changes:
+    """Shows the URLs whose verdict has changed since the crawl, and counts them."""
 
-
-class Found:
-    """Shows what has changed since, and counts it."""
-
-    def __init__(self, output: Output, purge_list: PurgeList) -> None:
+    def __init__(self, output: Output, purge_list: OutputFile | None) -> None:
         self.output = output
         self._purge_list = purge_list
         self._counts: Counter[str] = Counter()
@@ -116,8 +97,8 @@ class Found:
     def add(self, record: dict[str, Any]) -> None:
         change = record["change"]
         self._counts[change] += record.get("urls", 1)
-        if change == "forbidden":
-            self._purge_list.add(record["url"])
+        if change == "forbidden" and self._purge_list is not None:
+            self._purge_list.write(record["url"] + "\n")
         if self.output.as_json:
             self.output.record(record)
         else:
@@ -150,38 +131,31 @@ class Found:
 
 
 class Replayer:
-    """Goes through past crawls, origin by origin, URL by URL."""
+    """Judges each URL of past crawls by the robots.txt of today, origin by origin."""
 
     def __init__(
         self,
         crawls: PastCrawls,
         dialects: dict[str, Dialect],
         profile: Profile,
-        found: Found,
-        state: State | None,
+        changes: Changes,
         *,
         agents: tuple[str, ...] | None,
     ) -> None:
+        """*agents* are asked for in the place of those of each crawl, if given."""
         self._crawls = crawls
         self._places = {name: place for place, name in enumerate(dialects)}
         self._profile = profile
         self._agents = agents
-        self._found = found
-        self._state = state
+        self._changes = changes
         self._files = PastFiles()
-        self._done = state.done if state else 0
-        self._unsaved: list[dict[str, Any]] = []
         self._advance: Callable[[int], object]
 
     async def run(self, sources: Sources) -> None:
-        state = self._state
-        start = (state.origin, state.url) if state else ("", "")
-        with progress(self._found.output, self._crawls.count, self._done) as advance:
-            self._advance = advance
-            for record in state.results() if state else ():
-                self._found.add(record)
-            origins = self._crawls.origins(start[0])
-            groups = groupby(self._crawls.decisions(*start), attrgetter("origin"))
+        output = self._changes.output
+        with progress(output, self._crawls.count) as self._advance:
+            origins = self._crawls.origins()
+            groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
             while names := list(islice(origins, _ORIGINS_AT_ONCE)):
                 wanted = [origin for name in names if (origin := origin_of(name))]
@@ -191,13 +165,12 @@ class Replayer:
                     if origin is not None:
                         self._judge(group[1], known[origin])
                     group = next(groups, None)
-                self._found.output.flush()
+                output.flush()
 
     def _judge(
         self, pasts: Iterator[PastDecision], by_dialect: Sequence[LoadedRobotsTxt]
     ) -> None:
-        """Judge the URLs of an origin, and save how far that has come."""
-        unsaved = 0
+        """Judge the URLs of one origin."""
         unknown = 0
         for past in pasts:
             loaded = by_dialect[self._places.get(past.dialect, 0)]
@@ -206,14 +179,17 @@ class Replayer:
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
                 self._compare(past, loaded)
-            self._done += past.times
             self._advance(past.times)
-            unsaved += 1
-            if unsaved >= _SAVED_EVERY:
-                self._save(past, by_dialect[0], unknown)
-                unsaved = unknown = 0
-        if unsaved:
-            self._save(past, by_dialect[0], unknown)
+        if unknown:
+            # An outage is no prohibition: what was fetched need not be purged for it.
+            self._changes.add(
+                {
+                    "change": "unknown",
+                    "origin": past.origin,
+                    "urls": unknown,
+                    "why": f"robots.txt is {describe_access(by_dialect[0])}",
+                }
+            )
 
     def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
         agents = self._agents or past.agents or (EVERYONE,)
@@ -222,7 +198,7 @@ class Replayer:
             if decision.allowed:
                 self._compare_usage(past, loaded, agents)
             return
-        self._add(
+        self._changes.add(
             {
                 "change": "allowed" if decision.allowed else "forbidden",
                 "origin": past.origin,
@@ -253,7 +229,7 @@ class Replayer:
         new = robotstxt_usage(loaded.robots, past.url, profile)
         change = usage_change(old, new, profile)
         if change is not None:
-            self._add(
+            self._changes.add(
                 {
                     "change": "usage",
                     "origin": past.origin,
@@ -264,26 +240,6 @@ class Replayer:
                     **change,
                 }
             )
-
-    def _add(self, record: dict[str, Any]) -> None:
-        self._found.add(record)
-        if self._state is not None:
-            self._unsaved.append(record)
-
-    def _save(self, last: PastDecision, loaded: LoadedRobotsTxt, unknown: int) -> None:
-        if unknown:
-            # An outage is no prohibition: what was fetched need not go for it.
-            self._add(
-                {
-                    "change": "unknown",
-                    "origin": last.origin,
-                    "urls": unknown,
-                    "why": f"robots.txt is {describe_access(loaded)}",
-                }
-            )
-        if self._state is not None:
-            self._state.save(last.origin, last.url, self._done, self._unsaved)
-            self._unsaved.clear()
 
 
 def _iso(seconds: float) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -227,7 +230,7 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
         ("/loop", "too often"),
         ("/nowhere", "no URL"),
         ("/bracket", "no URL"),
-        ("/broken", "could not be fetched: "),
+        ("/broken", "could not be fetched: connection closed by the server"),
     ):
         ended = scrapy_rep(
             "page", host.url(path), "-s", "RETRY_ENABLED=False", cwd=tmp_path
@@ -249,6 +252,24 @@ def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
     assert "  It was sent with status 410.\n" in ended.out
     assert r"\x1b[31mred\x9b" in ended.out
     assert ended.out.replace("\n", "").isprintable()
+
+
+def test_a_server_that_closes(tmp_path: Path) -> None:
+    """Why nothing could be fetched is said in words, also where the server only closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+
+        def close() -> None:
+            with contextlib.suppress(OSError):  # at the end of the test
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=close, daemon=True).start()
+        ended = scrapy_rep("check", url, "-s", "REP_RETRY_TIMES=0", cwd=tmp_path)
+        server.shutdown(socket.SHUT_RDWR)
+    assert ended.status == 1
+    why = "unreachable (no answer: connection closed by the server)"
+    assert f"  robots.txt: {url}robots.txt, {why}\n" in ended.out
 
 
 def test_diff(site: Site, tmp_path: Path) -> None:

@@ -140,7 +140,13 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     assert result.stats["robotstxt/request_count"] == 3
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 4
-    assert len(result.lines("WARNING", host.robotstxt, "are refused")) == 1
+    refused = (
+        "is unreachable (no answer: connection refused): the requests of this host"
+    )
+    assert len(result.lines("WARNING", host.robotstxt, refused, "are refused")) == 1
+    unresolved = "(no answer: the host name could not be resolved)"
+    assert len(result.lines("WARNING", nowhere, unresolved)) == 1
+    assert "Failure" not in result.log
 
 
 def test_not_waiting(site: Site, mode: str) -> None:

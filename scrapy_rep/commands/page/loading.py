@@ -12,6 +12,7 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep.commands.shared.sources import Sources, read_file
 from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.page import FIELDS
@@ -102,7 +103,7 @@ async def fetched_page(
         try:
             response = await web.page(asked.url)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
-            found.error = f"{type(error).__name__}: {error}".rstrip(": ")
+            found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:

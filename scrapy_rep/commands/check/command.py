@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from scrapy.exceptions import UsageError
 from scrapy_rep.commands.check.excerpt import excerpt
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.shared.output import BOLD, YELLOW, Output, Painted, complain
-from scrapy_rep.commands.shared.politeness import refusals
+from scrapy_rep.commands.shared.politeness import in_seconds, refusals
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     decision_record,
@@ -36,7 +37,7 @@ from scrapy_rep.protocol.dialect import DIALECTS
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy.settings import Settings
 
@@ -62,16 +63,21 @@ def check(arguments: Namespace, settings: Settings) -> int:
         given[None] = given_robotstxt(arguments.robots, dialects)
     if profile.note:
         complain(profile.note)
+    checker = Checker(profile, Output.of(arguments), brief=arguments.brief)
     with ExitStack() as stack:
         batches: Iterable[list[tuple[int, str]]]
         if arguments.urls == ["-"]:
             batches = line_batches(stack.enter_context(opened("-")))
         else:
-            batches = [[(0, asked_argument(url).url) for url in arguments.urls]]
-        checker = Checker(profile, Output.of(arguments), brief=arguments.brief)
-        return ask(
+            batches = [list(checker.arguments(arguments.urls))]
+            if batches == [[]]:
+                return WRONG_USAGE
+        status = ask(
             profile, dialects, given, lambda sources: checker.run(sources, batches)
         )
+    if arguments.urls == ["-"]:
+        checker.sum_up()
+    return status
 
 
 class Checker:
@@ -82,6 +88,16 @@ class Checker:
         self._output = output
         self._brief = brief
         self._status = CLEAN
+        self._counts: Counter[str] = Counter()
+
+    def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """The URLs that arguments are. Complains of the others."""
+        for text in texts:
+            try:
+                yield 0, asked_argument(text).url
+            except UsageError as error:
+                self._status = WRONG_USAGE
+                complain(str(error))
 
     async def run(
         self, sources: Sources, batches: Iterable[list[tuple[int, str]]]
@@ -92,6 +108,7 @@ class Checker:
                 found = await sources.of(origins)
                 for number, text, asked in part:
                     if asked is None:
+                        self._counts["bad"] += 1
                         self._status = WRONG_USAGE
                         complain(
                             f"line {number}: {text[:200]!r} is no URL of http, https or ftp"
@@ -106,14 +123,30 @@ class Checker:
             self._profile.decide(each.robots, asked.url) for each in by_dialect
         ]
         usage = robotstxt_usage(by_dialect[0].robots, asked.url, self._profile)
-        if not decisions[0].allowed or is_denied(usage, self._profile):
+        is_used_otherwise = is_denied(usage, self._profile)
+        if not decisions[0].allowed or is_used_otherwise:
             self._status = max(self._status, FOUND)
+        self._counts["allowed" if decisions[0].allowed else "denied"] += 1
+        self._counts["used otherwise"] += decisions[0].allowed and is_used_otherwise
         if self._output.as_json:
             self._output.record(self._record(asked, by_dialect, decisions))
         elif self._brief:
             self._show_brief(asked, by_dialect, decisions)
         else:
             self._show_all(asked, by_dialect, decisions, usage)
+
+    def sum_up(self) -> None:
+        """Say how many URLs of a list are allowed, and how many are not."""
+        counts = self._counts
+        words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
+        if counts["used otherwise"]:
+            words += (
+                f"; {counts['used otherwise']:,} of the allowed not for the purposes"
+            )
+        if counts["bad"]:
+            words += f"; lines that are no URL: {counts['bad']:,}"
+        total = counts["allowed"] + counts["denied"]
+        complain(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
 
     def _record(
         self,
@@ -180,7 +213,7 @@ class Checker:
         show("  robots.txt: ", loaded.where, ", ", describe_access(loaded))
         record = loaded_record(loaded, self._profile.agents)
         if record["crawl_delay"] is not None:
-            show("  crawl delay: ", f"{record['crawl_delay']:g} seconds")
+            show("  crawl delay: ", in_seconds(record["crawl_delay"]))
         if record["request_rate"]:
             show("  request rate: ", record["request_rate"])
         if record["visit_time"]:

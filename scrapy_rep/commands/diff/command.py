@@ -62,7 +62,7 @@ def diff(arguments: Namespace, settings: Settings) -> int:
     given = arguments.origin and asked_argument(arguments.origin).origin
     if profile.note:
         complain(profile.note)
-    old, new = given_files([arguments.old, arguments.new], profile)
+    old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
     origin = given or new.origin or old.origin
     _check_urls(arguments.urls, origin)
     differences = Differences(
@@ -74,6 +74,12 @@ def diff(arguments: Namespace, settings: Settings) -> int:
     differences.show_rules()
     differences.show_verdicts(_urls(arguments.urls, differences, origin))
     return differences.end()
+
+
+def _checked(file: GivenFile | UsageError) -> GivenFile:
+    if isinstance(file, UsageError):
+        raise file
+    return file
 
 
 def _loaded(file: GivenFile, dialect: Dialect) -> LoadedRobotsTxt:

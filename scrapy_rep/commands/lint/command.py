@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Output, Painted
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
+from scrapy_rep.commands.shared.output import (
+    BOLD,
+    GREEN,
+    RED,
+    YELLOW,
+    Output,
+    Painted,
+    complain,
+)
 from scrapy_rep.commands.shared.profile import profile_of
 from scrapy_rep.commands.shared.robotstxt_files import given_files
 from scrapy_rep.protocol.access.results import Access
@@ -29,6 +39,10 @@ def lint(arguments: Namespace, settings: Settings) -> int:
     output = Output.of(arguments)
     status = CLEAN
     for file in given_files(arguments.files, profile):
+        if isinstance(file, UsageError):
+            complain(str(file))
+            status = WRONG_USAGE
+            continue
         findings = _findings(file, profile.dialect)
         if output.as_json:
             output.record(
@@ -42,7 +56,7 @@ def lint(arguments: Namespace, settings: Settings) -> int:
         else:
             _show(output, file.where, findings)
         if not _is_clean(findings):
-            status = FOUND
+            status = max(status, FOUND)
     return status
 
 
@@ -64,7 +78,7 @@ def _findings(file: GivenFile, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _no_file(result: AccessResult, dialect: Dialect) -> dict[str, Any]:
-    """What is to be said where there is no robots.txt to read."""
+    """The finding where there is no robots.txt to read."""
     denies = (
         result.access is Access.UNREACHABLE or result.status in dialect.denying_statuses
     )

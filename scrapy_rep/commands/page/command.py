@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.indexing.statements import Flaw, Statement
 
 _SILENCE = IndexingRules().to_dict()
 
@@ -70,7 +70,7 @@ def page(arguments: Namespace, settings: Settings) -> int:
         if fetched:
             show_usage(output, usage, profile)
     allowed = found.decision is None or found.decision.allowed
-    may_be_used = rules.indexable(now) and not is_denied(usage, profile)
+    may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
     return CLEAN if allowed and fetched and may_be_used else FOUND
 
 
@@ -96,6 +96,10 @@ def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
     return IndexingRules.parse(
         found.headers, found.html, profile.agents, dialect, found.encoding
     )
+
+
+def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
+    return rules.indexable(now) and not found.is_error_page
 
 
 def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
@@ -144,6 +148,15 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
     }
 
 
+def _finding_record(finding: Flaw) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "source": finding.source,
+        "position": finding.position,
+    }
+
+
 def _record(
     found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
 ) -> dict[str, Any]:
@@ -162,24 +175,19 @@ def _record(
     if rules is None:
         return record | {"indexable": False}
     return record | {
-        "indexable": rules.indexable(now),
+        "indexable": _indexable(found, rules, now),
         "rules": rules.to_dict(),
         "evidence": {
             key: [_statement_record(each) for each in statements]
             for key, statements in _evidence(rules).items()
         },
         "statements": [_statement_record(each) for each in rules.statements],
-        "findings": [
-            {
-                "code": each.code,
-                "message": each.message,
-                "source": each.source,
-                "position": each.position,
-            }
-            for each in rules.findings
-        ],
+        "findings": [_finding_record(each) for each in rules.findings],
         "dialects": {
-            name: {"indexable": each.indexable(now), "rules": each.to_dict()}
+            name: {
+                "indexable": _indexable(found, each, now),
+                "rules": each.to_dict(),
+            }
             for name, each in _in_each_dialect(found, profile).items()
         },
     }
@@ -198,8 +206,7 @@ def _show(
     now: datetime,
 ) -> None:
     show = output.line
-    verdict = _verdict(rules, now)
-    show(verdict, "  ", Painted(found.where, BOLD))
+    show(_verdict(found, rules, now), "  ", Painted(found.where, BOLD))
     for url in found.redirects:
         show("  redirected to ", url)
     if found.decision is not None and found.loaded is not None:
@@ -212,8 +219,8 @@ def _show(
         if not found.error:
             show("  It was not fetched, so nothing is known of its indexing rules.")
         return
-    if found.status is not None and found.status != 200:
-        show(f"  It was sent with status {found.status}.")
+    if found.is_error_page:
+        show(f"  It was sent with status {found.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
         show("  ", Painted(key, BOLD), ": ", _value(said[key]))
@@ -223,13 +230,18 @@ def _show(
         show("  without effect in this dialect: ", *_described(statement))
     for finding in rules.findings:
         show(f"  [{finding.code}] ", finding.message)
+    if found.is_error_page:
+        return
     for name, each_rules in _in_each_dialect(found, profile).items():
-        show(f"  {name:<10} ", _verdict(each_rules, now), "  ", each_rules.to_header())
+        verdict = _verdict(found, each_rules, now)
+        show(f"  {name:<10} ", verdict, "  ", each_rules.to_header())
 
 
-def _verdict(rules: IndexingRules | None, now: datetime) -> Painted:
+def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules is None:
         return Painted("unknown  ", RED)
+    if found.is_error_page:
+        return Painted("no page  ", RED)
     if rules.indexable(now):
         return Painted("indexable", GREEN)
     return Painted("noindex  " if not rules.index else "expired  ", RED)

@@ -66,6 +66,11 @@ class Page:
     error: str = ""
     """Why there is nothing to read, if so."""
 
+    @property
+    def is_error_page(self) -> bool:
+        """Whether it was sent with a status that makes it no page to index."""
+        return self.status is not None and self.status // 100 != 2
+
 
 def page_of_file(path: str, fields: Sequence[str]) -> Page:
     """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
@@ -111,7 +116,11 @@ async def fetched_page(
             return _with_response(found, response)
         next_url = asked_url(_joined(asked.url, location))
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
-            found.error = "redirected to what is no URL, or too often"
+            found.error = (
+                "redirected to what is no URL"
+                if next_url is None
+                else f"redirected more than {_MAX_REDIRECTS} times"
+            )
             return found
         asked = next_url
         redirects.append(asked.url)

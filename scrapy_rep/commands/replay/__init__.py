@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a crawl with REP_LEDGER_LEVEL = 'all'; one with the refused alone tells "
         "only what is newly allowed",
     )
-    add_profile(parser)
+    add_profile(parser, default="as in each past crawl")
     parser.add_argument(
         "--robots",
         action="append",

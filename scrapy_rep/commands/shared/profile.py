@@ -54,7 +54,11 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     settings = settings.copy()
     # To read these would make the folder of a crawl, and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
-    names = [name.strip() for each in arguments.agent for name in each.split(",")]
+    written = [name.strip() for each in arguments.agent for name in each.split(",")]
+    names = [name for name in written if name] or written
+    if len(names) > 1 and names[-1] == EVERYONE:
+        # The group for everyone is the last one to be asked in any case.
+        names.pop()
     if names == [EVERYONE]:
         settings.set(USER_AGENT, None, "cmdline")
     elif names:

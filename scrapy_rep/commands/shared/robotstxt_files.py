@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from scrapy.exceptions import UsageError
+
 from scrapy_rep.commands.shared.sources import is_url, read_file
 from scrapy_rep.commands.shared.urls import asked_argument
 
@@ -36,19 +38,33 @@ class GivenFile(NamedTuple):
         return None if self.result is None else self.where
 
 
-def given_files(arguments: Sequence[str], profile: Profile) -> list[GivenFile]:
-    """All of them, in order. Raises UsageError for what can't be read or is no URL."""
-    urls = {each: robotstxt_url(each) for each in arguments if is_url(each)}
-    read = {each: read_file(each) for each in arguments if each not in urls}
+def given_files(
+    arguments: Sequence[str], profile: Profile
+) -> list[GivenFile | UsageError]:
+    """All of them, in order; an error in the place of what can't be read or is no URL."""
+    urls: dict[str, str] = {}
+    read: dict[str, bytes] = {}
+    errors: dict[str, UsageError] = {}
+    for each in dict.fromkeys(arguments):
+        try:
+            if is_url(each):
+                urls[each] = robotstxt_url(each)
+            else:
+                read[each] = read_file(each)
+        except UsageError as error:
+            errors[each] = error
     results = dict(zip(urls, _fetched(list(urls.values()), profile), strict=True))
-    return [
-        GivenFile(
-            urls[each], results[each].body, results[each], asked_argument(each).origin
-        )
-        if each in urls
-        else GivenFile(each, read[each], None, None)
-        for each in arguments
-    ]
+    found: list[GivenFile | UsageError] = []
+    for each in arguments:
+        if each in urls:
+            result = results[each]
+            origin = asked_argument(each).origin
+            found.append(GivenFile(urls[each], result.body, result, origin))
+        elif each in read:
+            found.append(GivenFile(each, read[each], None, None))
+        else:
+            found.append(errors[each])
+    return found
 
 
 def robotstxt_url(argument: str) -> str:

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from scrapy.exceptions import UsageError
-
 from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+from scrapy_rep.commands.shared.urls import open_error
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.lru import LRU
 
@@ -147,8 +146,7 @@ def read_file(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(_MAX_READ)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path}: {why}") from None
+        raise open_error(path, error) from None
 
 
 def is_url(argument: str) -> bool:

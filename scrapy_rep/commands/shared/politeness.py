@@ -1,4 +1,4 @@
-"""How fast and when a host wants to be asked, and what a crawl makes of it."""
+"""The delay and the visiting hours of a host, and when a crawl refuses them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ def refusals(pace: Pace, settings: RepSettings, now: datetime) -> Iterator[str]:
     delay, opens, reason = demand(pace, settings, now)
     if reason is Reason.CRAWL_DELAY:
         yield (
-            f"a crawl skips this host: it asks for {delay:g} s between requests, and "
-            f"REP_CRAWL_DELAY_MAX is {settings.crawl_delay_max:g}"
+            f"a crawl skips this host: it asks for {in_seconds(delay)} between requests, "
+            f"and REP_CRAWL_DELAY_MAX is {settings.crawl_delay_max:g}"
         )
     if opens > settings.visit_time_wait:
         yield (
             "a crawl refuses it now: the host wants no visits before "
             f"{now + timedelta(seconds=opens):%H:%M} UTC, and REP_VISIT_TIME_WAIT is "
-            f"{settings.visit_time_wait:g} s"
+            f"{in_seconds(settings.visit_time_wait)}"
         )
+
+
+def in_seconds(seconds: float) -> str:
+    """``1 second``, ``0.5 seconds``."""
+    return f"{seconds:g} {'second' if seconds == 1 else 'seconds'}"

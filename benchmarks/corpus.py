@@ -7,7 +7,7 @@ import tarfile
 from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
     from pathlib import Path

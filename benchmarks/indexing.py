@@ -14,7 +14,7 @@ from parsel import Selector
 from benchmarks.peers import OURS
 from benchmarks.table import Row, Target, timed
 from benchmarks.timing import interleaved
-from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.indexing.rules import IndexingRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -35,9 +35,9 @@ from benchmarks.indexing import HEAD, ITEM
 from scrapy_rep.extensions.evidence import Evidence
 from scrapy_rep.ledger.records import Crawl, End
 from scrapy_rep.ledger.writer import LedgerWriter
-from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import indexing_read, request_allowed
 

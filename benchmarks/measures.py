@@ -14,7 +14,7 @@ from benchmarks import corpus, hostile
 from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
 from benchmarks.table import Row, Target, Task, compare, timed
 from benchmarks.timing import Times, environment, interleaved
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from benchmarks.table import Row, timed
 from benchmarks.timing import interleaved
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 

@@ -13,8 +13,8 @@ from robotexclusionrulesparser import RobotExclusionRulesParser
 from robots import RobotsParser
 
 from benchmarks.corpus import AGENT
-from scrapy_rep.protocol.robotstxt import RobotsTxt
-from scrapy_rep.protocol.rules import RuleLines
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.rules import RuleLines
 
 
 class Parser(ABC):

@@ -20,7 +20,7 @@ import tarfile
 import time
 from pathlib import Path
 
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES, MemoryStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from scrapy_rep.protocol.access import AccessResult
+from scrapy_rep.protocol.access.results import AccessResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.queue import HostQueue
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
-    from scrapy_rep.protocol.findings import Finding
-    from scrapy_rep.protocol.indexing import IndexingRules
-    from scrapy_rep.protocol.robotstxt import Decision, Reason, RobotsTxt
-    from scrapy_rep.protocol.rules import Rule
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.lint.findings import Finding
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+    from scrapy_rep.protocol.robotstxt.rules import Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.robotparser import RobotParser
 
@@ -44,16 +45,16 @@ _MODULES = {
     "GOOGLE": "protocol.dialect",
     "RFC9309": "protocol.dialect",
     "Addon": "addon",
-    "Decision": "protocol.robotstxt",
+    "Decision": "protocol.robotstxt.decisions",
     "Dialect": "protocol.dialect",
-    "Finding": "protocol.findings",
+    "Finding": "protocol.lint.findings",
     "HostQueue": "frontier.queue",
-    "IndexingRules": "protocol.indexing",
-    "Reason": "protocol.robotstxt",
+    "IndexingRules": "protocol.indexing.rules",
+    "Reason": "protocol.robotstxt.decisions",
     "RobotParser": "robotparser",
     "RobotsDenied": "exceptions",
-    "RobotsTxt": "protocol.robotstxt",
-    "Rule": "protocol.rules",
+    "RobotsTxt": "protocol.robots",
+    "Rule": "protocol.robotstxt.rules",
     "UsagePreferences": "protocol.usage.preferences",
     "product_tokens": "protocol.agents",
 }

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import DropItem, IgnoreRequest
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.access import Entry
-    from scrapy_rep.protocol.indexing import IndexingRules
-    from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.preferences import Denial
 
 

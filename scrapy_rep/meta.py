@@ -15,7 +15,7 @@ DONT_OBEY_NOINDEX = "dont_obey_noindex"
 """The items of the response are kept, whatever it says of indexing."""
 
 INDEXING = "rep_indexing"
-"""On a response: its :class:`~scrapy_rep.protocol.indexing.IndexingRules`."""
+"""On a response: its :class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`."""
 
 PURPOSES = "rep_purposes"
 """On a request: what its response is for, in the place of ``REP_PURPOSES``."""

@@ -14,7 +14,7 @@ from scrapy.utils.python import to_unicode
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.settings import clients_of, dialect_of
 
 if TYPE_CHECKING:

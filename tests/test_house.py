@@ -17,12 +17,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
 def test_one_subject_a_file(path: Path) -> None:
-    """No file passes 300 lines, and no function 40."""
+    """No file passes 300 lines besides its imports, and no function 40."""
     source = path.read_text()
-    assert source.count("\n") <= 300
+    lines = source.count("\n")
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            lines -= node.end_lineno - node.lineno + 1
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert node.end_lineno - node.lineno < 40, node.name
+    assert lines <= 300
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.cases import agents_of, body_of
 from conformance.fetching import Fetcher
-from scrapy_rep.protocol.access import renew, robots_of
+from scrapy_rep.protocol.access.freshness import Bounds
+from scrapy_rep.protocol.access.results import renew, robots_of
 from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.protocol.freshness import Bounds
-from scrapy_rep.protocol.indexing import IndexingRules
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.pace import RequestRate, VisitTime
+    from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
 
 _INDEXING = (
     *("index", "follow", "archive", "snippet", "image_index", "translate"),

@@ -13,12 +13,12 @@ from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.identity import Identity
-from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
-from scrapy_rep.purposes import Purposes
-from scrapy_rep.refusedimages import RefusedImages, UnusedImages
+from scrapy_rep.responses.purposes import Purposes
+from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import indexing_read, media_refused, usage_read
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
-    from scrapy_rep.protocol.statements import Statement
+    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
 

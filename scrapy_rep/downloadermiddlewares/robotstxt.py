@@ -9,19 +9,19 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
-from scrapy_rep.destinations import is_of_http, origin_asked
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.access import Access
+from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
-from scrapy_rep.identity import Identity
-from scrapy_rep.overrides import override_for
-from scrapy_rep.protocol import access
+from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
+from scrapy_rep.protocol.access import results as access
+from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
-from scrapy_rep.protocol.robotstxt import Decision
-from scrapy_rep.protocol.rules import Rule
-from scrapy_rep.purposes import Purposes
+from scrapy_rep.protocol.robotstxt.decisions import Decision
+from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.verdicts import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.pace import Pace
-    from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 

@@ -13,14 +13,14 @@ from scrapy_rep import meta
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.extensions.said import Said
+from scrapy_rep.frontier.outcomes import Case
 from scrapy_rep.ledger.records import Decided, Snapshot, text, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
+from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.robotstxt import Reason
-from scrapy_rep.protocol.statements import Statement
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.settings import NOFOLLOW, NOINDEX, OBEY
-from scrapy_rep.verdicts import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_rep.overrides import Override
-    from scrapy_rep.protocol.access import Entry
-    from scrapy_rep.protocol.indexing import IndexingRules
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.robotstxt import Decision
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.preferences import Denial, UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
     from scrapy_rep.settings import RepSettings
 
 # Of one response, of which there can be a thousand.
-_STATEMENTS_AT_MOST = 100
+_MAX_STATEMENTS = 100
 
 # What was said once at the level "denied" is said again after so many others.
-_SAID_AT_MOST = 10_000
+_MAX_SAID = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
@@ -147,7 +147,7 @@ class Evidence:
         key = str(origin or ""), what
         if key in self._said:
             return False
-        if len(self._said) >= _SAID_AT_MOST:
+        if len(self._said) >= _MAX_SAID:
             self._said.clear()
         self._said.add(key)
         return True
@@ -160,7 +160,7 @@ class Evidence:
         url = response.url
         if self._has_all:
             known = (each for each in rules.statements if each.known)
-            for each in islice(known, _STATEMENTS_AT_MOST):
+            for each in islice(known, _MAX_STATEMENTS):
                 said = Said(Layer(each.source), Verdict.NOTED, each.name, each)
                 self._said_of(url, said, page=url)
         settings = self._settings
@@ -234,7 +234,7 @@ class Evidence:
     def _usage_read(
         self, response: Response, preferences: UsagePreferences, entry: Entry | None
     ) -> None:
-        for each in preferences.statements[:_STATEMENTS_AT_MOST]:
+        for each in preferences.statements[:_MAX_STATEMENTS]:
             reason = each.category or str(each.signal)
             said = Said(Layer.USAGE, Verdict.NOTED, reason, each, entry)
             self._said_of(response.url, said, page=response.url)

@@ -19,10 +19,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
-from scrapy_rep.compat import run_in_thread
+from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
-from scrapy_rep.identity import Identity
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.ledger.files import prepare
 from scrapy_rep.ledger.records import Crawl, End
 from scrapy_rep.ledger.writer import LedgerWriter

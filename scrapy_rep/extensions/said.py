@@ -6,14 +6,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.ledger.records import Decided, text, url_text
+from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.statements import Statement
 from scrapy_rep.protocol.usage.statements import UsageStatement
 from scrapy_rep.protocol.usage.vocabulary import Source
 
 if TYPE_CHECKING:
     from scrapy_rep.ledger.terms import Layer, Verdict
-    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.access.results import Entry
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
 """What was said: a statement, the value of a ``rel``, or nothing."""

@@ -7,7 +7,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from w3lib.url import safe_url_string
 
-from scrapy_rep.protocol.access import HEADERS
+from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.fetching.files import FileCache
 from scrapy_rep.fetching.tdmrep import TdmRepCache, url_of
-from scrapy_rep.protocol.access import Entry, robots_of
+from scrapy_rep.protocol.access.results import Entry, robots_of
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.tdmrep import TdmRep  # noqa: TC001  a field's type
 from scrapy_rep.protocol.usage.vocabulary import is_about_mining
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.causes import Causes
     from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-    from scrapy_rep.keeper import Keeper
+    from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.settings import RepSettings
 
 
@@ -55,13 +55,13 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         self,
         crawler: Crawler,
         fetcher: RobotsTxtFetcher,
-        keeper: Keeper,
+        store_client: StoreClient,
         settings: RepSettings,
         now: Callable[[], float] = time.time,
         *,
         may_fetch: Callable[[RobotsTxt, str], bool] | None = None,
     ) -> None:
-        common = crawler, fetcher, keeper, settings, now
+        common = crawler, fetcher, store_client, settings, now
         super().__init__(*common)
         self._tdmrep = TdmRepCache(*common)
         self._mines = any(map(is_about_mining, settings.purposes))

@@ -12,12 +12,16 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat import NO_SERVER_ERRORS
+from scrapy_rep.compat.internals import (
+    PROXY_AUTH_META_KEY,
+    has_room,
+    room_in_downloader,
+)
+from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.internals import PROXY_AUTH_META_KEY, has_room, room_in_downloader
-from scrapy_rep.protocol.access import AccessResult
+from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:

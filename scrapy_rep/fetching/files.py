@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import CancelledError
 
+from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.internals import is_closing
-from scrapy_rep.protocol.access import AccessResult, Entry, renew
+from scrapy_rep.protocol.access.results import AccessResult, Entry, renew
 from scrapy_rep.stores.lru import LRU
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.causes import Causes
     from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-    from scrapy_rep.keeper import Keeper
+    from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
@@ -74,13 +74,13 @@ class FileCache(ABC, Generic[_Read]):
         self,
         crawler: Crawler,
         fetcher: RobotsTxtFetcher,
-        keeper: Keeper,
+        store_client: StoreClient,
         settings: RepSettings,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._crawler = crawler
         self._fetcher = fetcher
-        self._keeper = keeper
+        self._store_client = store_client
         self._settings = settings
         self._now = now
         self._in_use: LRU[tuple[Kept[_Read], int]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
@@ -96,7 +96,7 @@ class FileCache(ABC, Generic[_Read]):
         if found is not None:
             kept = found[0]
         else:
-            entry = self._keeper.at_hand(place, now)
+            entry = self._store_client.at_hand(place, now)
             if entry is None:
                 return None
             kept = self._use(place, entry)
@@ -134,24 +134,24 @@ class FileCache(ABC, Generic[_Read]):
     async def _learn(
         self, place: Place, causes: Causes, *, anew: bool
     ) -> tuple[Entry, bool]:
-        kept = await self._keeper.get(place)
+        kept = await self._store_client.get(place)
         if kept is not None and kept.is_fresh(self._now()):
             return kept, False
-        if not self._keeper.is_shared:
+        if not self._store_client.is_shared:
             # Nobody else can be fetching it: there is nothing to lock.
             entry = self._renewed(place, await self._fetch(place, causes), kept)
-            await self._keeper.put(place, entry)
+            await self._store_client.put(place, entry)
             return entry, True
-        brought = await self._keeper.entry_or_lock(place, kept)
+        brought = await self._store_client.entry_or_lock(place, kept)
         if brought is not None:
             return brought, False
         try:
-            with self._keeper.renewing(place):
+            with self._store_client.renewing(place):
                 result = await self._fetch(place, causes)
             entry = self._renewed(place, result, kept)
-            await self._keeper.put(place, entry)
+            await self._store_client.put(place, entry)
         finally:
-            await self._keeper.unlock(place)
+            await self._store_client.unlock(place)
         return entry, True
 
     def _fetch(self, place: Place, causes: Causes) -> Awaitable[AccessResult]:

@@ -10,12 +10,12 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import stats
 from scrapy_rep.fetching.files import FileCache
-from scrapy_rep.protocol.access import Access
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 
 if TYPE_CHECKING:
     from scrapy_rep.fetching.causes import Causes
-    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
 logger = logging.getLogger(__name__)

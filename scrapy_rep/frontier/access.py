@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.frontier.hostkeys import keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
@@ -17,9 +19,7 @@ from scrapy_rep.frontier.politeness import Politeness
 from scrapy_rep.frontier.refusals import Refusals
 from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.frontier.turns import Turns
-from scrapy_rep.internals import is_closing
-from scrapy_rep.keeper import Keeper
-from scrapy_rep.overrides import override_for
+from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.stores import open_store
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.fetching.identity import Identity
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.leases import TurnLeases
-    from scrapy_rep.identity import Identity
+    from scrapy_rep.frontier.outcomes import Verdicts
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.pace import Pace
+    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
-    from scrapy_rep.verdicts import Verdicts
 
 # How often, in seconds, it is looked whether the spider is closing.
 _CLOSING_LOOK = 0.2
@@ -51,7 +51,7 @@ class Access:
     """Whether hosts may be asked: by their robots.txt, by the delay that it asks for, by
     its visiting hours, and by what the user of the crawler has decided.
 
-    The queues ask it about hosts, the downloader middleware about requests. *keeper* is
+    The queues ask it about hosts, the downloader middleware about requests. *store_client* is
     that of the store in the settings, unless there is another.
     """
 
@@ -63,20 +63,22 @@ class Access:
         identity: Identity,
         verdicts: Verdicts,
         *,
-        keeper: Keeper | None = None,
+        store_client: StoreClient | None = None,
     ) -> None:
         self._crawler = crawler
         self._alarms = alarms
         self._identity = identity
         self._overrides = settings.overrides
         self._is_watching = False
-        keeper = keeper or _keeper(crawler, settings)
-        leases = Leases(keeper, shared=settings.shared_delay and keeper.is_shared)
+        store_client = store_client or _store_client(crawler, settings)
+        leases = Leases(
+            store_client, shared=settings.shared_delay and store_client.is_shared
+        )
         self._turns = Turns(crawler, alarms, leases)
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
-            crawler, self._fetcher, keeper, settings, alarms.clock.time,
+            crawler, self._fetcher, store_client, settings, alarms.clock.time,
             may_fetch=identity.may_fetch,
         )  # fmt: skip
         self._hosts = Hosts(
@@ -278,11 +280,11 @@ class Access:
             self._turns.step_aside(request)
 
 
-def _keeper(crawler: Crawler, settings: RepSettings) -> Keeper:
+def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
     """The one of the store that is set."""
     store = open_store(
         settings.store,
         max_entries=settings.store_max_entries,
         max_bytes=settings.store_max_bytes,
     )
-    return Keeper(crawler, store)
+    return StoreClient(crawler, store)

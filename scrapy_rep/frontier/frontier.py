@@ -10,12 +10,12 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep import meta
-from scrapy_rep.compat import shared_component
-from scrapy_rep.destinations import is_of_http, origin_asked
+from scrapy_rep.compat.internals import active_requests, download_slot, slot_state, wake
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.clock import Alarms, Clock
+from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.hostkeys import HostKey, host_of, was_redirected
-from scrapy_rep.internals import active_requests, download_slot, slot_state, wake
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:

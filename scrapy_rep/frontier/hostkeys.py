@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
 
-from scrapy_rep.destinations import origin_asked
-from scrapy_rep.internals import download_slot
+from scrapy_rep.compat.internals import download_slot
+from scrapy_rep.frontier.destinations import origin_asked
 from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from scrapy_rep.compat import is_interactive
+from scrapy_rep.compat.internals import wake
+from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.host import GivenUpHosts, Host, WantedHosts
 from scrapy_rep.frontier.outages import Outage, OutageLog
-from scrapy_rep.internals import wake
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known, RobotsTxtCache
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.outcomes import Verdicts
     from scrapy_rep.frontier.refusals import Refusals
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.verdicts import Verdicts
 
 # So many hosts at once are on their way from being unknown to being known. Most of that is
 # waiting: for a store, for another worker, for the turn at a host. Requests on the network

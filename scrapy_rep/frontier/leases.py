@@ -11,7 +11,7 @@ from scrapy.utils.defer import deferred_from_coro
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from scrapy_rep.keeper import Keeper
+    from scrapy_rep.fetching.storeclient import StoreClient
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ class Leases:
     clocks of the workers say does not matter, nor how long their requests take.
     """
 
-    def __init__(self, keeper: Keeper, *, shared: bool) -> None:
-        self._keeper = keeper
+    def __init__(self, store_client: StoreClient, *, shared: bool) -> None:
+        self._store_client = store_client
         self.are_shared = shared
         """Whether there may be other workers."""
 
@@ -78,7 +78,7 @@ class Leases:
         # A name for each time: whoever has had a lease is no better placed for the next.
         lease = _Lease()
         try:
-            if not await self._keeper.reserve(host, lease.name, delay + _HOLDS):
+            if not await self._store_client.reserve(host, lease.name, delay + _HOLDS):
                 return False
         except Exception:
             logger.exception(
@@ -105,14 +105,16 @@ class Leases:
         lease.free_after = delay + _TICK if delay else 0.0
         if not lease.is_renewed:
             # Nothing waits for it, and a store that fails is said elsewhere.
-            deferred_from_coro(self._keeper.vacate(host, lease.name, lease.free_after))
+            deferred_from_coro(
+                self._store_client.vacate(host, lease.name, lease.free_after)
+            )
 
     async def _renew(self, host: str, lease: _Lease, seconds: float) -> None:
         lease.is_renewed = True
-        await self._keeper.reserve(host, lease.name, seconds)
+        await self._store_client.reserve(host, lease.name, seconds)
         lease.is_renewed = False
         if lease.free_after is not None:  # The request was done meanwhile.
-            await self._keeper.vacate(host, lease.name, lease.free_after)
+            await self._store_client.vacate(host, lease.name, lease.free_after)
 
 
 class _Lease:

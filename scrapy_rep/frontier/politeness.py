@@ -11,11 +11,11 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import stats
+from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
 from scrapy_rep.frontier.terms import Terms
-from scrapy_rep.internals import wake
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.delays import DelayGroup
     from scrapy_rep.frontier.turns import Turns
-    from scrapy_rep.protocol.groups import Record
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.protocol.pace import Pace
+    from scrapy_rep.protocol.robotstxt.groups import Record
+    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.settings import RepSettings
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy_rep import stats
-from scrapy_rep.internals import fail, is_scraper_full, wake
-from scrapy_rep.verdicts import Case
+from scrapy_rep.compat.internals import fail, is_scraper_full, wake
+from scrapy_rep.frontier.outcomes import Case
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.outages import Outage
-    from scrapy_rep.verdicts import Verdicts
+    from scrapy_rep.frontier.outcomes import Verdicts
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from scrapy import Request, signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.compat.internals import active_requests, wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.backqueue import BackQueue
@@ -19,7 +20,6 @@ from scrapy_rep.frontier.delays import (
 )
 from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
 from scrapy_rep.frontier.leases import pause_of
-from scrapy_rep.internals import active_requests, wake
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

@@ -7,19 +7,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.protocol.access import Access, copy_held
+from scrapy_rep.protocol.access.results import Access, copy_held
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scrapy_rep.ledger.terms import Layer, Verdict
-    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
 
-URL_AT_MOST = 4096
+MAX_URL = 4096
 """Characters of a URL that are kept; one that was longer ends with an ellipsis."""
 
-TEXT_AT_MOST = 1024
+MAX_TEXT = 1024
 """The same, for a rule, a statement, the value of a header and what went wrong."""
 
 _USERINFO = re.compile(r"//[^/?#\s]*@")
@@ -146,10 +146,10 @@ def url_text(url: str) -> str:
     """A URL as a ledger has it: without user and password."""
     if "@" in url:
         url = _masked(url)
-    return text(url, URL_AT_MOST)
+    return text(url, MAX_URL)
 
 
-def text(written: str, at_most: int = TEXT_AT_MOST) -> str:
+def text(written: str, at_most: int = MAX_TEXT) -> str:
     """What somebody wrote, as SQLite takes it."""
     if len(written) > at_most:
         written = written[: at_most - 1] + "…"

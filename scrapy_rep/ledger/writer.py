@@ -27,12 +27,12 @@ _LEFT_ALONE = 2.0
 _END_WAITS = 10.0
 
 # Bytes in memory, about, of what has not been written yet.
-_WAITING_AT_MOST = 32 * 1024 * 1024
+_MAX_WAITING = 32 * 1024 * 1024
 
 _RECORDS_A_BATCH = 5_000
 
 # What is known of snapshots that were written; the rest is looked up in the file.
-_IDS_AT_MOST = 20_000
+_MAX_IDS = 20_000
 
 _CRAWL = (
     "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
@@ -103,7 +103,7 @@ class LedgerWriter:
     def write(self, record: Snapshot | Decided) -> None:
         """Have *record* written within a second; never waits."""
         weight = record.weight
-        if self._bytes_in - self._bytes_out + weight > _WAITING_AT_MOST:
+        if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
             self._turned_away += 1
             return
         self._bytes_in += weight
@@ -233,7 +233,7 @@ class LedgerWriter:
         return found
 
     def _remember(self, key: tuple[str, float], found: int) -> None:
-        if len(self._ids) >= _IDS_AT_MOST:
+        if len(self._ids) >= _MAX_IDS:
             self._ids.clear()
         self._ids[key] = found
 

@@ -3,7 +3,7 @@
 What a client sends is not always the URL as it was written, and what a server does with it
 is not always what was sent: segments of dots are resolved, octets decoded. A crawl that is
 kept to a robots.txt is judged by each of these forms, and the strictest verdict holds. A
-:class:`~scrapy_rep.protocol.robotstxt.RobotsTxt` judges the text that it is given; the
+:class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` judges the text that it is given; the
 functions here ask it about the forms.
 """
 
@@ -19,7 +19,8 @@ from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scrapy_rep.protocol.robotstxt import Decision, RobotsTxt
+    from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
@@ -66,7 +67,7 @@ _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
 
 def decide(
-    robots: RobotsTxt,
+    robots: AccessRules,
     url: str,
     agents: str | Sequence[str],
     clients: frozenset[str] = _ALL_ALIKE,
@@ -86,7 +87,7 @@ def decide(
 
 
 def is_allowed(
-    robots: RobotsTxt,
+    robots: AccessRules,
     url: str,
     agents: str | Sequence[str],
     clients: frozenset[str] = _ALL_ALIKE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.request_target import is_allowed
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.report.model import Check
 
 if TYPE_CHECKING:

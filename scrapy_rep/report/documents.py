@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
-from scrapy_rep.protocol.lines import text as text_that_is_read
+from scrapy_rep.protocol.robotstxt.lines import text as text_that_is_read
 from scrapy_rep.report.excerpt import excerpt
 from scrapy_rep.report.model import Document, Mark, Version
 

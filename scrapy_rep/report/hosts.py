@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
-from scrapy_rep.protocol.robotstxt import RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.report.model import Host, TopRule
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
 
-from scrapy_rep import links, meta, stats
+from scrapy_rep import meta, stats
+from scrapy_rep.responses import links
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import link_dropped
 from scrapy_rep.spidermiddlewares.items import ItemGate
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.protocol.indexing import IndexingRules
-    from scrapy_rep.protocol.statements import Statement
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.indexing.statements import Statement
 
 logger = logging.getLogger(__name__)
 

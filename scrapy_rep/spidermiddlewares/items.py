@@ -12,8 +12,8 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
-from scrapy_rep.purposes import Purposes, stated
-from scrapy_rep.refusedimages import RefusedImages, UnusedImages
+from scrapy_rep.responses.purposes import Purposes, stated
+from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import item_annotated, usage_annotated
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.exceptions import DropItem
     from scrapy.http import Response
 
-    from scrapy_rep.protocol.indexing import IndexingRules
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ import zlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 
-BODY_AT_MOST = 600_000
+MAX_BODY = 600_000
 """The bytes of a body that can be stored: more than the dialects read of one."""
 
 KEEP = 30 * 24 * 3600.0
@@ -119,7 +119,7 @@ class Store(ABC):
 def dumps(entry: Entry) -> bytes:
     """Write *entry* down.
 
-    Raises ValueError where that can't be done: a body is longer than BODY_AT_MOST, or a
+    Raises ValueError where that can't be done: a body is longer than MAX_BODY, or a
     time is not finite.
     """
     bodies: list[bytes] = []
@@ -132,7 +132,7 @@ def dumps(entry: Entry) -> bytes:
 def loads(data: bytes) -> Entry | None:
     """Read what ``dumps`` wrote; None where it is something else, is damaged, or was
     written by a version that does it otherwise. Never raises for what *data* holds, and
-    never inflates a body past BODY_AT_MOST.
+    never inflates a body past MAX_BODY.
     """
     try:
         return _load(data)
@@ -155,7 +155,7 @@ def _header(entry: Entry, bodies: list[bytes]) -> dict[str, object]:
 
 
 def _result_header(result: AccessResult, bodies: list[bytes]) -> dict[str, object]:
-    if len(result.body) > BODY_AT_MOST:
+    if len(result.body) > MAX_BODY:
         raise ValueError(
             f"A body of {len(result.body)} bytes is too long to be stored."
         )
@@ -204,7 +204,7 @@ def _load(data: bytes) -> Entry:
 
 
 def _result(header: dict[str, Any], stored: bytes) -> AccessResult:
-    if len(stored) != _whole(header["size"]) or len(stored) > BODY_AT_MOST:
+    if len(stored) != _whole(header["size"]) or len(stored) > MAX_BODY:
         raise ValueError(header)
     status = header.get("status")
     return AccessResult(
@@ -222,8 +222,8 @@ def _result(header: dict[str, Any], stored: bytes) -> AccessResult:
 
 def _inflated(data: bytes) -> bytes:
     inflater = zlib.decompressobj()
-    body = inflater.decompress(data, BODY_AT_MOST + 1)
-    if len(body) > BODY_AT_MOST or not inflater.eof or inflater.unused_data:
+    body = inflater.decompress(data, MAX_BODY + 1)
+    if len(body) > MAX_BODY or not inflater.eof or inflater.unused_data:
         raise ValueError(len(body))
     return body
 

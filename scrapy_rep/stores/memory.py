@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access import MAX_AHEAD
+from scrapy_rep.protocol.access.results import MAX_AHEAD
 from scrapy_rep.stores.base import KEEP, Store
 from scrapy_rep.stores.lru import LRU
 

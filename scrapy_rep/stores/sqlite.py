@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access import MAX_AHEAD
+from scrapy_rep.protocol.access.results import MAX_AHEAD
 from scrapy_rep.stores.base import KEEP, Store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ APPLICATION = 0x72657031
 # Every so many entries that are put, the first included, at most so many rows that ran
 # out are removed: more than come in, in batches that nobody has to wait for.
 _SWEPT_EVERY = 100
-_SWEPT_AT_MOST = 500
+_MAX_SWEPT = 500
 
 _TABLES = (
     "DROP TABLE IF EXISTS entries",
@@ -109,7 +109,7 @@ class SqliteStore(Store):
             if self._written % _SWEPT_EVERY == 0:
                 for table in ("entries", "locks"):
                     sweep = _SWEEP.format(table=table)
-                    connection.execute(sweep, (now, _SWEPT_AT_MOST))
+                    connection.execute(sweep, (now, _MAX_SWEPT))
             self._written += 1
 
     def _remove(self, origin: str) -> None:

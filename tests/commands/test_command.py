@@ -80,7 +80,7 @@ def test_help_loads_no_more_than_the_arguments() -> None:
     )
     names = {name.rpartition(".")[2] for name in found.stdout.split()}
     # The report is light, too, where it is there.
-    assert names - {"report"} == {*SUBCOMMANDS, "arguments"} - {"report"}
+    assert names - {"report"} == {*SUBCOMMANDS, "shared", "arguments"} - {"report"}
 
 
 def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands import changes
+from scrapy_rep.commands.diff import changes
 from tests.commands.rep import ROBOTS, write_ledger
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def test_many_agents_in_one_group(rep: Rep) -> None:
 
 def test_bounded(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would take too long to compare is not compared, and that is said."""
-    monkeypatch.setattr(changes, "_COMPARED_AT_MOST", 5)
+    monkeypatch.setattr(changes, "_MAX_COMPARED", 5)
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
     assert "too many groups to compare" in ended.err

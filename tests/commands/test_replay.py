@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands import replaying
-from scrapy_rep.commands.state import State
+from scrapy_rep.commands.replay import replaying
+from scrapy_rep.commands.replay.state import State
 from tests.commands.rep import write_ledger
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scrapy_rep.commands.sources import finish
+from scrapy_rep.commands.shared.sources import finish
 
 
 def test_finish() -> None:

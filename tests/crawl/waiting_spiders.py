@@ -13,7 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.protocol import freshness
+from scrapy_rep.protocol.access import freshness
 from scrapy_rep.signals import robotstxt_known
 from tests.crawl.spiders import PlanSpider
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.python.failure import Failure
 
-    from scrapy_rep.protocol.access import Entry
+    from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
 NOON = 1_704_110_400.0
@@ -120,7 +120,7 @@ class Timer:
         self.is_cancelled = True
 
 
-class FakeKeeper:
+class FakeStoreClient:
     """A store in the memory, with *is_shared* one that other workers may use; where it is
     *slow*, it answers when :meth:`answer` is called.
     """
@@ -409,7 +409,7 @@ class Crawl:
         is_shared: bool = False,
         starts_apart: bool = False,
         clock: FakeClock | None = None,
-        keeper: FakeKeeper | None = None,
+        store_client: FakeStoreClient | None = None,
         **settings: Any,
     ) -> None:
         self._all.append(self)
@@ -423,7 +423,9 @@ class Crawl:
         self.clock = clock or FakeClock()
         self.downloader = FakeDownloader(self.crawler, self.clock)
         self.engine = self.crawler.engine = FakeEngine(self.downloader)
-        self.keeper = keeper or FakeKeeper(self.clock, is_shared=is_shared)
+        self.store_client = store_client or FakeStoreClient(
+            self.clock, is_shared=is_shared
+        )
         self.frontier = Frontier(self.crawler, self.clock)
         components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
         components[Frontier] = self.frontier
@@ -457,7 +459,7 @@ class Crawl:
             RepSettings.from_settings(self.crawler.settings),
             middleware._identity,
             middleware._verdicts,
-            keeper=self.keeper,  # type: ignore[arg-type]
+            store_client=self.store_client,  # type: ignore[arg-type]
         )
 
     # What a crawl does.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.protocol.access import copy_held
+from scrapy_rep.protocol.access.results import copy_held
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.signals import robotstxt_known
 from tests.frontier.fakes import is_robotstxt
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
-    from scrapy_rep.protocol.access import AccessResult, Entry
+    from scrapy_rep.protocol.access.results import AccessResult, Entry
     from tests.frontier.fakes import Crawl
 
 PRIVATE = "/private/"

@@ -10,7 +10,7 @@ from scrapy import Request
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:

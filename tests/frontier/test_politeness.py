@@ -7,7 +7,7 @@ from unittest import mock
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
-from scrapy_rep.protocol.access import MAX_AHEAD
+from scrapy_rep.protocol.access.results import MAX_AHEAD
 from tests import effort
 from tests.frontier.fakes import Crawl, is_robotstxt, no_event_loop, page
 from tests.frontier.model import PRIVATE, ROBOTS_TXT, Model
@@ -249,20 +249,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     # What other workers do.
 
-    @precondition(lambda self: self.crawl.keeper.is_shared)
+    @precondition(lambda self: self.crawl.store_client.is_shared)
     @rule(host=hosts, seconds=st.sampled_from([0.5, 3, 20]))
     def another_takes_the_lease(self, host: str, seconds: float) -> None:
-        self.crawl.keeper.lease(name_of(host), seconds)
+        self.crawl.store_client.lease(name_of(host), seconds)
 
-    @precondition(lambda self: self.crawl.keeper.is_shared)
+    @precondition(lambda self: self.crawl.store_client.is_shared)
     @rule(is_slow=st.booleans())
     def the_store_is_slow(self, is_slow: bool) -> None:
-        self.crawl.keeper.is_slow = is_slow
+        self.crawl.store_client.is_slow = is_slow
 
-    @precondition(lambda self: self.crawl.keeper.waiting)
+    @precondition(lambda self: self.crawl.store_client.waiting)
     @rule()
     def the_store_answers(self) -> None:
-        self.crawl.keeper.answer()
+        self.crawl.store_client.answer()
 
     # Time.
 
@@ -320,7 +320,7 @@ class QueueMachine(RuleBasedStateMachine):
         engine was told each time that there was something to do.
         """
         crawl, model = self.crawl, self.model
-        crawl.keeper.is_slow = False
+        crawl.store_client.is_slow = False
         crawl.engine.scraper.is_full = False
         # The leases of others, and those of before the clock was set back, run out.
         crawl.pass_time(MAX_AHEAD + 10)
@@ -347,8 +347,8 @@ class QueueMachine(RuleBasedStateMachine):
         crawl = self.crawl
         while True:
             crawl.run()
-            if crawl.keeper.waiting:
-                crawl.keeper.answer()
+            if crawl.store_client.waiting:
+                crawl.store_client.answer()
             elif crawl.downloader.lingering:
                 next(iter(crawl.downloader.lingering.values())).callback(None)
             elif crawl.downloader.network:
@@ -359,9 +359,9 @@ class QueueMachine(RuleBasedStateMachine):
     def close(self) -> None:
         """A spider that closes waits for nothing but what is on the network."""
         crawl = self.crawl
-        crawl.keeper.is_slow = False
-        while crawl.keeper.waiting:
-            crawl.keeper.answer()
+        crawl.store_client.is_slow = False
+        while crawl.store_client.waiting:
+            crawl.store_client.answer()
         crawl.close(LOOKS_EVERY)
         for request in list(crawl.downloader.lingering.values()):
             request.callback(None)

@@ -207,8 +207,8 @@ def test_a_clock_that_is_set_back() -> None:
 
 
 def leases(crawl: Crawl) -> list[tuple[str, str, float]]:
-    calls = list(crawl.keeper.calls)
-    crawl.keeper.calls.clear()
+    calls = list(crawl.store_client.calls)
+    crawl.store_client.calls.clear()
     return calls
 
 
@@ -238,7 +238,7 @@ def test_a_lease_that_another_worker_has() -> None:
     known(crawl, "a.example", seconds=8)
     leases(crawl)
     crawl.clock.advance(8)
-    assert crawl.keeper.lease("a.example", 3)
+    assert crawl.store_client.lease("a.example", 3)
     for number in range(100):
         crawl.push(f"http://a.example/{number}")
         crawl.run()
@@ -278,26 +278,28 @@ def test_done_while_its_lease_is_renewed() -> None:
     crawl.push("http://a.example/1")
     crawl.run()
     leases(crawl)
-    crawl.keeper.is_slow = True
+    crawl.store_client.is_slow = True
     crawl.pass_time(2)
     crawl.answer("http://a.example/1")
-    while crawl.keeper.waiting:
-        crawl.keeper.answer()
+    while crawl.store_client.waiting:
+        crawl.store_client.answer()
     assert leases(crawl) == [
         ("reserve", "a.example", 9.0),
         ("vacate", "a.example", 4.005),
     ]
     crawl.clock.advance(4)
-    assert not crawl.keeper.lease("a.example", 1)
+    assert not crawl.store_client.lease("a.example", 1)
     crawl.clock.advance(0.01)
-    assert crawl.keeper.lease("a.example", 1)
+    assert crawl.store_client.lease("a.example", 1)
 
 
 def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     """The delay is kept by this worker alone."""
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example")
-    with mock.patch.object(crawl.keeper, "reserve", side_effect=OSError("broken")):
+    with mock.patch.object(
+        crawl.store_client, "reserve", side_effect=OSError("broken")
+    ):
         crawl.push("http://a.example/1")
         assert len(crawl.run()) == 1
     assert "kept by this worker alone" in caplog.text

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Decision, Dialect, Reason, RobotsTxt
 from tests.fuzz.inputs import bounded, grown, parts, text
+from tests.protocol.lint.test_lint_properties import IDLE, check
 from tests.protocol.reference import Reference, read_lines
-from tests.protocol.test_lint_properties import IDLE, check
 
 DIALECTS = (
     RFC9309,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access import AccessResult, Entry, renew, robots_of
-from scrapy_rep.stores.base import BODY_AT_MOST, dumps, loads
+from scrapy_rep.protocol.access.results import AccessResult, Entry, renew, robots_of
+from scrapy_rep.stores.base import MAX_BODY, dumps, loads
 from scrapy_rep.stores.sqlite import SqliteStore
 from tests.fuzz.inputs import bounded, fast_folder, written_over
 
@@ -29,12 +29,12 @@ def stored(data: bytes) -> None:
     - What is read is written down and read back as the same.
     - It can be used: it holds or not, it has rules, and it can be renewed.
     """
-    with bounded(len(data) + BODY_AT_MOST):
+    with bounded(len(data) + MAX_BODY):
         assert loads(data) is None or data.startswith(_MAGIC)
         entry = loads(_MAGIC + zlib.crc32(data).to_bytes(4, "big") + data)
         if entry is None:
             return
-        assert len(entry.result.body) <= BODY_AT_MOST
+        assert len(entry.result.body) <= MAX_BODY
         assert loads(dumps(entry)) == entry
         entry.is_fresh(NOW)
         failed = AccessResult(url=ORIGIN, status=503)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 
 ORIGIN = "http://example.com"

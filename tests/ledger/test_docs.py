@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.ledger.records import TEXT_AT_MOST, URL_AT_MOST
+from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
-from scrapy_rep.protocol.robotstxt import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
 TEXT = DOCS.read_text()
@@ -37,8 +37,8 @@ def test_the_figures() -> None:
     """The version, the id and the bounds are those of the code."""
     assert f"of the tables, {VERSION} here" in TEXT
     assert f"`0x{APPLICATION_ID:x}`" in TEXT
-    assert f"cut at {URL_AT_MOST:,} characters" in TEXT
-    assert f"statements at {TEXT_AT_MOST:,};" in TEXT
+    assert f"cut at {MAX_URL:,} characters" in TEXT
+    assert f"statements at {MAX_TEXT:,};" in TEXT
     for reason in Reason:
         assert f"`{reason}`" in TEXT
 

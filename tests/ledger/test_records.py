@@ -6,14 +6,8 @@ import json
 
 import pytest
 
-from scrapy_rep.ledger.records import (
-    TEXT_AT_MOST,
-    URL_AT_MOST,
-    Snapshot,
-    text,
-    url_text,
-)
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL, Snapshot, text, url_text
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from tests.ledger.records import ORIGIN, result, snapshot
 
@@ -36,9 +30,9 @@ def test_no_passwords(url: str, expected: str) -> None:
 def test_bounds() -> None:
     """What is too long is cut, and shows that it was."""
     assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
-    assert len(url_text("http://host/" + "x" * 9000)) == URL_AT_MOST
-    assert text("x" * TEXT_AT_MOST) == "x" * TEXT_AT_MOST
-    assert len(text("ä" * 9000)) == TEXT_AT_MOST
+    assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
+    assert text("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert len(text("ä" * 9000)) == MAX_TEXT
 
 
 def test_what_sqlite_does_not_take() -> None:
@@ -61,7 +55,7 @@ def test_a_robots_txt_that_could_not_be_had() -> None:
     assert json.loads(redirects) == ["http://***@b.example/"]
     assert (access, status, headers, rest) == ("unreachable", None, "[]", [5, 6, None])
     assert error.startswith("no route to http://***@proxy xxx")
-    assert len(error) == TEXT_AT_MOST
+    assert len(error) == MAX_TEXT
     assert found.body is None
 
 

@@ -117,7 +117,7 @@ def test_written_while_it_runs(path: Path) -> None:
 def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches are bounded, and so is what is known of snapshots."""
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
-    monkeypatch.setattr(module, "_IDS_AT_MOST", 2)
+    monkeypatch.setattr(module, "_MAX_IDS", 2)
     snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
     decisions = [decided(number, fetched=float(number)) for number in range(1, 11)]
     assert written(path, *snapshots, *decisions).recorded == 20
@@ -128,7 +128,7 @@ def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What there is no room for is counted, and what there is room for is written."""
-    monkeypatch.setattr(module, "_WAITING_AT_MOST", 10 * decided().weight)
+    monkeypatch.setattr(module, "_MAX_WAITING", 10 * decided().weight)
     blocker = sqlite3.connect(path, isolation_level=None)
     written(path)
     blocker.execute("BEGIN IMMEDIATE")

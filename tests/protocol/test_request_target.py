@@ -18,7 +18,8 @@ from scrapy_rep.protocol.request_target import (
     is_robotstxt,
     other_forms,
 )
-from scrapy_rep.protocol.robotstxt import Reason, RobotsTxt
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 HOST = "http://host.test"
 PIECES = (

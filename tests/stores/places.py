@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scrapy_rep.protocol.access import AccessResult, Entry
-from scrapy_rep.stores.base import BODY_AT_MOST, Store
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.stores.base import MAX_BODY, Store
 from scrapy_rep.stores.memory import MemoryStore
 from scrapy_rep.stores.redis import RedisStore
 from scrapy_rep.stores.sqlite import SqliteStore
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 START = 1_800_000_000.0
 ORIGIN = "https://example.com"
 DAY = 24 * 3600.0
-TOO_LONG = b"#" * (BODY_AT_MOST + 1)
+TOO_LONG = b"#" * (MAX_BODY + 1)
 
 
 _OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy"}

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.exceptions import StoreNotInstalled
-from scrapy_rep.protocol.access import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.stores import open_store
-from scrapy_rep.stores.base import BODY_AT_MOST, dumps, loads
+from scrapy_rep.stores.base import MAX_BODY, dumps, loads
 from scrapy_rep.stores.memory import MemoryStore
 from scrapy_rep.stores.redis import RedisStore
 from scrapy_rep.stores.sqlite import SqliteStore
@@ -80,7 +80,7 @@ class TestWhole:
 
     def test_a_body_of_any_size(self) -> None:
         """From nothing to the most that is allowed."""
-        for size in (0, 1, 199, 200, 201, BODY_AT_MOST):
+        for size in (0, 1, 199, 200, 201, MAX_BODY):
             assert loads(dumps(entry(b"#" * size))) == entry(b"#" * size)
 
     def test_long_bodies_are_deflated(self) -> None:
@@ -192,7 +192,7 @@ class TestBounds:
         tracemalloc.start()
         try:
             assert loads(written) is None
-            assert tracemalloc.get_traced_memory()[1] < 4 * BODY_AT_MOST
+            assert tracemalloc.get_traced_memory()[1] < 4 * MAX_BODY
         finally:
             tracemalloc.stop()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from redis import Redis
 
-WAITS_AT_MOST = 30
+MAX_WAITS = 30
 
 
 @pytest.fixture
@@ -55,17 +55,17 @@ class TestLife:
         """The server forgets an entry when it is out of use."""
         store.put(ORIGIN, entry(), START + 3600)
         left = client.pttl(f"{prefix}:entry:{ORIGIN}") / 1000
-        assert DAY + KEEP - 3600 - WAITS_AT_MOST < left <= DAY + KEEP - 3600
+        assert DAY + KEEP - 3600 - MAX_WAITS < left <= DAY + KEEP - 3600
 
     def test_of_a_lock(self, store: RedisStore, client: Redis, prefix: str) -> None:
         """The server forgets a lock when its seconds are over, by its own clock."""
         with closing(client.pubsub()) as events:
             events.subscribe("__keyevent@0__:expired")
-            assert events.get_message(timeout=WAITS_AT_MOST)["type"] == "subscribe"
+            assert events.get_message(timeout=MAX_WAITS)["type"] == "subscribe"
             assert store.lock(ORIGIN, "dead", 0.05, START)
             name = f"{prefix}:lock:{ORIGIN}".encode()
             # Other tests' locks may run out as well; without any, it is None, and raises.
-            while events.get_message(timeout=WAITS_AT_MOST)["data"] != name:
+            while events.get_message(timeout=MAX_WAITS)["data"] != name:
                 pass
         assert store.lock(ORIGIN, "next", 30, START)
         assert 0 < client.pttl(name) <= 30_000

@@ -6,13 +6,13 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.frontier.redis.worker import Limits
-from scrapy_rep.internals import (
+from scrapy_rep.compat.internals import (
     active_requests,
     is_closing,
     requests_in_progress,
     slot_state,
 )
+from scrapy_rep.frontier.redis.worker import Limits
 
 if TYPE_CHECKING:
     from scrapy import Request

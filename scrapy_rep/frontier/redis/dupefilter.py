@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_redis.dupefilter import RFPDupeFilter
 
-from scrapy_rep.compat import shared_component
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis.fingerprints import Fingerprints
 from scrapy_rep.frontier.redis.link import Link
 

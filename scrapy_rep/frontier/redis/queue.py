@@ -9,7 +9,8 @@ from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy_redis.queue import Base
 
-from scrapy_rep.compat import shared_component
+from scrapy_rep.compat.internals import wake
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis.custody import Custody, Lease
 from scrapy_rep.frontier.redis.fingerprints import Fingerprints
@@ -18,7 +19,6 @@ from scrapy_rep.frontier.redis.link import Link
 from scrapy_rep.frontier.redis.names import host_of, name_of
 from scrapy_rep.frontier.redis.turns import QueueTurns
 from scrapy_rep.frontier.redis.worker import Worker
-from scrapy_rep.internals import wake
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from scrapy_rep.protocol.usage.vocabulary import Signal, Source, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scrapy_rep.protocol.statements import Statement
-    from scrapy_rep.protocol.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.indexing.tags import Tag
 
 FIELDS = frozenset(
     {"content-usage", "content-signal", "tdm-reservation", "tdm-policy", "link"}

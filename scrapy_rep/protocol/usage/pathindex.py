@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol import paths
-from scrapy_rep.protocol.comparing import TooLong
-from scrapy_rep.protocol.index import RuleIndex
-from scrapy_rep.protocol.rules import RuleLines
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.limits import TooLong
+from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
+from scrapy_rep.protocol.robotstxt.rules import RuleLines
 from scrapy_rep.protocol.usage.statements import kept
 
 if TYPE_CHECKING:

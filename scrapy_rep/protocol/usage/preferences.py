@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.indexing import IndexingRules
+from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.page import page_statements
 from scrapy_rep.protocol.usage.statements import UsageStatement, kept
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
@@ -13,8 +13,8 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from scrapy_rep.protocol.statements import Statement
-    from scrapy_rep.protocol.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.indexing.tags import Tag
 
 
 class Denial(NamedTuple):

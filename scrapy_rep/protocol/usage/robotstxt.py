@@ -10,9 +10,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
-from scrapy_rep.protocol.lines import lines, text
+from scrapy_rep.protocol.robotstxt.lines import lines, text
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lines import Line
-    from scrapy_rep.protocol.robotstxt import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.usage.statements import Expression
 
 _SIGNALS = {
@@ -44,11 +42,11 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(field.encode() for field in FIELDS)
 _RULES = frozenset({"allow", "disallow", "content-usage"})
 
-_ASKED_AT_MOST = 32
+_MAX_ASKED = 32
 
 # Bytes of records that are read for one crawler: to read a dictionary takes a thousand
 # times as long as to read a rule, and no site has so many.
-_READ_AT_MOST = 50_000
+_MAX_READ = 50_000
 # Bytes that it takes beside its records.
 _WEIGHT = 2_000
 
@@ -69,40 +67,22 @@ class UsageRecords:
     def __bool__(self) -> bool:
         return self._may_speak
 
-    def of(self, robots: RobotsTxt, agents: str | Sequence[str]) -> RobotsUsage:
-        """What is for a crawler of these product tokens."""
+    def of(
+        self, body: bytes, agents: str | Sequence[str], dialect: Dialect
+    ) -> RobotsUsage:
+        """What *body*, the same as before, has for a crawler of these product tokens."""
         key = agents if isinstance(agents, str) else tuple(agents)
         found = self._asked.get(key)
         if found is None:
-            if len(self._asked) >= _ASKED_AT_MOST:
+            if len(self._asked) >= _MAX_ASKED:
                 self._asked.clear()
-            found = self._asked[key] = RobotsUsage(robots.body, key, robots.dialect)
+            found = self._asked[key] = RobotsUsage(body, key, dialect)
         return found
 
     @property
     def weight(self) -> int:
         """The bytes that it takes, about."""
         return sum(each.weight for each in self._asked.values())
-
-
-def states_usage(robots: RobotsTxt) -> bool:
-    """Whether *robots* may say anything of use. Nearly none does, and this is quick."""
-    if robots.usage_records is None:
-        robots.usage_records = UsageRecords(robots.body, robots.dialect)
-    return bool(robots.usage_records)
-
-
-def usage_of(
-    robots: RobotsTxt, url: str, agents: str | Sequence[str]
-) -> UsagePreferences:
-    """What *robots* states about the use of *url*. It speaks of what may be fetched alone
-    (draft-ietf-aipref-attach-05, 3.1).
-    """
-    if not states_usage(robots) or not robots.is_allowed(url, agents):
-        return SILENCE
-    assert robots.usage_records is not None
-    found = robots.usage_records.of(robots, agents)
-    return found.of_target(paths.target(url, robots.dialect)) if found else SILENCE
 
 
 class RobotsUsage:
@@ -208,7 +188,7 @@ def _first_of(records: list[Line]) -> list[Line]:
     """As many of the records as are read."""
     sizes = accumulate(len(line.value) for line in records)
     return [
-        line for line, size in zip(records, sizes, strict=True) if size <= _READ_AT_MOST
+        line for line, size in zip(records, sizes, strict=True) if size <= _MAX_READ
     ]
 
 

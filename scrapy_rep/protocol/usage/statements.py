@@ -31,8 +31,8 @@ MAX_SHOWN = 1_024
 _MAX_PAIRS = 1_000
 
 # So many statements are kept that say the same of one category: there may be thousands.
-_ALIKE_AT_MOST = 10
-_OTHERS_AT_MOST = 100
+_MAX_ALIKE = 10
+_MAX_OTHERS = 100
 
 _WHITE_SPACE = b" \t\v\f"
 
@@ -195,7 +195,7 @@ def kept(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
     found: dict[UsageStatement, None] = {}
     for each in statements:
         key = (each.category, each.value, each.images, each.is_overridden)
-        most = _ALIKE_AT_MOST if each.category else _OTHERS_AT_MOST
+        most = _MAX_ALIKE if each.category else _MAX_OTHERS
         if each not in found and alike.get(key, 0) < most:
             alike[key] = alike.get(key, 0) + 1
             found[each] = None

@@ -11,8 +11,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol import paths
 from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import MAX_SHOWN, UsageStatement, Where

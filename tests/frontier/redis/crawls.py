@@ -10,11 +10,11 @@ pytest.importorskip("scrapy_redis")
 
 from scrapy import Request, Spider
 
-from scrapy_rep.compat import shared_component
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.dupefilter import DupeFilter
 from scrapy_rep.frontier.redis.link import Link
-from tests.frontier.fakes import Crawl, FakeKeeper
+from tests.frontier.fakes import Crawl, FakeStoreClient
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -45,9 +45,11 @@ class WorkerCrawl(Crawl):
             "SCHEDULER_DUPEFILTER_KEY": SEEN,
             **settings,
         }
-        if not hasattr(shared, "keeper"):
-            shared.keeper = FakeKeeper(shared.clock, is_shared=True)
-        super().__init__(clock=shared.clock, keeper=shared.keeper, **settings)
+        if not hasattr(shared, "store_client"):
+            shared.store_client = FakeStoreClient(shared.clock, is_shared=True)
+        super().__init__(
+            clock=shared.clock, store_client=shared.store_client, **settings
+        )
         self.df = DupeFilter.from_spider(self.crawler.spider)
         if opens:
             self.opened()

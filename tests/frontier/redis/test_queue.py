@@ -12,7 +12,7 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DontCloseSpider
 
-from tests.frontier.fakes import FakeKeeper, is_robotstxt
+from tests.frontier.fakes import FakeStoreClient, is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
 from tests.frontier.redis.shared import HOUR, LEASE
 
@@ -127,7 +127,7 @@ def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
     crawls = []
     for _ in range(3):
         if not has_store:
-            shared.keeper = FakeKeeper(shared.clock)
+            shared.store_client = FakeStoreClient(shared.clock)
         crawls.append(WorkerCrawl(shared, CONCURRENT_REQUESTS=4))
     clock = shared.clock
     spans: list[list[float]] = []

@@ -1,0 +1,183 @@
+"""What differs between two robots.txt files, as one dialect reads them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from scrapy_rep.protocol.robotstxt.pace import FIELDS
+from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
+from scrapy_rep.protocol.usage.statements import split_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.groups import Group
+
+# Lines that are compared, in all. Only files that are made for the purpose need more:
+# with thousands of agents, each in a group of its own and in one with thousands of rules.
+_MAX_COMPARED = 500_000
+
+
+Followed: TypeAlias = tuple[tuple[int, int], ...]
+"""The groups that an agent follows, by number, each with a run of user-agent lines whose
+delays are for it, or 0."""
+
+
+class Said(NamedTuple):
+    """A rule, or another record of a group."""
+
+    field: str
+    value: str
+    line: int
+
+
+class GroupChange(NamedTuple):
+    """What has changed for some agents."""
+
+    agents: tuple[str, ...]
+    """In lower case; ``*`` is everyone."""
+
+    was_there: bool
+    """Whether there was a group for them."""
+
+    is_there: bool
+
+    added: tuple[Said, ...]
+    removed: tuple[Said, ...]
+
+    moved: tuple[Said, ...]
+    """Rules that stand elsewhere among those that were kept, with their new lines."""
+
+
+def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bool]:
+    """What has changed in the groups, and whether that is all of it.
+
+    Agents that are told the same by the same lines come together.
+    """
+    old_groups, new_groups = old.groups, new.groups
+    before, after = _followed(old_groups, old), _followed(new_groups, new)
+    together: dict[tuple[Followed, Followed], list[str]] = {}
+    for agent in dict.fromkeys([*before, *after]):
+        followed = tuple(before.get(agent, ())), tuple(after.get(agent, ()))
+        together.setdefault(followed, []).append(agent)
+    changes: list[GroupChange] = []
+    compared = 0
+    for (old_numbers, new_numbers), agents in together.items():
+        was = _said(old_groups, old_numbers)
+        now = _said(new_groups, new_numbers)
+        compared += len(was) + len(now)
+        if compared > _MAX_COMPARED:
+            return changes, False
+        change = GroupChange(
+            tuple(agents),
+            bool(old_numbers),
+            bool(new_numbers),
+            added=tuple(said for key, said in now.items() if key not in was),
+            removed=tuple(said for key, said in was.items() if key not in now),
+            moved=tuple(_moved(was, now)),
+        )
+        if change.was_there != change.is_there or any(change[3:]):
+            changes.append(change)
+    return changes, True
+
+
+def sample_paths(*files: RobotsTxt) -> Iterator[str]:
+    """Paths that the patterns of robots.txt files are about, each once."""
+    seen = set()
+    for robots in files:
+        for group in robots.groups:
+            for pattern in _patterns(group):
+                path = pattern.replace("*", "").rstrip("$")
+                path = path if path.startswith("/") else f"/{path}"
+                # What a pattern says of the path itself, and of what is below it.
+                for sample in (path, f"{path}x"):
+                    if sample not in seen:
+                        seen.add(sample)
+                        yield sample
+
+
+def _patterns(group: Group) -> Iterator[str]:
+    for rule in group.rules:
+        yield rule.pattern
+    for record in group.records:
+        if record.field in USAGE_FIELDS:
+            # One without a path is about all.
+            path, _ = split_path(record.value.encode("utf-8", "surrogatepass"))
+            yield path.decode("utf-8", "replace") or "/"
+
+
+def _followed(
+    groups: Sequence[Group], robots: RobotsTxt
+) -> dict[str, list[tuple[int, int]]]:
+    """The numbers of the groups that each agent follows, and of the runs of user-agent
+    lines there that name it and have records about pace below.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
+    for number, group in enumerate(groups):
+        slow = {record.run for record in group.records if record.field in FIELDS}
+        for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
+            followed = found.setdefault(agent, [])
+            if robots.dialect.merge_groups or not followed or followed[0][0] == number:
+                pair = number, run if run in slow else 0
+                if pair not in followed[-1:]:
+                    followed.append(pair)
+    found.pop("", None)
+    return found
+
+
+def _said(groups: Sequence[Group], followed: Followed) -> dict[tuple[str, str], Said]:
+    """What groups say to those who follow them, each thing once, in order."""
+    found: dict[tuple[str, str], Said] = {}
+    for number, pairs in groupby(followed, key=itemgetter(0)):
+        group = groups[number]
+        runs = {run for _, run in pairs}
+        for rule in group.rules:
+            said = Said(rule.kind, rule.pattern, rule.line)
+            found.setdefault(said[:2], said)
+        for record in group.records:
+            if record.field not in FIELDS or record.run in runs:
+                said = Said(record.field, record.value, record.line)
+                found.setdefault(said[:2], said)
+    return found
+
+
+def _moved(
+    was: dict[tuple[str, str], Said], now: dict[tuple[str, str], Said]
+) -> Iterator[Said]:
+    """The fewest rules that must be moved for the rest to be in their old order."""
+    place = {key: number for number, key in enumerate(was)}
+    kept = [said for key, said in now.items() if key in place and _is_rule(said)]
+    in_order = _longest_rising([place[said[:2]] for said in kept])
+    for number, said in enumerate(kept):
+        if number not in in_order:
+            yield said
+
+
+def _is_rule(said: Said) -> bool:
+    return said.field in {"allow", "disallow"}
+
+
+def _longest_rising(numbers: list[int]) -> set[int]:
+    """The indices of a longest rising subsequence of distinct numbers."""
+    ends: list[int] = []
+    """The smallest number that a rising subsequence of each length ends with."""
+    at: list[int] = []
+    before: list[int] = []
+    for index, number in enumerate(numbers):
+        length = bisect_left(ends, number)
+        before.append(at[length - 1] if length else -1)
+        if length == len(ends):
+            ends.append(number)
+            at.append(index)
+        else:
+            ends[length], at[length] = number, index
+    found = set()
+    index = at[-1] if at else -1
+    while index >= 0:
+        found.add(index)
+        index = before[index]
+    return found

@@ -1,0 +1,42 @@
+"""``scrapy rep page``: what may be done with this page, and who says so?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.commands.shared.arguments import add_format, add_purposes, add_terms
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from scrapy.settings import Settings
+
+HELP = "What may be done with a page: its indexing rules, and where they are written"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "page", metavar="URL|FILE", help="a page, or - for HTML on standard input"
+    )
+    add_terms(parser)
+    add_purposes(parser)
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        help='a header that the page of a file is sent with: "X-Robots-Tag: noindex"; '
+        "can be repeated",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="fetch the page even where robots.txt forbids it",
+    )
+    add_format(parser)
+
+
+def run(arguments: Namespace, settings: Settings) -> int:
+    from scrapy_rep.commands.page.pages import page  # noqa: PLC0415
+
+    return page(arguments, settings)

@@ -1,0 +1,181 @@
+"""Who the crawler says it is, and so whose rules it follows."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+from scrapy.settings import SETTINGS_PRIORITIES
+
+from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.meta import PURPOSES
+from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
+from scrapy_rep.protocol.robotstxt.pace import Pace
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings
+
+if TYPE_CHECKING:
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scrapy_rep.protocol.robots import RobotsTxt
+
+logger = logging.getLogger(__name__)
+
+_tokens = lru_cache(maxsize=256)(product_tokens)
+
+
+class Identity:
+    """The product tokens of a crawler: those of ``REP_AGENTS`` for a purpose, those of
+    ``ROBOTSTXT_USER_AGENT``, or else those in the ``User-Agent`` header of each request.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        settings = RepSettings.from_settings(crawler.settings)
+        self._agents = settings.agents
+        self._purposes = settings.purposes
+        self._of_purpose = settings.purpose_agents
+        self._usual: tuple[str, ...] | None = None
+        self._has_warned = False
+        crawler.signals.connect(self._spider_opened, signals.spider_opened)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Identity:
+        """The one that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there are names for a purpose."""
+        return bool(self._of_purpose)
+
+    def purposes(self, request: Request | None) -> tuple[str, ...]:
+        """What the response to *request* is for. Raises ValueError for what is no list of
+        purposes.
+        """
+        own = None if request is None else request.meta.get(PURPOSES)
+        if own is None:
+            return self._purposes
+        names = [own] if isinstance(own, str) else own
+        if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
+            allowed = ", ".join(CATEGORIES)
+            raise ValueError(
+                f"meta[{PURPOSES!r}] is {own!r}, but it must be of {allowed}"
+            )
+        return tuple(names)
+
+    def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """The product tokens to follow for *request*, as it will be sent, each with the
+        purposes that they stand for; for None, one that brings no User-Agent header.
+        """
+        purposes = self.purposes(request)
+        if not purposes or not self._of_purpose:
+            return {self._own(request): purposes}
+        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for purpose in purposes:
+            tokens = self._of_purpose.get(purpose) or self._own(request)
+            found[tokens] = (*found.get(tokens, ()), purpose)
+        return found
+
+    def tokens(self, request: Request | None) -> tuple[str, ...]:
+        """All of these product tokens: what is said to any of them is said to us."""
+        if not self._of_purpose:
+            return self._own(request)
+        names = self.names(request)
+        return tuple(dict.fromkeys(token for tokens in names for token in tokens))
+
+    def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
+        """What *robots* says to any of these names of how fast and when."""
+        if not self._of_purpose:
+            return robots.pace(self._own(request))
+        paces = [robots.pace(tokens) for tokens in self.names(request)]
+        records = dict.fromkeys(record for pace in paces for record in pace.records)
+        return paces[0] if len(paces) == 1 else Pace.of(records)
+
+    def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
+        """Whether *robots* lets any of these names fetch *url*, for no request of a spider."""
+        return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
+
+    def _own(self, request: Request | None) -> tuple[str, ...]:
+        """The product tokens for any purpose that has none of its own."""
+        if self._agents:
+            return self._agents
+        if request is not None:
+            return self._of_header(request.headers.get(b"User-Agent"))
+        if self._usual is None:
+            assert self._crawler.spider is not None
+            self._usual = self._of_header(self._default_header(self._crawler.spider))
+        return self._usual
+
+    def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
+        """The User-Agent header, as the settings have it, and the tokens to follow."""
+        header = self._default_header(spider) or ""
+        written = header if isinstance(header, str) else header.decode("latin-1")
+        return written, self.tokens(None)
+
+    def _spider_opened(self, spider: Spider) -> None:
+        """Say at the start, not at the first request, if nobody can tell who crawls, or
+        if sites may not know the name.
+        """
+        agents = self.tokens(None)
+        unusual = [agent for agent in agents if not is_rfc_token(agent)]
+        if unusual:
+            logger.warning(
+                "The product token %(token)r has other characters than letters, '_' and "
+                "'-', the only ones that RFC 9309 knows (2.2.1). It is followed as it is; "
+                "some sites and checkers may cut it.",
+                {"token": ", ".join(unusual)},
+                extra={"spider": spider},
+            )
+        parser = _unused_parser(self._crawler.settings)
+        if parser:
+            logger.warning(
+                "%(setting)s = %(parser)r is not used: scrapy-rep reads robots.txt itself. "
+                "Leave it out, or use Scrapy's own middleware for robots.txt.",
+                {"setting": PARSER, "parser": parser},
+                extra={"spider": spider},
+            )
+
+    def _default_header(self, spider: Spider) -> str | bytes | None:
+        return default_header(self._crawler.settings, spider)
+
+    def _of_header(self, header: str | bytes | None) -> tuple[str, ...]:
+        header = header or ""
+        found = _tokens(header if isinstance(header, str) else header.decode("latin-1"))
+        if not found and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The User-Agent %(header)r does not say which crawler this is, so only "
+                "the rules for everyone (*) are followed. Set %(setting)s to the name "
+                "of your crawler, and let USER_AGENT contain it.",
+                {"header": header, "setting": USER_AGENT},
+                extra={"spider": self._crawler.spider},
+            )
+        return found
+
+
+def default_header(
+    settings: BaseSettings, spider: Spider | None = None
+) -> str | bytes | None:
+    """The ``User-Agent`` of requests that bring none of their own."""
+    for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
+        if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
+            return value
+    header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
+    return header
+
+
+def _unused_parser(settings: BaseSettings) -> str | None:
+    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
+    components read robots.txt themselves.
+    """
+    value = settings.get(PARSER)
+    priority = settings.getpriority(PARSER) or 0
+    if not value or priority <= SETTINGS_PRIORITIES["default"]:
+        return None
+    path = value if isinstance(value, str) else f"{value.__module__}.{value.__name__}"
+    return None if path.startswith("scrapy_rep.") else path

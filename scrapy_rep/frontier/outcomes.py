@@ -1,0 +1,148 @@
+"""Says what was decided about a request: in the log, in stats, and by signals."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from scrapy import signals
+
+from scrapy_rep import stats
+from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL
+from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.robotparser import RobotParser
+from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.settings import RepSettings
+
+logger = logging.getLogger(__name__)
+
+BY_USER = Decision(True, None, None, Reason.OVERRIDE)
+ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
+BAD_URL = Decision(False, None, None, Reason.BAD_URL)
+
+
+class Case(NamedTuple):
+    """A request, and what there is to decide it by."""
+
+    request: Request
+
+    origin: Origin | None
+    """None where the URL has no host and port that can be read."""
+
+    entry: Entry | None = None
+    """What is known of the robots.txt, if that counts."""
+
+    override: Override | None = None
+    """What the user has decided about the origin, if anything."""
+
+
+class Verdicts:
+    """Tells of decisions, each once.
+
+    Those that allow something are told of only where there is a ledger: all of them at
+    its level ``"all"``, and otherwise those that the user of the crawler has made.
+    """
+
+    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+        self._crawler = crawler
+        self._has_ledger = settings.ledger is not None
+        self._tells_all = self._has_ledger and settings.ledger_level == "all"
+        self._overrides_in_use: set[str] = set()
+
+    def are_wanted(self, case: Case) -> bool:
+        """Whether it is told that *case* was allowed."""
+        return self._tells_all or case.override is not None
+
+    def allowed(self, case: Case, decision: Decision) -> None:
+        if self._has_ledger:
+            self._send(request_allowed, **case._asdict(), decision=decision)
+
+    def deny(self, case: Case, decision: Decision) -> NoReturn:
+        raise self.denied(case, decision)
+
+    def denied(self, case: Case, decision: Decision) -> RobotsDenied:
+        """Tell of a refusal. Returns the error that the errback gets."""
+        url = case.origin.robotstxt_url if case.origin else ""
+        detail = ""
+        if decision.reason is Reason.UNREACHABLE and case.entry is not None:
+            detail = str(case.entry.result)
+        denied = RobotsDenied(decision, url, detail)
+        values = {"denied": denied, "request": case.request}
+        self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
+        self._crawler.stats.inc_value(stats.FORBIDDEN)
+        self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
+        self._send(
+            request_denied, **case._asdict(), decision=decision, robotstxt_url=url
+        )
+        return denied
+
+    def override_used(self, override: Override, origin: Origin) -> None:
+        self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
+        if override.pattern not in self._overrides_in_use:
+            self._overrides_in_use.add(override.pattern)
+            self._log(
+                logging.INFO,
+                "REP_OVERRIDES[%(pattern)r] decides for %(origin)s: %(kind)s",
+                pattern=override.pattern,
+                origin=origin,
+                kind=override.kind,
+            )
+
+    async def learned(
+        self, known: Known, request: Request | None, *, is_new: bool
+    ) -> None:
+        """Tell what a fetch of robots.txt came to, or that none was needed."""
+        entry, url = known.entry, known.origin.robotstxt_url
+        result, access = entry.result, entry.result.access
+        self._send(
+            robotstxt_known,
+            origin=known.origin,
+            entry=entry,
+            is_new=is_new,
+            request=request,
+        )
+        if is_new:
+            self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
+        else:
+            self._crawler.stats.inc_value(stats.FROM_STORE)
+        # Of one that is unreachable, the log says more where its requests wait.
+        level = logging.DEBUG
+        message = "%(url)s is %(access)s (%(result)s)"
+        if result.has_too_many_redirects:
+            level = logging.WARNING
+            message += "; there are no rules then. The redirects: %(chain)s"
+        chain = " -> ".join(result.redirects)
+        self._log(level, message, url=url, access=access, result=result, chain=chain)
+        if access is not Access.SUCCESSFUL:
+            return
+        if result.is_html:
+            self._log(
+                logging.INFO,
+                "%(url)s is an HTML page; what reads as rules in it is kept to",
+                url=url,
+            )
+        if HAS_ROBOTS_PARSED_SIGNAL:
+            await self._crawler.signals.send_catch_log_async(
+                signals.robots_parsed,
+                robotparser=RobotParser(known.robots),
+                request=request,
+            )
+
+    def _send(self, signal: object, **arguments: object) -> None:
+        self._crawler.signals.send_catch_log(
+            signal, **arguments, spider=self._crawler.spider
+        )
+
+    def _log(self, level: int, message: str, **values: object) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})

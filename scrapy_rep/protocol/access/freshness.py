@@ -1,0 +1,132 @@
+"""For how long a robots.txt holds, and when to ask again for one that can't be had.
+
+RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111, whose sections are cited
+below. Header fields are pairs of a name in lower case and a value; times are in seconds,
+moments in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import re
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy_rep.protocol.dialect import Dialect
+
+    Headers = Iterable[tuple[str, str]]
+
+DAY = 24 * 60 * 60.0
+
+_MAX_HOLDS = 30 * DAY
+"""However long a server says. After that it is worth while to look."""
+
+_FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
+_MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
+
+_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # 1.2.2; more digits are for ever
+_DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
+
+
+class Bounds(NamedTuple):
+    """What the user of the crawler says about how long a robots.txt may hold."""
+
+    min_age: float = 5 * 60.0
+    """A robots.txt that has run out sooner is used for so long all the same, so that
+    ``max-age=0`` does not become a fetch for each page."""
+
+    max_age: float = DAY
+    """The ceiling of the dialects that have one (RFC 9309, 2.4)."""
+
+
+def lifetime(
+    headers: Headers, dialect: Dialect, bounds: Bounds, fetched: float
+) -> float:
+    """For how many seconds from *fetched* on an answer with *headers* holds."""
+    fields = dict(headers)
+    directives = cache_control(fields)
+    said = _explicit(fields, directives, dialect, fetched)
+    found = dialect.holds.total_seconds() if said is None else said
+    if dialect.freshness == "cache-control":
+        found = min(found, bounds.max_age)
+    return max(min(found, _MAX_HOLDS), bounds.min_age)
+
+
+def _explicit(
+    fields: dict[str, str],
+    directives: dict[str, str],
+    dialect: Dialect,
+    fetched: float,
+) -> float | None:
+    """What the server says of it, in the words that the dialect minds (4.2.1)."""
+    if dialect.freshness == "cache-control" and directives.keys() & {
+        "no-cache",
+        "no-store",
+    }:
+        return 0.0
+    if dialect.freshness != "expires":
+        names = ["max-age"]
+        if dialect.freshness == "cache-control":
+            # A copy that a crawl, or several, share is a shared one.
+            names = ["s-maxage", "max-age"]
+        for name in names:
+            seconds = _seconds(directives.get(name, ""))
+            if seconds is not None:
+                return seconds - (_seconds(fields.get("age", "")) or 0.0)
+    if dialect.freshness != "max-age" and "expires" in fields:
+        # A date that can't be read, "0" above all, is one in the past (5.3).
+        expires = _moment(fields["expires"])
+        date = _moment(fields.get("date", ""))
+        return 0.0 if expires is None else expires - (date or fetched)
+    return None
+
+
+def must_revalidate(headers: Headers) -> bool:
+    """Whether a copy that has run out must not be used, come what may (5.2.2.2)."""
+    directives = cache_control(dict(headers))
+    return not directives.keys().isdisjoint(
+        {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
+    )
+
+
+def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) -> float:
+    """In how many seconds to ask again, after *attempts* in a row found nothing.
+
+    As long as the server asks for (``Retry-After``, RFC 9110, 10.2.3), from a second to a
+    day; else twice as long each time. *jitter*, from 0 to 1, spreads those who ask.
+    """
+    doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
+    back_off = doubled * (1 + jitter / 2)
+    value = dict(headers).get("retry-after", "")
+    wanted = _seconds(value)
+    if wanted is None and (moment := _moment(value)) is not None:
+        wanted = moment - asked
+    if wanted is None:
+        return back_off
+    return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)
+
+
+def cache_control(fields: dict[str, str]) -> dict[str, str]:
+    """The directives of ``Cache-Control``, names in lower case (5.2)."""
+    directives: dict[str, str] = {}
+    for part in fields.get("cache-control", "")[:4096].split(","):
+        match = _DIRECTIVE.fullmatch(part)
+        if match is not None:
+            # Of a directive that occurs twice the first counts (4.2.1).
+            directives.setdefault(match[1].lower(), match[2] or "")
+    return directives
+
+
+def _seconds(value: str) -> float | None:
+    value = value.strip()
+    return float(value) if _DELTA_SECONDS.fullmatch(value) else None
+
+
+def _moment(value: str) -> float | None:
+    """An HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch."""
+    try:
+        return parsedate_to_datetime(value[:64]).timestamp()
+    except (ValueError, TypeError, OverflowError, OSError, IndexError):
+        return None

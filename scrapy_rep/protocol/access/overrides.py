@@ -1,0 +1,86 @@
+"""What the user of the crawler has decided about hosts, whatever they say themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from scrapy_rep.protocol.robots import RobotsTxt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.origins import Origin
+
+ALLOWED = (
+    'a dict of host patterns ("example.com", "*.example.com" or "*", with ":port" for one '
+    'port) to "obey", "ignore" or the text of a robots.txt'
+)
+
+_HOST_PATTERN = re.compile(
+    r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
+)
+
+
+class Override(NamedTuple):
+    """What holds for the hosts of one pattern."""
+
+    pattern: str
+    """As in the setting."""
+
+    kind: Literal["obey", "ignore", "robotstxt"]
+
+    robots: RobotsTxt | None
+    """The robots.txt to follow, if the kind is ``"robotstxt"``."""
+
+    host: str
+    port: int | None
+
+    def covers(self, origin: Origin) -> bool:
+        if self.port is not None and self.port != origin.port:
+            return False
+        if self.host == "*":
+            return True
+        if self.host.startswith("*."):
+            return origin.host.endswith(self.host[1:])
+        return origin.host == self.host
+
+    @property
+    def precision(self) -> tuple[bool, int, bool]:
+        """Of two overrides that cover an origin, the one with more of it holds."""
+        return (not self.host.startswith("*"), len(self.host), self.port is not None)
+
+
+def parse_overrides(
+    written: Mapping[str, object], dialect: Dialect
+) -> tuple[Override, ...]:
+    """The overrides of a setting, the most precise first.
+
+    Raises ValueError for what is none.
+    """
+    overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
+    return tuple(sorted(overrides, key=lambda one: one.precision, reverse=True))
+
+
+def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
+    """What the user has decided about *origin*, if anything."""
+    for override in overrides:
+        if override.covers(origin):
+            return override
+    return None
+
+
+def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
+    match = _HOST_PATTERN.fullmatch(pattern.lower())
+    if match is None or not isinstance(value, str):
+        raise ValueError(pattern)
+    host, port = match[1], int(match[2]) if match[2] else None
+    if value in {"obey", "ignore"}:
+        kind: Literal["obey", "ignore"] = "obey" if value == "obey" else "ignore"
+        return Override(pattern, kind, None, host, port)
+    # A robots.txt has a field and a colon; a misspelt word has not.
+    if ":" not in value:
+        raise ValueError(value)
+    robots = RobotsTxt.parse(value.encode(), dialect)
+    return Override(pattern, "robotstxt", robots, host, port)

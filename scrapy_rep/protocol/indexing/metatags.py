@@ -1,0 +1,207 @@
+"""HTML bytes to the statements of robots meta tags.
+
+Most pages have none, and cost one search at the speed of C. Only where that search meets
+a ``<meta>`` tag that might be addressed to us, ``markup`` reads the page, up to there.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from html import unescape
+from typing import TYPE_CHECKING
+
+from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
+
+from scrapy_rep.protocol.indexing.markup import SPACE, find_metas
+from scrapy_rep.protocol.indexing.statements import MAX_TEXT
+from scrapy_rep.protocol.indexing.tags import NAMES as NAMES_OF_USE
+from scrapy_rep.protocol.indexing.tags import Tag
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.indexing.markup import Meta
+    from scrapy_rep.protocol.indexing.statements import Origin, Reading
+
+_EVERYONE = "robots"
+_SPACES = "\t\n\f\r "
+
+# A word and, behind a colon, the value's first word, with or without white space.
+_WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
+
+_MARK = re.compile(rb"[<>]")
+"""No statement has these: the content that has one lacks its closing quote."""
+
+# A ``<link`` with the word in it, in a page in lower case.
+_LICENSE = re.compile(rb"<link(?=[\t\n\f\r /])(?=[^<>]{0,1000}license)").finditer
+_MAX_LICENSES = 100
+_MAX_TAGS = 100
+_MAX_VALUE = 4_096
+"""Bytes of the value of a tag that speaks of use."""
+
+_WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
+_NARROW = re.compile(
+    r"utf-8|ascii|cp(?:125\d|866|874|932|949)|iso8859-\d+|koi8-\w|mac-\w+|gb18030|"
+    r"big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
+)
+"""The encodings of the web, in Python's names. Other codecs of Python are not for pages,
+and some (punycode) take more than linear time."""
+
+
+def read_page(
+    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: Reading
+) -> None:
+    """Read the meta tags of a page that are addressed to everyone or to us.
+
+    The agents are our product tokens, in lower case; the encoding is what the transport
+    declares.
+    """
+    # In a wide encoding every second byte of markup is zero, and to look for one costs
+    # less than to find out about the encoding.
+    if b"\0" in html:
+        codec = _wide_codec(html, encoding)
+        if codec is not None:
+            html, encoding = _to_utf8(html, codec)
+    names = (_EVERYONE, *NAMES_OF_USE, *agents)
+    starts = _suspects(html, names)
+    if starts and b"\x1b" in html:
+        codec = _codec(html, encoding)
+        if codec.startswith("iso2022"):
+            html, encoding = _to_utf8(html, codec)
+            starts = _suspects(html, names)
+    if not starts:
+        return
+    for meta in find_metas(html, starts):
+        if reading.full:
+            return
+        if meta.name is not None and meta.name.isascii():
+            name = _unescape(meta.name.decode()).strip(_SPACES)
+            if name.lower() in NAMES_OF_USE:
+                _read_tag(html, meta, name.lower(), encoding, reading)
+            elif name.lower() in names:
+                agent = None if name.lower() == _EVERYONE else name
+                _read_meta(html, meta, agent, encoding, reading)
+        elif meta.rel is not None and b"license" in meta.rel.lower().split():
+            _read_tag(html, meta, "license", encoding, reading)
+
+
+def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
+    """Return the offset of every ``<meta`` that might have one of the names, and of every
+    ``<link`` that might name a licence, in order.
+    """
+    # Two passes at the speed of C: three times as fast as a search that ignores case.
+    lowered = html.lower()
+    might_be_ours = _suspect(names).match
+    suspects = []
+    at = lowered.rfind(b"<meta")
+    while at >= 0:
+        if might_be_ours(lowered, at) is not None:
+            suspects.append(at)
+        at = lowered.rfind(b"<meta", 0, at)
+    suspects.reverse()
+    # In the head alone: a third pass of all would be felt, for what is but evidence.
+    body = lowered.find(b"<body")
+    end = len(lowered) if body < 0 else body
+    if lowered.find(b"license", 0, end) >= 0:
+        licenses = [match.start() for match in _LICENSE(lowered, 0, end)]
+        suspects = sorted((*suspects, *licenses[:_MAX_LICENSES]))
+    return suspects
+
+
+@lru_cache(maxsize=32)
+def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
+    """Return a pattern for a ``<meta`` tag that might have one of the names.
+
+    It matches unless it finds the proof that the tag has another name: ordinary
+    attributes up to such a name, or up to the tag's end. The bounds on everything keep
+    it linear in a page of nothing but beginnings. The page must be in lower case.
+    """
+    ours = b"|".join(re.escape(name.encode("utf-8", "replace")) for name in names)
+    ours = rb"(?!" + SPACE + rb"{0,100}(?:" + ours + rb"))"
+    other_name = (
+        rb'name=(?:"' + ours + rb'[^"&\x1b]{0,100}"|'
+        rb"'" + ours + rb"[^'&\x1b]{0,100}'|"
+        + ours + rb"""[^\t\n\f\r "'&<=>`\x1b]{1,100}(?=[\t\n\f\r >]))"""
+    )  # fmt: skip
+    attribute = (
+        rb"(?!name[^a-z:-])[a-z:-]{1,30}(?:=(?:"
+        rb'"[^"\x1b]{0,1000}"|'
+        rb"'[^'\x1b]{0,1000}'|"
+        rb"""[^\t\n\f\r "'<=>`\x1b]{1,100}))?"""
+    )
+    return re.compile(
+        rb"<meta(?=[\t\n\f\r /])(?!"
+        rb"(?:" + SPACE + rb"{1,100}" + attribute + rb"){0,20}"
+        rb"(?:" + SPACE + rb"{1,100}" + other_name + rb"|" + SPACE + rb"{0,100}/?>))"
+    )  # fmt: skip
+
+
+def _read_meta(
+    html: bytes, meta: Meta, agent: str | None, encoding: str | None, reading: Reading
+) -> None:
+    origin: Origin = ("meta", agent, meta.start)
+    if meta.content is None:
+        reading.find("no-content", "a meta tag without content", origin)
+        return
+    content = meta.content
+    if (mark := _MARK.search(content)) is not None:
+        reading.find("unclosed-quote", "the content runs on into other tags", origin)
+        content = content[: mark.start()]
+    if len(content) > MAX_TEXT:
+        message = f"only {MAX_TEXT} bytes of {len(content)} are read"
+        reading.find("too-long", message, origin)
+        content = content[:MAX_TEXT]
+    codec = "ascii" if content.isascii() else _codec(html, encoding)
+    text = _unescape(content.decode(codec, "replace"))
+    reading.read(origin, text, [word.span() for word in _WORD.finditer(text)])
+
+
+def _read_tag(
+    html: bytes, meta: Meta, name: str, encoding: str | None, reading: Reading
+) -> None:
+    content = meta.href if name == "license" else meta.content
+    if content is not None and len(reading.tags) < _MAX_TAGS:
+        content = content[:_MAX_VALUE]
+        codec = "ascii" if content.isascii() else _codec(html, encoding)
+        text = _unescape(content.decode(codec, "replace")).strip(_SPACES)
+        reading.tags.append(Tag(name, text, meta.start))
+
+
+def _unescape(text: str) -> str:
+    """Return the text without entities."""
+    if "&" not in text:
+        return text
+    try:
+        return unescape(text)
+    except ValueError:  # a number of more digits than Python reads
+        return text
+
+
+# The reader needs a page in which the bytes of ASCII are its characters.
+
+
+def _to_utf8(html: bytes, codec: str) -> tuple[bytes, str]:
+    return html.decode(codec, "replace").encode("utf-8", "replace"), "utf-8"
+
+
+def _wide_codec(html: bytes, encoding: str | None) -> str | None:
+    """Return the name of the UTF-16 or UTF-32 that the page is in, or None."""
+    codec, _ = read_bom(html)
+    codec = codec or (resolve_encoding(encoding) if encoding else None)
+    if codec is None and html[:2] in {b"<\0", b"\0<"}:
+        codec = "utf-16"
+    if codec is None or not _WIDE.fullmatch(codec):
+        return None
+    if codec in {"utf-16", "utf-32"}:
+        # As the Encoding Standard has it, where the first character is not against it.
+        codec += "-be" if html.startswith(b"\0") else "-le"
+    return codec
+
+
+def _codec(html: bytes, encoding: str | None) -> str:
+    """Return the name of the encoding that the page, which is not wide, is in."""
+    bom, _ = read_bom(html)
+    declared = resolve_encoding(encoding) if encoding else None
+    for codec in (bom, declared, html_body_declared_encoding(html)):
+        if codec is not None and _NARROW.fullmatch(codec) is not None:
+            return codec
+    return "utf-8"

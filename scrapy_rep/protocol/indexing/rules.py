@@ -1,0 +1,213 @@
+"""What a site allows to be done with a page: its statements, added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.protocol.dialect import RFC9309, Dialect
+from scrapy_rep.protocol.indexing.header import read_headers
+from scrapy_rep.protocol.indexing.metatags import read_page
+from scrapy_rep.protocol.indexing.statements import (
+    DENIALS,
+    IMAGE_PREVIEWS,
+    UNLIMITED,
+    Flaw,
+    Reading,
+    Statement,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from scrapy_rep.protocol.indexing.tags import Tag
+
+_DENYING_NAMES = {
+    denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
+}
+"""What may be denied, and the name that does it."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class IndexingRules:
+    """What may be done with a page, as its headers and meta tags say.
+
+    Rules are equal that allow the same, whatever statements said so.
+    """
+
+    index: bool = True
+    """Whether the page may be in an index. `indexable` also minds the date."""
+    follow: bool = True
+    """Whether the page's links may be followed."""
+    archive: bool = True
+    """Whether a copy of the page may be shown."""
+    image_index: bool = True
+    """Whether the page's images may be in an index."""
+    translate: bool = True
+    """Whether a translation of the page may be offered."""
+    sitelinks_search_box: bool = True
+    """Whether a search box for the site may be shown beside its links."""
+    odp: bool = True
+    """Whether the Open Directory may describe the page."""
+    ydir: bool = True
+    """Whether Yahoo's directory may describe the page."""
+    ai: bool = True
+    """Whether the page may train AI."""
+    image_ai: bool = True
+    """Whether the page's images may train AI."""
+    index_embedded: bool = True
+    """Whether the page may be in an index as a part of a page that embeds it."""
+    max_snippet: int | None = None
+    """How many characters of text may be shown; None for any number, 0 for no snippet."""
+    max_image_preview: str | None = None
+    """The largest image that may be shown: ``none``, ``standard`` or ``large``; None if
+    the site does not say."""
+    max_video_preview: int | None = None
+    """How many seconds of video may be shown; None for any number."""
+    unavailable_after: datetime | None = None
+    """When the page leaves every index: an aware datetime in UTC, or None for never."""
+    statements: tuple[Statement, ...] = field(default=(), compare=False)
+    """Every statement addressed to us, the header's first: the evidence."""
+    findings: tuple[Flaw, ...] = field(default=(), compare=False)
+    """What was wrong with the statements."""
+    tags: tuple[Tag, ...] = field(default=(), compare=False)
+    """The tags of the page that speak of its use, and not of indexing."""
+
+    @classmethod
+    def parse(
+        cls,
+        headers: Iterable[bytes] = (),
+        html: bytes = b"",
+        agents: str | Sequence[str] = (),
+        dialect: Dialect = RFC9309,
+        encoding: str | None = None,
+    ) -> IndexingRules:
+        """Read what a response says. No content makes this raise.
+
+        :param headers: the value of each ``X-Robots-Tag`` field line
+        :param html: the page, where there is one
+        :param agents: our product tokens; what is said to any of them counts
+        :param dialect: whose vocabulary it is
+        :param encoding: the page's encoding, where the transport declares it
+        """
+        if isinstance(headers, (bytes, str)):
+            raise TypeError("headers is not a list of field values")
+        names = _names((agents,) if isinstance(agents, str) else tuple(agents))
+        reading = Reading(dialect.indexing_vocabulary)
+        read_headers(headers, names, reading)
+        if html:
+            read_page(html, names, encoding, reading)
+        if not (reading.statements or reading.findings or reading.tags):
+            return _SILENCE
+        return cls(
+            **_add_up(reading.statements),
+            statements=tuple(reading.statements),
+            findings=tuple(reading.findings),
+            tags=tuple(reading.tags),
+        )
+
+    @property
+    def snippet(self) -> bool:
+        """Whether any text of the page may be shown."""
+        return self.max_snippet != 0
+
+    @property
+    def unknown(self) -> tuple[Statement, ...]:
+        """The statements whose names are not in the dialect's vocabulary."""
+        return tuple(each for each in self.statements if not each.known)
+
+    def because(self, name: str) -> Statement | None:
+        """The statement that says *name*, a name of the vocabulary, or more than that:
+        the first one, and of dates the earliest. None where nothing does.
+        """
+        wanted = set(DENIALS.get(name, ()))
+        for each in self.statements:
+            if not each.known:
+                continue
+            if name == "unavailable_after":
+                if each.name == name and each.value == self.unavailable_after:
+                    return each
+            elif wanted and wanted <= set(DENIALS.get(each.name, ())):
+                return each
+        return None
+
+    def indexable(self, now: datetime) -> bool:
+        """Whether the page may be in an index at the (aware) time given."""
+        if now.tzinfo is None:
+            raise ValueError("now has no time zone")
+        expired = self.unavailable_after is not None and now > self.unavailable_after
+        return self.index and not expired
+
+    def to_dict(self) -> dict[str, bool | int | str | None]:
+        """Return the rules, without their evidence, as JSON has them."""
+        date = self.unavailable_after
+        return {
+            **{name: getattr(self, name) for name in _DENYING_NAMES},
+            "index_embedded": self.index_embedded,
+            "max_snippet": self.max_snippet,
+            "max_image_preview": self.max_image_preview,
+            "max_video_preview": self.max_video_preview,
+            "unavailable_after": None if date is None else _iso(date),
+        }
+
+    def to_header(self) -> str:
+        """Return the ``X-Robots-Tag`` value that says the same to everyone."""
+        parts = [
+            name for what, name in _DENYING_NAMES.items() if not getattr(self, what)
+        ]
+        if not self.index and self.index_embedded:
+            parts.append("indexifembedded")
+        if self.max_snippet:
+            parts.append(f"max-snippet:{self.max_snippet}")
+        if self.max_image_preview is not None:
+            parts.append(f"max-image-preview:{self.max_image_preview}")
+        if self.max_video_preview is not None:
+            parts.append(f"max-video-preview:{self.max_video_preview}")
+        if self.unavailable_after is not None:
+            parts.append(f"unavailable_after:{_iso(self.unavailable_after)}")
+        return ", ".join(parts) or "all"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.to_header()}>"
+
+
+_SILENCE = IndexingRules()
+"""The rules of every response that says nothing."""
+
+
+# A crawler has few of them, and asks about many pages.
+@lru_cache(maxsize=256)
+def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
+    """What a site may call us, in lower case."""
+    return tuple(agent.lower() for agent in agents if agent)
+
+
+def _iso(date: datetime) -> str:
+    return date.isoformat().replace("+00:00", "Z")
+
+
+def _add_up(statements: Iterable[Statement]) -> dict[str, Any]:
+    """Return the fields of IndexingRules that differ from what silence allows.
+
+    The most restrictive statement wins, in whatever order they stand and from whatever
+    source they are (Google, "Handling combined indexing and serving rules").
+    """
+    said = {each.name for each in statements if each.known}
+    denied = {what for name in said & DENIALS.keys() for what in DENIALS[name]}
+    rules: dict[str, Any] = dict.fromkeys(denied - {"snippet"}, False)
+    if "index" in denied:
+        # It only has an effect beside noindex.
+        rules["index_embedded"] = "indexifembedded" in said
+    values: dict[str, list[Any]] = {}
+    for each in statements:
+        if each.known and each.value is not None and each.value != UNLIMITED:
+            values.setdefault(each.name, []).append(each.value)
+    if "snippet" in denied:
+        values["max-snippet"] = [0]
+    for name, found in values.items():
+        previews = name == "max-image-preview"
+        key = IMAGE_PREVIEWS.index if previews else None
+        rules[name.replace("-", "_")] = min(found, key=key)
+    return rules

@@ -1,0 +1,212 @@
+"""What a site can say about the indexing of a page: the names, and one statement each.
+
+``robotstag`` and ``metatags`` find the text of statements, this module reads it, and
+``indexing`` adds up what was read.
+
+Sources:
+
+- *Google*: "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications", Google
+  Search Central;
+- *MDN*: "X-Robots-Tag header", "<meta name="robots">": nocache;
+- *HTML 4.01*, B.4.1: all, none, index, noindex, follow, nofollow;
+- DeviantArt, "UPDATE All Deviations Are Opted Out of AI Datasets" (2022): noai,
+  noimageai.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy_rep.protocol.indexing.tags import Tag
+
+Source = Literal["header", "meta"]
+Value = int | str | datetime | None
+
+MAX_STATEMENTS = 1000
+"""How many statements of a response are read; the rest is ignored, with a finding. As
+many findings are kept."""
+MAX_TEXT = 65_536
+"""How many bytes of one field line, or of one tag's content, are read."""
+
+IMAGE_PREVIEWS = ("none", "standard", "large")
+"""The values of ``max-image-preview``, the most restrictive one first."""
+
+UNLIMITED = -1
+"""The value of ``max-snippet`` and ``max-video-preview`` that sets no limit (Google)."""
+
+DENIALS: dict[str, tuple[str, ...]] = {
+    "all": (),
+    "index": (),
+    "follow": (),
+    "indexifembedded": (),
+    "noindex": ("index",),
+    "nofollow": ("follow",),
+    "none": ("index", "follow"),
+    "nocache": ("archive",),
+    "noarchive": ("archive",),
+    "nosnippet": ("snippet",),
+    "noimageindex": ("image_index",),
+    "notranslate": ("translate",),
+    "nositelinkssearchbox": ("sitelinks_search_box",),
+    "noodp": ("odp",),
+    "noydir": ("ydir",),
+    "noai": ("ai",),
+    "noimageai": ("image_ai",),
+}
+"""The names without a value, and what each denies. The last of several names that deny
+the same is the canonical one."""
+
+
+def _limit(text: str) -> int | None:
+    return int(text) if re.fullmatch("-1|[0-9]{1,9}", text) else None
+
+
+def _image_preview(text: str) -> str | None:
+    return text.lower() if text.lower() in IMAGE_PREVIEWS else None
+
+
+def _date(text: str) -> datetime | None:
+    # Few pages have one, so that the others need not load what reads dates.
+    from scrapy_rep.protocol.indexing.dates import read_date  # noqa: PLC0415
+
+    return read_date(text)
+
+
+VALUED: dict[str, Callable[[str], Value]] = {
+    "max-snippet": _limit,
+    "max-video-preview": _limit,
+    "max-image-preview": _image_preview,
+    "unavailable_after": _date,
+}
+"""The names that take a value, and what reads it; it returns None for a bad one. Such a
+name is never an agent, whatever the dialect."""
+
+VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
+"""Every name that is understood, in lower case."""
+
+# How many parts a date may run over. They are words in a meta tag, where "Friday, June
+# 25, 2010 at 3:00 PM PST" has eight; in a header they are what stands between commas.
+_DATE_PARTS = 10
+
+Origin = tuple[Source, str | None, int]
+"""The source, agent and position of a Statement."""
+
+Span = tuple[int, int]
+"""Where a part of a text starts and ends."""
+
+
+class Statement(NamedTuple):
+    """One occurrence of an indexing rule that is addressed to us."""
+
+    source: Source
+    agent: str | None
+    """To whom it is addressed, as written; None for everyone."""
+    position: int
+    """In a header, the number of the field line, from 1; in a page, the offset of the
+    tag's ``<`` in bytes (of the page's UTF-8 form, if it is in UTF-16, UTF-32 or
+    ISO-2022)."""
+    text: str
+    """The statement as written."""
+    name: str
+    """In lower case."""
+    value: Value = None
+    """None, too, if it could not be read; then the statement has no effect."""
+    known: bool = True
+    """Whether the name is in the dialect's vocabulary; else it has no effect."""
+
+
+class Flaw(NamedTuple):
+    """Something that is wrong with how a site says what it says."""
+
+    code: str
+    """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
+    ``too-many``, ``unclosed-quote`` or ``unknown-name``."""
+    message: str
+    source: Source
+    position: int
+    """As in Statement."""
+
+
+class Reading:
+    """The statements and findings of one response, while they are collected."""
+
+    __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
+
+    def __init__(self, vocabulary: frozenset[str] | None) -> None:
+        self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
+        self.statements: list[Statement] = []
+        self.findings: list[Flaw] = []
+        self.tags: list[Tag] = []
+        self.full = False
+        """Whether there was more than is read, so that no more need be looked for."""
+
+    def find(self, code: str, message: str, origin: Origin) -> None:
+        if len(self.findings) <= MAX_STATEMENTS:
+            self.findings.append(Flaw(code, message, origin[0], origin[2]))
+
+    def read(self, origin: Origin, text: str, spans: list[Span]) -> None:
+        """Read the statements in the spans of a text: one in each, but a date may take several."""
+        at = 0
+        while at < len(spans):
+            if len(self.statements) >= MAX_STATEMENTS:
+                if not self.full:
+                    self.full = True
+                    message = f"only {MAX_STATEMENTS} statements are read"
+                    self.find("too-many", message, origin)
+                return
+            start, end = spans[at]
+            name, colon, value = text[start:end].partition(":")
+            name = name.strip().lower()
+            if name in VALUED:
+                at = self._read_valued(origin, text, spans, at)
+                continue
+            if colon and name in DENIALS:
+                # "all: noindex" and the like are two statements, not one to lose.
+                spans[at] = (end - len(value), end)
+                end -= len(value)
+                self.find("stray-colon", f"{name} takes no value", origin)
+            else:
+                at += 1
+            written = text[start:end].strip()
+            if name in self._vocabulary:
+                self.statements.append(Statement(*origin, written, name))
+            elif written:
+                self._read_unknown(origin, written, name)
+
+    def _read_valued(
+        self, origin: Origin, text: str, spans: list[Span], at: int
+    ) -> int:
+        """Read the statement in ``spans[at]``; return the number of the next span."""
+        start, end = spans[at]
+        name, colon, value = text[start:end].partition(":")
+        name = name.strip().lower()
+        read = VALUED[name]
+        result: Value = None
+        taken = 1
+        if read is not _date:
+            result = read(value.strip())
+        elif colon:
+            for taken in range(len(spans[at : at + _DATE_PARTS]), 0, -1):
+                last = spans[at + taken - 1][1]
+                result = read(text[end - len(value) : last])
+                if result is not None:
+                    end = last
+                    break
+        written = text[start:end].strip()
+        if name not in self._vocabulary:
+            self._read_unknown(origin, written, name)
+        else:
+            if result is None:
+                code = "bad-date" if read is _date else "bad-value"
+                self.find(code, f"not a value of {name}: {value.strip()!r}", origin)
+            self.statements.append(Statement(*origin, written, name, result))
+        return at + taken
+
+    def _read_unknown(self, origin: Origin, written: str, name: str) -> None:
+        self.find("unknown-name", f"not in the vocabulary: {written!r}", origin)
+        self.statements.append(Statement(*origin, written, name, known=False))

@@ -1,0 +1,187 @@
+"""URLs of a robots.txt that dialects decide on differently, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
+from scrapy_rep.protocol.lint.findings import quoted
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+from scrapy_rep.protocol.robotstxt.lines import lines
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Findings
+
+    _T = TypeVar("_T")
+
+# What is compared: so many bytes of a file, rules and names, spread over it.
+_MAX_BYTES = 65_536
+_MAX_RULES = 48
+_MAX_AGENTS = 8
+_MAX_PATH = 1000
+_MAX_PATH_SHOWN = 60
+
+# The fields of a dialect that can be the reason, the more telling ones first; what they
+# are about, and what to write so that all agree.
+_REASONS = {
+    "misspelt_fields": (
+        "they differ in which misspelt fields are read", "spell all fields properly",
+    ),
+    "blank_line_ends_group": (
+        "they differ in whether a blank line ends a group",
+        "write no blank line in a group, and one before each",
+    ),
+    "leading_slash_assumed": (
+        "they differ in what a pattern without a leading / is",
+        "begin each pattern with /",
+    ),
+    "wildcards": (
+        "they differ in whether * and $ are special",
+        "write the beginnings of paths, without * and $, where that can be said",
+    ),
+    "path_encoding": (
+        "they differ in how percent-encoding is compared",
+        "write patterns as they are in URLs, %-encoded in upper case",
+    ),
+    "index_html_quirk": (
+        "they differ in whether to allow index.html is to allow its directory",
+        "add a rule for the directory, with a $ after it",
+    ),
+    "comma_separated_agents": (
+        "they differ in whether commas separate names",
+        "write a user-agent line for each name",
+    ),
+    "utf_16": (
+        "they differ in whether UTF-16 is decoded", "save the file as UTF-8",
+    ),
+    "nul_ends_line": (
+        "they differ in whether a null byte ends a line", "delete null bytes",
+    ),
+    "agent_match": (
+        "they differ in whom a user-agent line names",
+        "use product tokens of letters, - and _ alone, none the beginning of another",
+    ),
+    "merge_groups": (
+        "they differ in whether groups of one name are merged",
+        "write one group for each name",
+    ),
+    "empty_disallow": (
+        "they differ in what an empty Disallow is", "delete it where it has company",
+    ),
+    "rule_choice": (
+        "they differ in whether the longest or the first rule wins",
+        "put longer patterns before shorter ones",
+    ),
+}  # fmt: skip
+_SEVERAL = ("there are several reasons", "see what else is found in this file")
+
+
+_ORIGIN = "https://example.com"
+
+
+class _Question(NamedTuple):
+    line: int
+    path: str
+
+
+def compare_dialects(body: bytes, dialect: Dialect, found: Findings) -> None:
+    """Ask what each dialect makes of the paths that the rules are about."""
+    if len(body) > _MAX_BYTES:
+        body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
+    questions, agents = _questions(body, dialect)
+    for other in DIALECTS.values():
+        if replace(other, name=dialect.name) != dialect:
+            _Comparison(body, dialect, other).tell(questions, agents, found)
+
+
+def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str]]:
+    """Paths for the rules of a file, read with the most lenience, and its crawlers."""
+    questions: dict[str, _Question] = {}
+    agents = {EVERYONE: None}
+    for number, field, value in lines(body, replace(dialect, misspelt_fields=True)):
+        if field == "user-agent":
+            for reading in DIALECTS.values():
+                for name in agents_of_line(value, reading):
+                    agents[name or EVERYONE] = None
+        elif field in {"allow", "disallow"} and 0 < len(value) < _MAX_PATH:
+            # As URLs of Scrapy are written, whatever is the dialect.
+            pattern = paths.pattern(value.decode("latin-1"), RFC9309)
+            if pattern is not None:
+                path = "x".join(pattern.segments)
+                path = path if path.startswith("/") else "/" + path
+                questions.setdefault(path, _Question(number, path))
+                directory, _, page = path.rpartition("/")
+                if page.startswith("index.htm"):
+                    path = directory + "/"
+                    questions.setdefault(path, _Question(number, path))
+    # Everyone may read it, whatever the rules say; that some do not say so is no news.
+    questions.pop("/robots.txt", None)
+    return _spread(list(questions.values()), _MAX_RULES), _spread(
+        list(agents), _MAX_AGENTS
+    )
+
+
+def _spread(items: list[_T], at_most: int) -> list[_T]:
+    """At most so many of *items*, the first one among them."""
+    return items[:: -(-len(items) // at_most)] if items else items
+
+
+class _Comparison:
+    """The same file read in two dialects, and in what lies between them."""
+
+    def __init__(self, body: bytes, ours: Dialect, theirs: Dialect) -> None:
+        self._ours = AccessRules.parse(body, ours)
+        self._theirs = AccessRules.parse(body, theirs)
+        self._mixtures: list[tuple[str, AccessRules, AccessRules]] = []
+        """A field; the file read in one dialect, but for this field; and in the other."""
+        for one, other, read in (
+            (ours, theirs, self._theirs), (theirs, ours, self._ours),
+        ):  # fmt: skip
+            for name in _REASONS:
+                value = getattr(other, name)
+                if value != getattr(one, name):
+                    mixed = AccessRules.parse(body, replace(one, **{name: value}))
+                    self._mixtures.append((name, mixed, read))
+
+    def tell(
+        self, questions: list[_Question], agents: list[str], found: Findings
+    ) -> None:
+        told = set()
+        for agent in agents:
+            for question in questions:
+                url = _ORIGIN + question.path
+                ours = self._ours.is_allowed(url, agent)
+                if ours is not self._theirs.is_allowed(url, agent):
+                    reason = self._reason(url, agent)
+                    if reason not in told:
+                        told.add(reason)
+                        message = self._message(reason, question, agent)
+                        found.add(question.line, "dialects-differ", message)
+
+    def _reason(self, url: str, agent: str) -> str:
+        """The one field that makes us decide as they do, or them as we do."""
+        for name, mixed, other in self._mixtures:
+            if mixed.is_allowed(url, agent) is other.is_allowed(url, agent):
+                return name
+        return ""
+
+    def _message(self, reason: str, question: _Question, agent: str) -> str:
+        why, remedy = _REASONS.get(reason, _SEVERAL)
+        verdicts = []
+        for robots in (self._ours, self._theirs):
+            decision = robots.decide(_ORIGIN + question.path, agent)
+            verdict = "allowed" if decision.allowed else "forbidden"
+            line = f"line {decision.line}" if decision.line else "no rule"
+            verdicts.append(f"{verdict} in {robots.dialect.name} ({line})")
+        path = question.path
+        if len(path) > _MAX_PATH_SHOWN:
+            path = path[: _MAX_PATH_SHOWN - 3] + "..."
+        unnamed = agent == EVERYONE
+        who = "a crawler that is not named" if unnamed else quoted(agent.encode())
+        return f"for {who}, {path} is {' and '.join(verdicts)}: {why}: {remedy}"

@@ -1,0 +1,165 @@
+"""What is wrong with the fields of lines, and with lines that have none."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.lint.findings import quoted
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.robotstxt.lines import Line
+
+# As they are written.
+_FIELDS = (
+    "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
+    "Visit-time",
+)  # fmt: skip
+_PROPER = {field.lower(): field for field in _FIELDS}
+
+# Fields that others define, and that are as they should be: preferences on the use of
+# what is crawled (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
+_ELSEWHERE = {
+    "content-signal": "Content-Signal",
+    "content-usage": "Content-Usage",
+    "license": "License",
+}
+
+_VENDORS = {"clean-param": "Yandex"}
+
+_OBSOLETE = {
+    "noindex": "say noindex in the page or in an X-Robots-Tag header",
+    "nofollow": "say nofollow in the page or in an X-Robots-Tag header",
+    "noarchive": "say noarchive in the page or in an X-Robots-Tag header",
+    "host": "redirect to the host that is meant, or name it in rel=canonical",
+    "robot-version": "delete it",
+    "comment": "write it after a #",
+}  # fmt: skip
+_ACAP = "acap-"
+
+_ANOTHER_FIELD = re.compile(
+    rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
+).search
+
+# Names are compared with the known ones as long as there are not too many, nor too long.
+_MAX_NAMES = 300
+_MAX_LENGTH = 20
+_LETTERS = re.compile("[^a-z]")
+
+
+class FieldCheck:
+    """Looks at the fields of one file."""
+
+    known = frozenset(_PROPER)
+
+    def __init__(self, dialect: Dialect, found: Findings) -> None:
+        self._dialect = dialect
+        self._found = found
+        self._meant: dict[str, str | None] = {}
+
+    def check(self, number: int, raw: bytes, line: Line | None) -> None:
+        content = raw[: self._dialect.line_limit].partition(b"#")[0]
+        if not content.strip():
+            return
+        name, colon, value = content.partition(b":")
+        if not colon:
+            self._check_words(number, content.split(), line)
+        elif not name.strip():
+            message = "nothing stands before the colon: write a field, or put a # first"
+            self._found.add(number, "missing-field", message)
+        elif line is not None:
+            self._check_name(line, name.strip())
+            if line.field in _PROPER and _ANOTHER_FIELD(value):
+                message = (
+                    f"{quoted(value.strip())} has a field in it: one line for each"
+                )
+                self._found.add(number, "fields-in-value", message)
+
+    def _check_words(self, number: int, words: list[bytes], line: Line | None) -> None:
+        if line is not None and line.field in _PROPER:
+            message = f"read without its colon by few: write {_PROPER[line.field]}:"
+            self._found.add(number, "tolerated-spelling", message)
+            return
+        word = words[0]
+        name = word[:_MAX_LENGTH].decode("utf-8", "replace").lower()
+        meant = (_PROPER | _ELSEWHERE).get(name) or self._field_meant(name)
+        if meant and len(words) <= 2:
+            message = f"no colon, so that it is not read: write {meant}: and the value"
+        else:
+            message = "neither a field and a value nor a comment: put a # before it"
+        self._found.add(number, "missing-colon", message)
+
+    def _check_name(self, line: Line, written: bytes) -> None:
+        number, field, _ = line
+        name = written[: 2 * _MAX_LENGTH].decode("utf-8", "replace").lower()
+        add = self._found.add
+        if field in _PROPER:
+            if name != field:
+                message = f"{quoted(written)} is read by few: write {_PROPER[field]}"
+                add(number, "tolerated-spelling", message)
+            elif field == "crawl-delay" and not self._dialect.crawl_delay:
+                message = f"not read by {self._dialect.name}: the server's 429 or 503"
+                add(number, "unused-field", f"{message} slows its crawler down")
+        elif name in _OBSOLETE:
+            message = f"{quoted(written)} is not read any more: {_OBSOLETE[name]}"
+            add(number, "obsolete-field", message)
+        elif name.startswith(_ACAP):
+            message = "ACAP is not read by search engines: say it in Allow and Disallow"
+            add(number, "obsolete-field", message)
+        elif name in _VENDORS:
+            message = f"read by {_VENDORS[name]} alone: others need rules of their own"
+            add(number, "vendor-field", message)
+        elif name in {"http", "https"}:
+            message = "a URL without a field says nothing: write Sitemap: before it"
+            add(number, "missing-field", message)
+        elif name not in _ELSEWHERE:
+            self._check_unknown(number, written, name)
+
+    def _check_unknown(self, number: int, written: bytes, name: str) -> None:
+        meant = self._field_meant(name)
+        if meant:
+            message = f"{quoted(written)} is not read: write {meant}"
+            self._found.add(number, "misspelt-field", message)
+        else:
+            message = (
+                f"{quoted(written)} is no field known here: if it is text, put a #"
+            )
+            self._found.add(number, "unknown-field", f"{message} before it")
+
+    def _field_meant(self, name: str) -> str | None:
+        """The field of which *name* is a misspelling."""
+        if len(name) > _MAX_LENGTH:
+            return None
+        if name not in self._meant and len(self._meant) < _MAX_NAMES:
+            self._meant[name] = _nearest(name)
+        return self._meant.get(name)
+
+
+def _nearest(name: str) -> str | None:
+    letters = _LETTERS.sub("", name)
+    for field, proper in (_PROPER | _ELSEWHERE).items():
+        plain = _LETTERS.sub("", field)
+        at_most = 1 if len(plain) < 7 else 2
+        if letters.startswith(plain) and len(letters) <= len(plain) + 2:
+            return proper
+        if len(name) > 3 and distance(letters, plain) <= at_most:
+            return proper
+    return None
+
+
+def distance(one: str, other: str) -> int:
+    """How many letters to add, drop, change or swap with the next, to make one of two
+    short words the other.
+    """
+    rows = [list(range(len(other) + 1))]
+    for i, letter in enumerate(one, 1):
+        above, row = rows[-1], [i]
+        for j, theirs in enumerate(other, 1):
+            cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (letter != theirs))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == theirs:
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]

@@ -1,0 +1,135 @@
+"""Rules that never decide, because another does wherever they match.
+
+The judge is the index that decides for crawlers. It is asked about a *witness* of each
+pattern: the pattern itself, with a character in place of each ``*``, and of whatever may
+follow, that no pattern and no URL has. Whatever pattern matches the witness has a ``*``,
+or its open end, where that character stands; so it matches every URL that the first one
+matches. A rule that does not win on its witness wins nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.robotstxt.limits import TooLong
+from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
+from scrapy_rep.protocol.robotstxt.rules import RuleLines
+from scrapy_rep.protocol.robotstxt.rulescan import directories_of, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.robotstxt.groups import Group
+    from scrapy_rep.protocol.robotstxt.lines import Line
+    from scrapy_rep.protocol.robotstxt.paths import Pattern
+
+# Patterns and URLs have an octet a character.
+_ANYTHING = "\u0100"
+
+# How many characters of wildcards and witnesses are compared.
+_BUDGET = 150_000_000
+
+
+def check_rules(
+    lines: Mapping[int, Line],
+    groups: Sequence[Group],
+    dialect: Dialect,
+    found: Findings,
+) -> None:
+    """Look for rules that say what another says, or what another rule overrules."""
+    together: dict[object, list[Line]] = {}
+    for place, group in enumerate(groups):
+        # Groups of the same names are followed by the same crawlers.
+        names = frozenset(group.agents) if dialect.merge_groups else place
+        rules = together.setdefault(names, [])
+        rules += [lines[rule.line] for rule in group.rules]
+    budget = _BUDGET
+    for rules in together.values():
+        if len(rules) > 1:
+            budget -= _check_together(rules, dialect, found, budget)
+    if budget < 0:
+        message = "there are too many patterns to compare each with all: use fewer *"
+        found.add(0, "not-compared", message)
+
+
+def _check_together(
+    rules: list[Line], dialect: Dialect, found: Findings, budget: int
+) -> int:
+    """Look at rules that the same crawlers follow; return what that cost."""
+    read, marks = _read(rules, found)
+    index = RuleIndex(read, dialect)
+    directories: dict[int, list[Pattern]] = {}
+    for mark, _, pattern in directories_of(read, dialect):
+        directories.setdefault(mark, []).append(pattern)
+    wildcards = [value for _, value in marks if "*" in value]
+    cost_of_all = sum(map(len, wildcards))
+    spent = 0
+    for mark, value in marks:
+        if spent > budget:
+            break
+        rule = rule_of(value, mark, dialect)
+        if rule is None:
+            continue
+        winners = {}
+        for pattern in (rule[2], *directories.get(mark, ())):
+            for witness in _witnesses(pattern):
+                spent += cost_of_all + (1 + len(wildcards)) * len(witness)
+                try:
+                    winner = index.winner(witness)
+                except TooLong:
+                    return budget + 1
+                if winner is not None:
+                    winners[-winner[1] >> 1] = -winner[1]
+        if mark >> 1 not in winners:
+            _tell(mark, winners[min(winners)], dialect, found)
+    return spent
+
+
+def _read(
+    rules: list[Line], found: Findings
+) -> tuple[RuleLines, list[tuple[int, str]]]:
+    """The rules as the index takes them, and their marks and values in file order; what
+    is there twice is told.
+    """
+    read = RuleLines()
+    marks = []
+    for number, field, octets in rules:
+        value = octets.decode("latin-1")
+        allows = field == "allow"
+        mark = 2 * number + allows
+        first = (read.allows if allows else read.disallows).setdefault(value, mark)
+        if first == mark:
+            marks.append((mark, value))
+        elif value:
+            message = f"line {first >> 1} says the same: delete one of the two"
+            found.add(number, "duplicate-rule", message)
+    return read, marks
+
+
+def _witnesses(pattern: Pattern) -> Iterator[str]:
+    segments = pattern.segments
+    tail = "" if pattern.anchored else _ANYTHING
+    witness = _ANYTHING.join(segments) + tail
+    if segments[0]:
+        yield witness
+    elif not witness.strip(_ANYTHING) or not segments[1].startswith("/"):
+        # Every URL has a "/" before what the first "*" stands for.
+        yield "/" + witness
+    else:
+        yield "/" + witness
+        yield witness.removeprefix(_ANYTHING)
+
+
+def _tell(mark: int, winner: int, dialect: Dialect, found: Findings) -> None:
+    line, allows = winner >> 1, winner & 1
+    if allows == mark & 1:
+        message = f"line {line} decides wherever this matches, and says the same"
+        found.add(mark >> 1, "redundant-rule", f"{message}: delete this")
+    else:
+        says = "allows" if allows else "forbids"
+        message = f"line {line} decides wherever this matches, and {says} it: delete"
+        first = dialect.rule_choice == "first"
+        remedy = "put this above" if first else "make this longer"
+        found.add(mark >> 1, "shadowed-rule", f"{message} one, or {remedy}")

@@ -1,0 +1,174 @@
+"""What is wrong with the records that say what content may be used for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.lint.fields import distance
+from scrapy_rep.protocol.lint.findings import quoted
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.usage.robotstxt import FIELDS, UsageGroups, expression_of
+from scrapy_rep.protocol.usage.statements import Where, split_path
+from scrapy_rep.protocol.usage.vocabulary import (
+    ROWS,
+    Signal,
+    Source,
+    labels_of,
+    row_of,
+    values_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.robotstxt.lines import Line
+
+# Labels that are compared with the known ones, and their length.
+_MAX_NAMES = 300
+_MAX_LENGTH = 20
+
+# Octets of records that are looked at, many times what any site has.
+_LOOKED_AT = 50_000
+
+
+def check_usage(lines: Sequence[Line], dialect: Dialect, found: Findings) -> None:
+    """Look at the records of use, one by one and together."""
+    records = [line for line in lines if line.field in FIELDS]
+    if not records:
+        return
+    check = _UsageCheck(dialect, found)
+    groups = UsageGroups(lines, dialect)
+    in_groups = {line.number for _, each in groups.groups for line in each}
+    in_groups |= {line.number for line in groups.for_all}
+    for line in records:
+        check.check(line)
+        if line.number not in in_groups and line.field == "content-usage":
+            message = "in no group, so that it is for nobody: move it below a"
+            found.add(line.number, "record-outside-group", f"{message} user-agent line")
+    check.compare(groups.for_all)
+    together: dict[object, list[Line]] = {}
+    for place, (names, each) in enumerate(groups.groups):
+        # Groups of the same names are followed by the same crawlers.
+        key = frozenset(names) if dialect.merge_groups else place
+        together.setdefault(key, []).extend(each)
+    for each in together.values():
+        check.compare(each)
+
+
+class _UsageCheck:
+    def __init__(self, dialect: Dialect, found: Findings) -> None:
+        self._dialect = dialect
+        self._found = found
+        self._names = 0
+        self._octets = 0
+
+    def check(self, line: Line) -> None:
+        """Look at one record."""
+        self._octets += len(line.value)
+        if self._octets > _LOOKED_AT:
+            return
+        if line.field == "license":
+            if b"://" not in line.value:
+                message = f"{quoted(line.value)} is no absolute URL: write one with"
+                self._found.add(line.number, "bad-license", f"{message} https://")
+            return
+        first, _, rest = line.value.partition(b" ")
+        is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
+        if b"=" in rest and not is_label and not first.startswith(b"/"):
+            message = f"{quoted(first)} is no path, as it begins with no /: write"
+            self._found.add(
+                line.number, "preference-path", f"{message} {quoted(b'/' + first)}"
+            )
+            return
+        signal, expression = expression_of(line)
+        for code, message in expression.flaws:
+            if code not in {"unknown-label", "unknown-preference"}:
+                self._found.add(line.number, code, f"{message}: {_how(signal)}")
+        for label, value in expression.pairs:
+            self._check_pair(line, signal, label, value)
+
+    def _check_pair(
+        self, line: Line, signal: Signal, label: str, value: str | None
+    ) -> None:
+        row = row_of(signal, label)
+        shown = quoted(label.encode())
+        if row is None:
+            meant = self._meant(signal, label)
+            remedy = f"write {meant}" if meant else _how(signal)
+            message = f"{shown} is no label of {signal}, and says nothing: {remedy}"
+            self._found.add(line.number, "unknown-label", message)
+        elif label == "use":
+            if value not in {"immediate", "reference", "full"}:
+                message = "use is immediate, reference or full, and says nothing else"
+                self._found.add(line.number, "unknown-preference", message)
+        elif value not in {row.allows, row.disallows}:
+            message = (
+                f"{label} is {row.allows} or {row.disallows}, and says nothing else"
+            )
+            meant = _value_meant(signal, value)
+            remedy = f": write {label}={meant}" if meant else ""
+            self._found.add(line.number, "unknown-preference", message + remedy)
+
+    def _meant(self, signal: Signal, label: str) -> str | None:
+        """The label that *label* is a misspelling of, or stands for elsewhere."""
+        for row in ROWS:
+            if row.label == label and row.signal is not signal:
+                for other in ROWS:
+                    if other.signal is signal and other.categories == row.categories:
+                        return other.label
+        lowered = label.lower()
+        if self._names >= _MAX_NAMES or len(lowered) > _MAX_LENGTH:
+            return None
+        self._names += 1
+        near = (each for each in labels_of(signal) if distance(lowered, each) <= 2)
+        return next(near, None) if len(lowered) > 3 else None
+
+    def compare(self, records: Iterable[Line]) -> None:
+        """Look for records that contradict each other: of one path, for one crawler."""
+        said: dict[tuple[object, str], tuple[bool, int]] = {}
+        octets = 0
+        for line in records:
+            octets += len(line.value)
+            if line.field == "license" or octets > _LOOKED_AT:
+                continue
+            path = split_path(line.value)[0].decode("latin-1")
+            pattern = paths.pattern(path, self._dialect) if path else None
+            key = pattern[:2] if pattern else path
+            signal, expression = expression_of(line)
+            where = Where(Source.ROBOTS_TXT, signal, None, line.number, "")
+            for label, value in expression.pairs:
+                for each in where.says(label, value):
+                    if each.value is not None:
+                        self._compare(line, (key, each.category), each.value, said)
+
+    def _compare(
+        self,
+        line: Line,
+        key: tuple[object, str],
+        value: bool,
+        said: dict[tuple[object, str], tuple[bool, int]],
+    ) -> None:
+        other, number = said.setdefault(key, (value, line.number))
+        if other is not value:
+            message = (
+                f"line {number} says the opposite about {key[1]} for the same path, and "
+                "what forbids counts: write one of the two"
+            )
+            self._found.add(line.number, "contradicting-preferences", message)
+
+
+def _how(signal: Signal) -> str:
+    labels, values = ", ".join(labels_of(signal)), " or ".join(values_of(signal)[:2])
+    return f"the labels are {labels}, the values {values}"
+
+
+def _value_meant(signal: Signal, value: str | None) -> str | None:
+    allows, disallows = values_of(signal)[:2]
+    word = (value or "").lower()
+    if word in {"y", "yes", "true", "1", "allow", "allowed"}:
+        return allows
+    if word in {"n", "no", "false", "0", "deny", "disallow", "disallowed", "none"}:
+        return disallows
+    return None

@@ -1,0 +1,74 @@
+"""robots.txt: all that one states, about access and about use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Finding
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.robotstxt import UsageRecords
+
+
+class RobotsTxt(AccessRules):
+    """A robots.txt, or what takes its place where there is none.
+
+    Made by :meth:`parse` and :meth:`blanket`; immutable.
+    """
+
+    __slots__ = ("_usage_records",)
+
+    def __init__(
+        self,
+        body: bytes,
+        dialect: Dialect = RFC9309,
+        url: str | None = None,
+        blanket: Decision | None = None,
+    ) -> None:
+        super().__init__(body, dialect, url, blanket)
+        self._usage_records: UsageRecords | None = None
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about."""
+        records = self._usage_records
+        return super().weight + (records.weight if records else 0)
+
+    @property
+    def may_state_usage(self) -> bool:
+        """Whether it has any record about use. Nearly none has, and this is quick."""
+        return bool(self._usage())
+
+    def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
+        """What it states about the use of *url*: nothing where that is disallowed, since it
+        speaks of what may be fetched alone (draft-ietf-aipref-attach-05, 3.1).
+        """
+        from scrapy_rep.protocol.usage.preferences import SILENCE  # noqa: PLC0415
+
+        records = self._usage()
+        if not records or not self.is_allowed(url, agents):
+            return SILENCE
+        found = records.of(self.body, agents, self.dialect)
+        return found.of_target(paths.target(url, self.dialect)) if found else SILENCE
+
+    def lint(self) -> tuple[Finding, ...]:
+        """What is wrong with it, by line; worked out anew each time."""
+        # Few ask, so that nobody else has to load what answers.
+        from scrapy_rep.protocol.lint.linter import lint  # noqa: PLC0415
+
+        return () if self._blanket else lint(self.body, self.dialect, self._url)
+
+    def _usage(self) -> UsageRecords:
+        if self._usage_records is None:
+            from scrapy_rep.protocol.usage.robotstxt import UsageRecords  # noqa: PLC0415
+
+            self._usage_records = UsageRecords(self.body, self.dialect)
+        return self._usage_records

@@ -1,0 +1,229 @@
+"""The rules of a robots.txt: which groups a crawler follows, and what they decide.
+
+RFC 9309, 2.1 and 2.2.1, and the rows on groups of
+:class:`~scrapy_rep.protocol.dialect.Dialect`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.protocol.dialect import RFC9309, Dialect
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.followed import Followed
+from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
+from scrapy_rep.protocol.robotstxt.limits import TooLong
+from scrapy_rep.protocol.robotstxt.lines import proper_text, text
+from scrapy_rep.protocol.robotstxt.packing import Packed, pack
+from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
+from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
+from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
+from scrapy_rep.protocol.robotstxt.rulescan import RuleScan, can_scan
+from scrapy_rep.protocol.robotstxt.sitemaps import sitemap_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+    from scrapy_rep.protocol.robotstxt.pace import Pace, RequestRate, VisitTime
+
+# So many combinations of agents are kept ready; a crawl has one, or a few.
+_MAX_FOLLOWED = 32
+
+# Bytes that one takes beside its text.
+_EMPTY_WEIGHT = 1_000
+
+
+class AccessRules:
+    """What a robots.txt, or what takes its place, says about access: which URLs, how fast
+    and when.
+
+    Made by :meth:`parse` and :meth:`blanket`; immutable. It keeps the text, and works out
+    what a question needs when the question comes: of the rules, those of the crawler that
+    asks.
+    """
+
+    __slots__ = (
+        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url", "dialect",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        body: bytes,
+        dialect: Dialect,
+        url: str | None = None,
+        blanket: Decision | None = None,
+    ) -> None:
+        self.dialect = dialect
+        self._body: bytes | Packed = body
+        self._url = url
+        self._blanket = blanket
+        self._followed: Followed | None = None
+        self._others: dict[str | tuple[str, ...], Followed] | None = None
+        self._sitemaps: tuple[str, ...] | None = None
+
+    @classmethod
+    def parse(
+        cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
+    ) -> Self:
+        """Read a robots.txt. Any bytes at all are one (RFC 9309, 2.3.1.5).
+
+        *url* is where it was found; relative sitemaps are resolved against it.
+        """
+        return cls(body, dialect, url)
+
+    @classmethod
+    def blanket(
+        cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
+    ) -> Self:
+        """A robots.txt that says the same of every URL but its own."""
+        return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
+
+    @property
+    def body(self) -> bytes:
+        """What was parsed."""
+        body = self._body
+        return body if isinstance(body, bytes) else body.unpack()
+
+    @property
+    def denies_all(self) -> bool:
+        """Whether it forbids everything, in the place of a robots.txt."""
+        return self._blanket is not None and not self._blanket.allowed
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes, about: its text, and what was made of that so far."""
+        body = self._body
+        text = len(body if isinstance(body, bytes) else body.octets)
+        weight = _EMPTY_WEIGHT + text
+        if self._followed is not None:
+            weight += self._followed.weight
+        for followed in (self._others or {}).values():
+            weight += followed.weight
+        return weight
+
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The absolute URLs of the sitemaps, in order, each once."""
+        if self._sitemaps is None:
+            lines = parse_groups(self.body, self.dialect)[1]
+            self._sitemaps = tuple(sitemap_urls(lines, self._url))
+        return self._sitemaps
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in file order; worked out anew each time."""
+        return parse_groups(self.body, self.dialect)[0]
+
+    def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
+        """May a crawler fetch *url*, and by which rule?
+
+        *agents* are its product tokens, in order of preference: the groups of the first
+        that has any are followed, or else those of everyone (RFC 9309, 2.2.1).
+        """
+        target = paths.target(url, self.dialect)
+        if self._is_robotstxt(target):
+            return Decision(True, None, None, Reason.ROBOTS_TXT)
+        if self._blanket is not None:
+            return self._blanket
+        followed = self._follow(agents)
+        if followed.agent is None:
+            return Decision(True, None, None, Reason.NO_GROUP)
+        index = followed.index or self._index(followed, target)
+        try:
+            winner = index.winner(target)
+        except TooLong:
+            return Decision(False, None, followed.agent, Reason.TOO_LONG)
+        if winner is None:
+            return Decision(True, None, followed.agent, Reason.NO_RULE)
+        return Decision(
+            bool(winner[1] & 1),
+            Rule.of_mark(-winner[1], winner[2]),
+            followed.agent,
+            Reason.RULE,
+        )
+
+    def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
+        """The same as ``decide(url, agents).allowed``, without the evidence."""
+        # This is asked for each request, so that what is nearly always true comes first.
+        normal = NORMAL_URL(url)
+        followed = self._followed
+        if (
+            normal
+            and followed is not None
+            and followed.agents == agents
+            and followed.index is not None
+        ):
+            target = normal[1]
+            return followed.index.allows_normal(target) or (
+                target == "/robots.txt" and self.dialect.robotstxt_allowed
+            )
+        target = normal[1] if normal else paths.plain_target(url, self.dialect)
+        if self._blanket is not None:
+            return self._blanket.allowed or self._is_robotstxt(target)
+        followed = self._follow(agents)
+        index = followed.index or self._index(followed, target)
+        return index.allows(target) or self._is_robotstxt(target)
+
+    def pace(self, agents: str | Sequence[str]) -> Pace:
+        """All that is said to a crawler of how fast and when; nothing in a dialect that
+        ignores it.
+        """
+        return self._follow(agents).pace
+
+    def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
+        """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
+        where there is none, or the dialect ignores it.
+        """
+        return self._follow(agents).pace.crawl_delay
+
+    def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
+        """The ``Request-rate`` for a crawler, the slowest of several; None where there
+        is none, or the dialect ignores it.
+        """
+        rates = self.pace(agents).request_rates
+        return max(rates, key=lambda rate: rate.delay, default=None)
+
+    def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
+        """The ``Visit-time`` for a crawler, the first of several; None where there is
+        none, or the dialect ignores it.
+        """
+        return self.pace(agents).visit_time
+
+    def _is_robotstxt(self, target: str) -> bool:
+        return self.dialect.robotstxt_allowed and target == "/robots.txt"
+
+    def _follow(self, agents: str | Sequence[str]) -> Followed:
+        """What holds for *agents*; nearly always they are those who asked before."""
+        followed = self._followed
+        if followed is None or followed.agents != agents:
+            key = agents if isinstance(agents, str) else tuple(agents)
+            if followed is None or followed.agents != key:
+                followed = self._followed = self._turn_to(key)
+        return followed
+
+    def _turn_to(self, agents: str | tuple[str, ...]) -> Followed:
+        if self._followed is not None:
+            if self._others is None or len(self._others) >= _MAX_FOLLOWED:
+                self._others = {}
+            self._others[self._followed.agents] = self._followed
+        if self._others and agents in self._others:
+            return self._others[agents]
+        content = proper_text(text(self.body, self.dialect), self.dialect)
+        return Followed(agents, content, self.dialect)
+
+    def _index(self, followed: Followed, target: str) -> RuleIndex | RuleScan:
+        """To index the rules pays from the second question on, and many hosts are asked
+        about once.
+        """
+        if not followed.asked and can_scan(target):
+            followed.asked = True
+            return RuleScan(followed.groups, self.dialect)
+        followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
+        followed.groups = []
+        # Nobody may ever need it again.
+        if isinstance(self._body, bytes):
+            self._body = pack(self._body)
+        return followed.index

@@ -1,0 +1,27 @@
+"""Where a robots.txt says that sitemaps are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scrapy_rep.protocol.robotstxt.lines import Line
+
+
+def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
+    """The URLs that sitemap lines name: absolute ones of the Web, each once."""
+    seen = set()
+    for line in lines:
+        found = line.value.decode("utf-8", "replace")
+        try:
+            absolute = urljoin(url, found) if url else found
+            parts = urlsplit(absolute)
+        except ValueError:  # "http://[": no URL at all
+            continue
+        is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
+        if found and is_of_the_web and absolute not in seen:
+            seen.add(absolute)
+            yield absolute

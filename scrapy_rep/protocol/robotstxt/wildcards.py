@@ -1,0 +1,114 @@
+"""Patterns with a ``*``, arranged so that few of them need to be tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.rulescan import Candidate, candidate
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.limits import Comparisons
+
+Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
+"""A rule's mark, its value, and its pattern if that is known yet."""
+
+_NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
+
+_Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
+"""A candidate; its pattern if that is known yet; and if a head and its needle are all
+there is to it, where the needle can begin.
+"""
+
+
+class Wildcards:
+    """The patterns that have one head.
+
+    Each has a needle: one of the parts that a target must have in it. Most patterns do
+    not match most targets, and a search for the needle is enough to say so; the pattern
+    itself is worked out when its needle is found for the first time.
+    """
+
+    __slots__ = ("_dialect", "_needles", "_rules", "_tests")
+
+    def __init__(self, rules: list[Unlevelled], dialect: Dialect) -> None:
+        self._rules = rules
+        self._dialect = dialect
+        self._needles: tuple[str, ...] = ()
+        self._tests: list[_Test] = []
+
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The needle of each, the pattern that wins over all others first."""
+        return self._needles or self._prepare()
+
+    @property
+    def rules(self) -> list[Candidate]:
+        """In the same order."""
+        return [rule for rule, _, _ in self._tests] if self.needles else []
+
+    def best(self, target: str) -> Candidate | None:
+        """The best of the patterns that match *target*, which begins with their head, is
+        short, and has no ``%``.
+        """
+        needles = self._needles or self._prepare()
+        for needle in needles:
+            if needle in target:
+                break
+        else:
+            return None  # as for most targets
+        for place, needle in enumerate(needles):
+            if needle in target:
+                rule, _, start = self._tests[place]
+                if start is None:
+                    if paths.matches(self.pattern(place), target):
+                        return rule
+                elif target.find(needle, start) >= 0:
+                    return rule
+        return None
+
+    def best_for(self, comparisons: Comparisons) -> Candidate | None:
+        """The same, for any target. Raises
+        :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
+        """
+        target = comparisons.target
+        for place, needle in enumerate(self.needles):
+            # An encoded slash may stand where a needle has a raw one.
+            is_possible = needle in target or (
+                comparisons.has_encoded_slash and "/" in needle
+            )
+            if is_possible and comparisons.matches(self.pattern(place)):
+                return self._tests[place][0]
+        return None
+
+    def pattern(self, place: int) -> paths.Pattern:
+        """The pattern at a place in their order."""
+        rule, pattern, start = self._tests[place]
+        if pattern is None:
+            pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
+            self._tests[place] = rule, pattern, start
+        return pattern
+
+    def _prepare(self) -> tuple[str, ...]:
+        found: list[tuple[_Test, str]] = []
+        for mark, value, known in self._rules:
+            pattern = known
+            if pattern is None and paths.PLAIN_PATTERN(value):
+                # Nothing in it is to be levelled.
+                octets, anchored = len(value), value.endswith("$")
+                parts = value.removesuffix("$").split("*")
+            else:
+                pattern = pattern or paths.pattern(value, self._dialect) or _NOTHING
+                octets, anchored = pattern.octets, pattern.anchored
+                parts = list(pattern.segments)
+            start = len(parts[0]) if len(parts) == 2 and not anchored else None
+            rule = candidate(mark, value, octets, self._dialect)
+            needle = max(parts[1:], key=len, default="")
+            found.append(((rule, pattern, start), needle))
+        # Those that win come first.
+        found.sort(key=lambda test: test[0][0], reverse=True)
+        self._tests = [test for test, _ in found]
+        self._needles = tuple([needle for _, needle in found])
+        self._rules = []
+        return self._needles

@@ -1,0 +1,174 @@
+"""What a crawl is for, and what the responses that it gets may be used for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from scrapy_rep import meta
+from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.protocol.request_target import other_forms
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import SILENCE, Denial, UsagePreferences
+from scrapy_rep.protocol.usage.statements import UsageStatement
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source, is_about_mining
+from scrapy_rep.settings import RepSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Headers
+
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
+
+# As Scrapy keeps the names of headers.
+_FIELDS = {name.title().encode(): name for name in FIELDS}
+_NAMES = frozenset(_FIELDS)
+
+
+class SiteSays(NamedTuple):
+    """What the files of a site said of the use of a URL when that was asked for."""
+
+    robotstxt: UsagePreferences = SILENCE
+    tdmrep: UsagePreferences = SILENCE
+    entry: Entry | None = None
+    """What is known of the robots.txt."""
+
+
+class Purposes:
+    """What the components of a crawl know of the use of what it fetches."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._settings = RepSettings.from_settings(crawler.settings)
+        self._identity = Identity.of(crawler)
+        # What counts is the robots.txt at the time of the fetch.
+        self._said: WeakKeyDictionary[Request, SiteSays] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> Purposes:
+        """The one that the components of a crawl share."""
+        return shared_component(crawler, cls)
+
+    def of_request(self, request: Request | None) -> tuple[str, ...]:
+        """What the response to *request* is for. Raises ValueError for what is no list of
+        purposes.
+        """
+        return self._identity.purposes(request)
+
+    def are_about_mining(self, request: Request) -> bool:
+        """Whether *request* has a purpose that TDMRep speaks about."""
+        purposes = self._identity.purposes(request)
+        return bool(purposes) and any(map(is_about_mining, purposes))
+
+    # robots.txt and tdmrep.json.
+
+    def note(
+        self,
+        request: Request,
+        robots: RobotsTxt,
+        entry: Entry | None,
+        tdmrep: TdmRep | None = None,
+        refusals: Iterable[tuple[str, Decision]] = (),
+    ) -> None:
+        """Remember what the site says of the use of the URL of *request*, which is about
+        to be sent. *refusals* are of purposes whose own names must not fetch it.
+        """
+        if not (refusals or tdmrep is not None or robots.may_state_usage):
+            return
+        urls = (request.url, *other_forms(request.url, self._settings.clients))
+        preferences = UsagePreferences(tuple(map(_refusal, refusals)))
+        for tokens, purposes in self._identity.names(request).items():
+            for url in urls:
+                found = robots.usage(url, tokens)
+                if purposes and found:
+                    found = found.about(purposes)
+                preferences |= found
+        mining = SILENCE
+        if tdmrep is not None:
+            for url in urls:
+                mining |= tdmrep.usage(url)
+        self._said[request] = SiteSays(preferences, mining, entry)
+
+    # Responses.
+
+    def read(
+        self,
+        request: Request,
+        headers: Headers,
+        rules: IndexingRules,
+        tags: tuple[Tag, ...],
+    ) -> UsagePreferences:
+        """What is stated about the use of a response."""
+        said = self._said.get(request)
+        is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
+        if is_silent and said is None:
+            return SILENCE
+        mining = None if said is None else said.tdmrep
+        found = UsagePreferences.of_page(
+            _fields(headers), rules.statements, tags, mining
+        )
+        return found if said is None else said.robotstxt | found
+
+    def entry(self, request: Request | None) -> Entry | None:
+        """What was known of the robots.txt when *request* was sent, if that says anything
+        of use.
+        """
+        said = self._said.get(request) if request is not None else None
+        return None if said is None else said.entry
+
+    def denial(
+        self,
+        request: Request | None,
+        preferences: UsagePreferences,
+        *,
+        image: bool = False,
+    ) -> Denial | None:
+        """The first of the purposes of *request* that its response must not serve."""
+        purposes = self.of_request(request)
+        if not purposes:
+            return None
+        unknown = self._settings.usage_unknown
+        return preferences.denial(purposes, unknown=unknown, image=image)
+
+    def summary(self, request: Request | None) -> dict[str, bool]:
+        """For each of its purposes, whether the response to *request* may serve it."""
+        found = stated(request)
+        return {
+            purpose: found.denial([purpose], unknown=self._settings.usage_unknown)
+            is None
+            for purpose in self.of_request(request)
+        }
+
+
+def stated(request: Request | None) -> UsagePreferences:
+    """What is stated about the use of the response to *request*, once that was read."""
+    found: UsagePreferences | None = None
+    if request is not None:
+        found = request.meta.get(meta.USAGE)
+    return found or SILENCE
+
+
+def _fields(headers: Headers) -> Iterator[tuple[str, bytes]]:
+    for name, lowered in _FIELDS.items():
+        if name in headers:
+            for value in headers.getlist(name):
+                yield lowered, value
+
+
+def _refusal(refusal: tuple[str, Decision]) -> UsageStatement:
+    purpose, decision = refusal
+    text = str(decision.reason)
+    if decision.rule is not None:
+        text = f"{decision.rule.kind.title()}: {decision.rule.pattern}"
+    return UsageStatement(
+        Source.ROBOTS_TXT, Signal.GROUP, decision.agent, decision.line, text,
+        label=text, category=purpose, value=False,
+    )  # fmt: skip

@@ -1,0 +1,289 @@
+"""Settings, read and checked once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import load_object
+
+from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.protocol.access.freshness import Bounds
+from scrapy_rep.protocol.access.overrides import ALLOWED as ALLOWED_OVERRIDES
+from scrapy_rep.protocol.access.overrides import Override, parse_overrides
+from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
+from scrapy_rep.settings.values import Values, tokens_in
+from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
+from scrapy_rep.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy.settings import BaseSettings
+
+OBEY = "ROBOTSTXT_OBEY"
+USER_AGENT = "ROBOTSTXT_USER_AGENT"
+PARSER = "ROBOTSTXT_PARSER"
+LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+NOINDEX = "REP_NOINDEX"
+NOFOLLOW = "REP_NOFOLLOW"
+
+USAGE = "REP_USAGE"
+
+DEFAULTS: dict[str, object] = {
+    "REP_AGENTS": {},
+    "REP_CRAWL_DELAY": True,
+    "REP_CRAWL_DELAY_MAX": 180,
+    "REP_DIALECT": "rfc9309",
+    "REP_DOWNLOAD_TIMEOUT": 30,
+    "REP_GOOGLE_COMPATIBLE": False,
+    "REP_HEADER_ENABLED": True,
+    "REP_ITEM_FIELD": "robots",
+    "REP_LEDGER": None,
+    "REP_LEDGER_LEVEL": "denied",
+    "REP_MAX_AGE": 86400,
+    "REP_META_ENABLED": True,
+    "REP_MIN_AGE": 300,
+    "REP_NOFOLLOW": "drop",
+    "REP_NOINDEX": "drop",
+    "REP_OVERRIDES": {},
+    "REP_PURPOSES": [],
+    "REP_QUEUE_LEASE": 60,
+    "REP_REL": [],
+    "REP_REQUEST_META_KEYS": ["download_slot"],
+    "REP_RETRY_TIMES": 1,
+    "REP_SHARED_DELAY": True,
+    "REP_STOP_DOWNLOAD": False,
+    "REP_STORE": "memory://",
+    "REP_STORE_MAX_BYTES": 134217728,
+    "REP_STORE_MAX_ENTRIES": 100000,
+    "REP_UNREACHABLE_WAIT": 600,
+    "REP_USAGE": "drop",
+    "REP_USAGE_UNKNOWN": "allow",
+    "REP_VISIT_TIME": True,
+    "REP_VISIT_TIME_WAIT": 3600,
+}
+"""Every setting of this package, and its default."""
+
+
+@dataclass(frozen=True)
+class RepSettings:
+    """What the settings of a crawl say to this package."""
+
+    obey: bool
+
+    agents: tuple[str, ...]
+    """The product tokens to follow; empty to take those of the User-Agent header."""
+
+    dialect: Dialect
+
+    download_timeout: float
+    """In seconds, for each request."""
+
+    retry_times: int
+    request_meta_keys: tuple[str, ...]
+    overrides: tuple[Override, ...]
+
+    bounds: Bounds
+    """For how long a robots.txt may hold."""
+
+    store: str
+    """The URI of the store: as set, or of a file in JOBDIR, if there is one."""
+
+    store_max_entries: int
+    store_max_bytes: int
+
+    unreachable_wait: float
+    """For how many seconds a request waits for a robots.txt that can't be had."""
+
+    crawl_delay: bool
+    """Whether ``Crawl-delay`` and ``Request-rate`` are kept to."""
+
+    crawl_delay_max: float
+    """In seconds; of a host that asks for more, nothing is fetched."""
+
+    queue_lease: float
+    """After how many seconds without a sign of a worker the requests that it has taken from
+    a queue in Redis are there for others."""
+
+    shared_delay: bool
+    """Whether all workers on one store keep a delay together, where it can be shared."""
+
+    visit_time: bool
+
+    visit_time_wait: float
+    """For how many seconds a request waits for a window of ``Visit-time`` to open."""
+
+    ledger: str | None
+    """The path of the ledger, if one is to be written."""
+
+    ledger_level: str
+
+    header_enabled: bool
+    meta_enabled: bool
+    noindex: str
+    nofollow: str
+
+    rel: frozenset[str]
+    """The values of ``rel``, in lower case, whose links are not followed."""
+
+    item_field: str
+
+    stop_download: bool
+
+    purposes: tuple[str, ...]
+    """What the crawl is for: categories of use."""
+
+    purpose_agents: Mapping[str, tuple[str, ...]]
+    """The product tokens to follow for a purpose, where these are its own."""
+
+    usage: str
+
+    usage_unknown: bool
+    """Whether a use is allowed of which nothing is stated."""
+
+    clients: frozenset[str]
+    """What downloads, as far as it has ways of its own (see
+    :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> RepSettings:
+        """Read the settings. Raises SettingError for a value that can't be."""
+        values = Values(settings, DEFAULTS)
+        dialect = dialect_of(settings)
+        return cls(
+            obey=settings.getbool(OBEY),
+            agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
+            dialect=dialect,
+            download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
+            retry_times=values.whole("REP_RETRY_TIMES", least=0),
+            request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
+            overrides=_overrides(settings, dialect),
+            bounds=_bounds(values),
+            store=_store(settings),
+            store_max_entries=values.whole("REP_STORE_MAX_ENTRIES", least=1),
+            store_max_bytes=values.whole("REP_STORE_MAX_BYTES", least=1),
+            unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
+            crawl_delay=values.flag("REP_CRAWL_DELAY") and dialect.crawl_delay,
+            crawl_delay_max=values.seconds("REP_CRAWL_DELAY_MAX"),
+            queue_lease=values.seconds("REP_QUEUE_LEASE"),
+            shared_delay=values.flag("REP_SHARED_DELAY"),
+            visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
+            visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),
+            ledger=_ledger(values),
+            ledger_level=values.one_of(LEDGER_LEVEL, "denied", "all"),
+            header_enabled=values.flag("REP_HEADER_ENABLED"),
+            meta_enabled=values.flag("REP_META_ENABLED"),
+            noindex=values.one_of("REP_NOINDEX", "drop", "annotate", "ignore"),
+            nofollow=values.one_of("REP_NOFOLLOW", "drop", "ignore"),
+            rel=_rel(settings, dialect),
+            item_field=values.name("REP_ITEM_FIELD"),
+            stop_download=values.flag("REP_STOP_DOWNLOAD"),
+            purposes=values.purposes("REP_PURPOSES"),
+            purpose_agents=values.agents("REP_AGENTS"),
+            usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
+            usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
+            == "allow",
+            clients=clients_of(settings),
+        )
+
+
+def dialect_of(settings: BaseSettings) -> Dialect:
+    """The dialect that the settings choose. Raises SettingError if it is none."""
+    values = Values(settings, DEFAULTS)
+    if values.flag("REP_GOOGLE_COMPATIBLE"):
+        return GOOGLE
+    value = values.get("REP_DIALECT")
+    found = value
+    if isinstance(value, str):
+        try:
+            found = DIALECTS.get(value) or load_object(value)
+        except (ValueError, NameError, ImportError):
+            found = None
+    if isinstance(found, Dialect):
+        return found
+    names = ", ".join(map(repr, DIALECTS))
+    raise SettingError(
+        "REP_DIALECT", value, f"{names}, or the import path of a Dialect"
+    )
+
+
+def clients_of(settings: BaseSettings) -> frozenset[str]:
+    """Those of the clients with ways of their own that the pages of a crawl are sent by."""
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
+    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
+    # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
+    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        found.add(AIOHTTP)
+    return frozenset(found)
+
+
+def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:
+    value = settings.get("REP_OVERRIDES")
+    try:
+        written = settings.getdict("REP_OVERRIDES", DEFAULTS["REP_OVERRIDES"])  # type: ignore[arg-type]
+        return parse_overrides(written, dialect)
+    except (AttributeError, TypeError, ValueError):
+        raise SettingError("REP_OVERRIDES", value, ALLOWED_OVERRIDES) from None
+
+
+def _rel(settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
+    if settings.get("REP_REL") is None:
+        return dialect.untrusted_rel
+    names = Values(settings, DEFAULTS).names("REP_REL")
+    return frozenset(map(str.lower, names))
+
+
+def _bounds(values: Values) -> Bounds:
+    least = values.seconds("REP_MIN_AGE", least=0)
+    most = values.seconds("REP_MAX_AGE")
+    if most < least:
+        allowed = f"at least REP_MIN_AGE, which is {least:g}"
+        raise SettingError("REP_MAX_AGE", values.get("REP_MAX_AGE"), allowed)
+    return Bounds(least, most)
+
+
+def _ledger(values: Values) -> str | None:
+    path = values.get("REP_LEDGER")
+    return None if path is None else values.name("REP_LEDGER")
+
+
+def _store(settings: BaseSettings) -> str:
+    uri = settings.get("REP_STORE")
+    if uri is None:
+        # A crawl that is resumed goes on with what it has.
+        folder = job_dir(settings)
+        return (
+            f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else "memory://"
+        )
+    try:
+        open_store(uri, max_entries=1, max_bytes=1).close()
+    except (TypeError, ValueError, AttributeError):
+        shown = _without_password(uri)
+        raise SettingError("REP_STORE", shown, ALLOWED_STORES) from None
+    except StoreNotInstalled as error:
+        allowed = f"one that can be used: {error}"
+        raise SettingError("REP_STORE", _without_password(uri), allowed) from None
+    return str(uri)
+
+
+def _without_password(uri: object) -> object:
+    if not isinstance(uri, str):
+        return uri
+    before, at, after = uri.rpartition("@")
+    uri = f"{before.partition('//')[0]}//***@{after}" if at else uri
+    # The client of Redis takes them from the query as well.
+    return re.sub("((?:username|password)=)[^&]*", r"\1***", uri)
+
+
+def recorded(settings: BaseSettings) -> dict[str, object]:
+    """Every setting that this package follows, without passwords."""
+    names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
+    found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
+    found["REP_STORE"] = _without_password(_store(settings))
+    return found

@@ -1,0 +1,213 @@
+"""The middleware that reads indexing rules, with fake responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
+from scrapy.http import Headers, HtmlResponse, Response, TextResponse
+from scrapy.http.request import NO_CALLBACK
+
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.exceptions import IndexingDenied
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.responses.refusedimages import RefusedImages
+from tests.fakes import fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+
+URL = "http://example.com/page"
+NOINDEX_TAG = b'<meta name="robots" content="noindex">'
+
+
+def middleware(**settings: Any) -> tuple[IndexingMiddleware, Crawler]:
+    crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
+    return IndexingMiddleware.from_crawler(crawler), crawler
+
+
+def page(body: bytes = b"", *tags: str, content_type: str = "text/html") -> Response:
+    classes = {"text/html": HtmlResponse, "text/plain": TextResponse}
+    response_class = classes.get(content_type.partition(";")[0], Response)
+    headers = {"Content-Type": content_type, "X-Robots-Tag": list(tags)}
+    return response_class(URL, body=body, headers=headers)
+
+
+def read(
+    response: Response, request: Request | None = None, **settings: Any
+) -> tuple[IndexingRules, list[str]]:
+    mw, _ = middleware(**settings)
+    request = request or Request(URL, headers={"User-Agent": "mybot"})
+    mw.process_response(request, response)
+    return request.meta["rep_indexing"], response.flags
+
+
+def test_header_and_meta_are_added_up() -> None:
+    """Both sources count, and the flags of the response say it in short."""
+    rules, flags = read(page(NOINDEX_TAG, "nofollow", "max-snippet: 20"))
+    assert (rules.index, rules.follow, rules.max_snippet) == (False, False, 20)
+    assert flags == ["noindex", "nofollow"]
+
+
+def test_a_response_that_says_nothing() -> None:
+    """Spider code can read the rules of every response."""
+    rules, flags = read(page(b"<html>"))
+    assert (rules.index, rules.follow, flags) == (True, True, [])
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])
+def test_only_pages_have_meta_tags(content_type: str) -> None:
+    """The header counts for every type, the body for HTML alone."""
+    rules, _ = read(page(NOINDEX_TAG, "nofollow", content_type=content_type))
+    assert (rules.index, rules.follow) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "index", "follow"),
+    [
+        ({}, False, False),
+        ({"REP_HEADER_ENABLED": False}, False, True),
+        ({"REP_META_ENABLED": False}, True, False),
+    ],
+)
+def test_each_source_can_be_switched_off(
+    settings: dict[str, Any], index: bool, follow: bool
+) -> None:
+    """What a source says that is switched off does not count."""
+    rules, _ = read(page(NOINDEX_TAG, "nofollow"), **settings)
+    assert (rules.index, rules.follow) == (index, follow)
+
+
+def test_nothing_to_read() -> None:
+    """With both sources off there is no middleware."""
+    with pytest.raises(NotConfigured):
+        middleware(REP_HEADER_ENABLED=False, REP_META_ENABLED=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "index"),
+    [({}, False), ({"ROBOTSTXT_USER_AGENT": "other"}, True)],
+)
+def test_whose_statements(settings: dict[str, Any], index: bool) -> None:
+    """Statements for the crawler's own token count, and those for others do not."""
+    rules, _ = read(page(b"", "mybot: noindex"), **settings)
+    assert rules.index is index
+
+
+def test_declared_encoding() -> None:
+    """The encoding that the header declares is the one the page is read in."""
+    body = NOINDEX_TAG.decode().encode("utf-16-le")
+    rules, _ = read(page(body, content_type="text/html; charset=utf-16le"))
+    assert rules.index is False
+
+
+def test_our_own_requests_are_not_read() -> None:
+    """A robots.txt is no page."""
+    request = RobotsTxtRequest(URL)
+    mw, _ = middleware()
+    response = page(b"", "noindex")
+    mw.process_response(request, response)
+    assert response.flags == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "meta", "refused"),
+    [
+        ({}, {}, True),
+        ({}, {"dont_obey_noindex": True}, False),
+        ({"REP_NOINDEX": "annotate"}, {}, False),
+        ({"REP_NOINDEX": "ignore"}, {}, False),
+    ],
+)
+def test_media_with_noindex(
+    settings: dict[str, Any], meta: dict[str, Any], refused: bool
+) -> None:
+    """A file that must not be in an index does not reach the pipeline."""
+    mw, crawler = middleware(**settings)
+    request = Request(URL, callback=NO_CALLBACK, meta=meta)
+    response = page(b"%PDF", "noindex", content_type="application/pdf")
+    if refused:
+        with pytest.raises(IndexingDenied) as caught:
+            mw.process_response(request, response)
+        assert isinstance(caught.value, IgnoreRequest)
+        assert not caught.value.rules.index
+    else:
+        assert mw.process_response(request, response) is response
+    count = crawler.stats.get_value("rep/noindex/media/noindex")
+    assert count == (1 if refused else None)
+
+
+def test_media_of_a_page_with_noimageindex() -> None:
+    """Images that an item of such a page names are refused, while it is processed."""
+    mw, crawler = middleware()
+    item = {"images": [URL, 3, "no URL"], "one": URL, "other": None}
+    images = RefusedImages.of(crawler)
+    request = Request(URL, callback=NO_CALLBACK)
+    images.add(item, (URL, None))
+    pdf = page(b"", content_type="application/pdf")
+    assert mw.process_response(request, pdf) is pdf
+    image = page(b"", content_type="image/png")
+    with pytest.raises(IndexingDenied, match="noimageindex"):
+        mw.process_response(request, image)
+    assert mw.process_response(Request(URL), image) is image
+    images.discard(item)
+    assert mw.process_response(request, image) is image
+
+
+def test_refused_images_are_bounded() -> None:
+    """Items whose end nobody sees are forgotten when there are many."""
+    images = RefusedImages()
+    items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
+    for item in items:
+        images.add(item, (URL, None))
+        images.add(item, (URL, None))
+    assert "http://example.com/1499" in images
+    assert "http://example.com/0" not in images
+    for item in items:
+        images.discard(item)
+    assert "http://example.com/1499" not in images
+
+
+@pytest.mark.parametrize(
+    ("tags", "settings", "meta", "stops"),
+    [
+        (["noindex, nofollow"], {}, {}, True),
+        (["none"], {}, {}, True),
+        (["noindex", "mybot: nofollow"], {}, {}, True),
+        (["noindex"], {}, {}, False),
+        (["nofollow"], {}, {}, False),
+        (["other: none"], {}, {}, False),
+        ([], {}, {}, False),
+        (["none"], {"REP_STOP_DOWNLOAD": False}, {}, False),
+        (["none"], {"REP_NOINDEX": "annotate"}, {}, False),
+        (["none"], {"REP_NOFOLLOW": "ignore"}, {}, False),
+        (["none"], {"REP_HEADER_ENABLED": False}, {}, False),
+        (["none"], {}, {"dont_obey_noindex": True}, False),
+        (["none"], {}, {"dont_obey_nofollow": True}, False),
+    ],
+)
+def test_stop_download(
+    tags: list[str], settings: dict[str, Any], meta: dict[str, Any], stops: bool
+) -> None:
+    """A body of which nothing would be used is not downloaded."""
+    mw, crawler = middleware(**{"REP_STOP_DOWNLOAD": True, **settings})
+    headers = Headers({"X-Robots-Tag": tags, "Content-Length": "1000"})
+    outcomes = [
+        outcome.value
+        for _, outcome in crawler.signals.send_catch_log(
+            signals.headers_received,
+            headers=headers,
+            body_length=1000,
+            request=Request(URL, headers={"User-Agent": "mybot"}, meta=meta),
+            spider=crawler.spider,
+            dont_log=StopDownload,
+        )
+        if outcome is not None
+    ]
+    assert [type(outcome) for outcome in outcomes] == [StopDownload] * stops
+    assert crawler.stats.get_value("rep/stopped/bytes") == (1000 if stops else None)
+    assert mw is not None

@@ -1,0 +1,242 @@
+"""The fetcher, with fake responses."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest, StopDownload
+
+from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.request import before_decompression
+from scrapy_rep.settings import RepSettings
+from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.access.results import AccessResult
+    from tests.fakes import FakeEngine
+
+URL = "http://example.com/robots.txt"
+CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
+
+
+async def fetch(
+    answers: dict[str, Any], cause: Request = CAUSE, **settings: Any
+) -> tuple[AccessResult, FakeEngine]:
+    crawler = fake_crawler(settings, answers)
+    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    result = await fetcher.fetch(URL, Causes(fetcher.cause_of(cause)))
+    return result, crawler.engine
+
+
+def chain(hops: int) -> dict[str, Any]:
+    """A robots.txt that is so many redirects away."""
+    urls = [URL, *(f"http://host{hop}.example/r" for hop in range(hops))]
+    answers = {
+        url: answer(url, b"", 301, Location=following)
+        for url, following in pairwise(urls)
+    }
+    return {**answers, urls[-1]: answer(urls[-1])}
+
+
+@pytest.mark.parametrize("hops", range(6))
+@coroutine_test
+async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
+    """Up to five redirects lead to the rules, whatever hosts they cross."""
+    result, engine = await fetch(chain(hops))
+    assert (result.url, result.status, result.body) == (URL, 200, ROBOTS)
+    assert list(result.redirects) == [
+        f"http://host{hop}.example/r" for hop in range(hops)
+    ]
+    assert len(engine.asked) == hops + 1
+
+
+@coroutine_test
+async def test_2_3_1_2_a_sixth_redirect_is_not_followed() -> None:
+    """After five redirects robots.txt is unavailable."""
+    result, engine = await fetch(chain(6))
+    assert result.access == "unavailable"
+    assert result.error == "redirected more than 5 times"
+    assert len(result.redirects) == 5
+    assert len(engine.asked) == 6
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://not a host/",
+        "https://",
+        "file:///etc/passwd",
+        "data:,x",
+        "ftp://example.com/r",
+        "http://[",
+        "",
+    ],
+)
+@coroutine_test
+async def test_a_redirect_stays_on_the_web(location: str) -> None:
+    """A redirect that leads nowhere, or out of http and https, ends the fetch."""
+    answers = {URL: answer(URL, b"", 302, Location=location)}
+    result, engine = await fetch(answers)
+    assert result.access == "unavailable"
+    assert result.body == b""
+    assert len(engine.asked) == 1
+
+
+@coroutine_test
+async def test_a_redirect_carries_no_userinfo() -> None:
+    """What a redirect says beside host, path and query is left out of the request."""
+    there = "http://other.example/r?x"
+    location = "http://user:secret@OTHER.example:80/r?x#top"
+    answers = {URL: answer(URL, b"", 302, Location=location), there: answer(there)}
+    result, engine = await fetch(answers)
+    assert result.status == 200
+    assert [request.url for request in engine.asked] == [URL, there]
+
+
+@coroutine_test
+async def test_headers_that_matter() -> None:
+    """What says how long a robots.txt holds is kept, and nothing else."""
+    fields = {"Cache_Control": "max-age=60", "Set_Cookie": "a=b", "Age": "5"}
+    result, _ = await fetch({URL: answer(URL, **fields)})
+    assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
+
+
+@coroutine_test
+async def test_no_answer_is_tried_again() -> None:
+    """Where there was no answer at all, it is asked again, so often as the setting says."""
+    result, engine = await fetch({URL: [OSError("reset"), answer(URL)]})
+    assert result.status == 200
+    assert len(engine.asked) == 2
+    result, engine = await fetch({URL: [OSError("reset")] * 4}, REP_RETRY_TIMES=3)
+    assert (result.status, result.error) == (None, "OSError: reset")
+    assert len(engine.asked) == 4
+
+
+@coroutine_test
+async def test_an_answer_is_not_tried_again() -> None:
+    """A 503 is an answer."""
+    result, engine = await fetch({URL: answer(URL, b"down", 503)})
+    assert (result.status, result.body) == (503, b"")
+    assert len(engine.asked) == 1
+
+
+@coroutine_test
+async def test_a_component_that_drops_it_gives_no_permission() -> None:
+    """What a middleware of the project drops is unreachable, and not tried again."""
+    result, engine = await fetch({URL: IgnoreRequest("no")})
+    assert (result.access, result.error) == ("unreachable", "dropped: no")
+    assert len(engine.asked) == 1
+
+
+@coroutine_test
+async def test_what_stays_compressed_gives_no_permission() -> None:
+    """A body that nothing here can read is not taken for one without rules."""
+    result, _ = await fetch({URL: answer(URL, b"?", Content_Encoding="lzma")})
+    assert result.access == "unreachable"
+
+
+@coroutine_test
+async def test_the_request() -> None:
+    """Each component of Scrapy that would interfere is told not to; what the request
+    that asks says about the way is taken over.
+    """
+    cause = Request(
+        "http://example.com/page",
+        headers={"User-Agent": "mybot", "Proxy-Authorization": "Basic eA==", "X": "1"},
+        cookies={"a": "b"},
+        meta={
+            "proxy": "http://proxy.example",
+            "_auth_proxy": "http://proxy.example",
+            "download_slot": "slow",
+            "other": 1,
+        },
+    )
+    _, engine = await fetch({URL: answer(URL)}, cause)
+    request = engine.asked[0]
+    assert request.headers.to_unicode_dict() == {
+        "Accept-Encoding": "identity",
+        "User-Agent": "mybot",
+        "Proxy-Authorization": "Basic eA==",
+    }
+    assert request.cookies == {}
+    wanted = {
+        "allow_offsite": True,
+        "autothrottle_dont_adjust_delay": True,
+        "dont_cache": True,
+        "dont_merge_cookies": True,
+        "dont_obey_robotstxt": True,
+        "dont_redirect": True,
+        "dont_retry": True,
+        "download_slot": "slow",
+        "download_timeout": 30,
+        "proxy": "http://proxy.example",
+    }
+    assert {key: request.meta[key] for key in wanted} == wanted
+    assert "other" not in request.meta
+
+
+@coroutine_test
+async def test_cut_at_the_limit() -> None:
+    """The download stops, without failing, once all that is read has come in; the
+    signal is listened to only while a robots.txt is on its way.
+    """
+    crawler = fake_crawler({}, {})
+
+    outcomes: list[Any] = []
+
+    async def downloading(request: Request) -> Any:
+        for size in (512_000, 1):
+            for _, outcome in crawler.signals.send_catch_log(
+                signals.bytes_received,
+                data=b"x" * size,
+                request=request,
+                spider=crawler.spider,
+                dont_log=StopDownload,
+            ):
+                outcomes.append(getattr(outcome, "value", outcome))
+        return answer(URL)
+
+    crawler.engine.download_async = downloading
+    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    await fetcher.fetch(URL, Causes(CAUSE))
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], StopDownload)
+    assert outcomes[1].fail is False
+    assert not crawler.signals.send_catch_log(
+        signals.bytes_received, data=b"", request=CAUSE, spider=crawler.spider
+    )
+
+
+@coroutine_test
+async def test_a_body_that_trickles_in_is_given_up() -> None:
+    """Where each read has a time-out of its own, the whole download still has one."""
+    crawler = fake_crawler({"REP_DOWNLOAD_TIMEOUT": 1e-9, "REP_RETRY_TIMES": 0}, {})
+
+    async def download(request: Request) -> Any:
+        for _ in range(3):
+            for _, outcome in crawler.signals.send_catch_log(
+                signals.bytes_received,
+                data=b"x",
+                request=request,
+                spider=crawler.spider,
+                dont_log=StopDownload,
+            ):
+                if outcome is not None:
+                    raise outcome.value
+        return answer(URL)
+
+    crawler.engine.download_async = download
+    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    result = await fetcher.fetch(URL, Causes(CAUSE))
+    assert (result.status, result.error) == (None, "took longer than 1e-09 seconds")
+
+
+def test_decompression_is_bounded() -> None:
+    """Between download and decompression the request gets a bound that can fail it."""
+    request = Request(URL, meta={"download_maxsize": 0})
+    before_decompression(request, answer(URL))
+    assert 512_000 < request.meta["download_maxsize"] < 100_000_000

@@ -1,0 +1,191 @@
+"""What keeps robots.txt files in a store, whatever becomes of the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import signals
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+
+from scrapy_rep.exceptions import StoreError
+from scrapy_rep.fetching import storeclient
+from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.stores.memory import MemoryStore
+from tests.fakes import coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+WHERE = Origin("http", "example.com", 80)
+NAME = "http://example.com"
+
+
+class Shared(MemoryStore):
+    """A store in memory that is called on threads, as those of others are, and that can
+    be made to fail.
+    """
+
+    blocking = True
+    error: StoreError | None = None
+
+    def get(self, origin: str, now: float) -> Entry | None:
+        if self.error:
+            raise self.error
+        return super().get(origin, now)
+
+    def lock(self, *args: Any) -> bool:
+        if self.error:
+            raise self.error
+        return super().lock(*args)
+
+
+def entry(age: float = 0, holds: float = 3600) -> Entry:
+    fetched = time.time() - age
+    result = AccessResult(url=f"{NAME}/robots.txt", status=200, body=b"x")
+    return Entry(result=result, fetched=fetched, expires=fetched + holds)
+
+
+def shared() -> tuple[StoreClient, Shared, Crawler]:
+    crawler, store = fake_crawler(), Shared()
+    return StoreClient(crawler, store), store, crawler
+
+
+@coroutine_test
+async def test_kept() -> None:
+    """What is put is there, also for a store that is asked on a thread."""
+    client, _, _ = shared()
+    known = entry()
+    await client.put(WHERE, known)
+    assert await client.get(WHERE) == known
+    assert client.at_hand(WHERE, time.time()) is None
+
+
+@coroutine_test
+async def test_at_hand() -> None:
+    """What is in memory is told at once."""
+    client = StoreClient(fake_crawler(), MemoryStore())
+    known = entry()
+    await client.put(WHERE, known)
+    assert client.at_hand(WHERE, time.time()) == known
+
+
+@coroutine_test
+async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one worker has the lock the other waits, and gets what the first brings."""
+    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    first, store, _ = shared()
+    second = StoreClient(fake_crawler(), store)
+    assert await first.entry_or_lock(WHERE, None) is None
+    waiting = deferred_from_coro(second.entry_or_lock(WHERE, None))
+    brought = entry()
+    await first.put(WHERE, brought)
+    await first.unlock(WHERE)
+    assert await maybe_deferred_to_future(waiting) == brought
+    assert store.lock(NAME, "anyone", 1, time.time())
+
+
+@coroutine_test
+async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is not renewed runs out, and another worker fetches."""
+    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    client, store, _ = shared()
+    assert store.lock(NAME, "a worker that dies", 0.1, time.time())
+    assert await client.entry_or_lock(WHERE, None) is None
+
+
+@coroutine_test
+async def test_what_is_known_is_no_news() -> None:
+    """An entry that has run out, or is known to have failed, does not stop a fetch."""
+    client, _, _ = shared()
+    for kept in (entry(age=10, holds=5), entry()):
+        await client.put(WHERE, kept)
+        assert await client.entry_or_lock(WHERE, kept) is None
+        await client.unlock(WHERE)
+
+
+@coroutine_test
+async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch that takes its time keeps the lock, and lets go of it in the end."""
+    monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
+    monkeypatch.setattr(storeclient, "_LOCK_HOLDS", 1.0)
+    client, store, _ = shared()
+    assert await client.entry_or_lock(WHERE, None) is None
+    first = time.time()
+    with client.renewing(WHERE):
+        for _ in range(100_000):
+            if time.time() > first + 1.5:
+                break
+            await storeclient.run_in_thread(store.__len__)
+        assert not store.lock(NAME, "another", 1, time.time())
+    await client.unlock(WHERE)
+    assert store.lock(NAME, "another", 1, time.time())
+
+
+@coroutine_test
+async def test_a_renewal_under_way_does_not_outlast_its_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is unlocked stays so, though the store was just being asked to keep it locked."""
+    monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
+    client, store, _ = shared()
+    assert await client.entry_or_lock(WHERE, None) is None
+    began, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    lock = store.lock
+
+    def slow_lock(*arguments: object) -> bool:
+        began.set()
+        assert go_on.wait(120)
+        found = lock(*arguments)
+        done.set()
+        return found
+
+    monkeypatch.setattr(store, "lock", slow_lock)
+    with client.renewing(WHERE):
+        await storeclient.run_in_thread(began.wait, 10)
+    unlocking = deferred_from_coro(client.unlock(WHERE))
+    await storeclient.sleep(0.1)  # as long as it would take if it did not wait
+    go_on.set()
+    await maybe_deferred_to_future(unlocking)
+    await storeclient.run_in_thread(done.wait, 10)
+    assert lock(NAME, "another", 1, time.time())
+
+
+@coroutine_test
+async def test_a_store_that_fails(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs one warning and a stat, is left alone for a while, and comes back."""
+    caplog.set_level("INFO")
+    client, store, crawler = shared()
+    await client.put(WHERE, entry())
+    store.error = StoreError("shared", "gone")
+    assert await client.get(WHERE) is None
+    store.error = None
+    assert await client.get(WHERE) is None  # left alone
+    monkeypatch.setattr(storeclient, "_LEFT_ALONE", 0)
+    store.error = StoreError("shared", "gone")
+    assert await client.get(WHERE) is None
+    assert await client.entry_or_lock(WHERE, None) is None  # so it is fetched
+    warnings = [line for line in caplog.messages if "shared: gone" in line]
+    assert len(warnings) == 1
+    assert crawler.stats.get_value("rep/store/errors") == 5
+    store.error = None
+    assert await client.get(WHERE) is not None
+    # It could not be written, so that it is read proves nothing.
+    assert not any("works again" in line for line in caplog.messages)
+    await client.put(WHERE, entry())
+    assert any("works again" in line for line in caplog.messages)
+
+
+def test_closed_with_the_spider() -> None:
+    """Files and connections are let go of."""
+    client, store, crawler = shared()
+    crawler.signals.send_catch_log(signals.spider_closed, spider=crawler.spider)
+    assert client is not None
+    with pytest.raises(StoreError):
+        store.put(NAME, entry(), time.time())

@@ -1,0 +1,53 @@
+"""Given up: an outage that lasts too long ends in permission, or never does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from tests.protocol.access.states.moments import (
+    DAY,
+    HOUR,
+    START,
+    after,
+    name_of,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+
+@pytest.mark.parametrize(
+    ("dialect", "outage", "allowed"),
+    [
+        (RFC9309, DAY * 30 - HOUR, False),
+        (RFC9309, DAY * 30, True),
+        (GOOGLE, 11 * HOUR, False),
+        (GOOGLE, 12 * HOUR, True),
+        (CLASSIC, DAY * 365, False),
+    ],
+)
+def test_without_a_copy(dialect: Dialect, outage: timedelta, allowed: bool) -> None:
+    """Where there never was one."""
+    entry = after(dialect, (START, 503), (outage, 503))
+    assert verdict(entry, dialect) == (allowed, "unreachable")
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=name_of)
+def test_with_a_copy(dialect: Dialect) -> None:
+    """After thirty days the copy counts no more, and everything is allowed."""
+    entry = after(dialect, (START, 200), (DAY, 503), (DAY * 31, 503))
+    assert verdict(entry, dialect) == (True, "unreachable")
+    before = after(dialect, (START, 200), (DAY, 503), (DAY * 31 - HOUR, 503))
+    assert verdict(before, dialect) == (False, "rule")
+
+
+def test_it_is_still_asked_for() -> None:
+    """Permission is no reason not to look: the next good robots.txt holds."""
+    entry = after(RFC9309, (START, 503), (DAY * 40, 503))
+    assert entry.expires - entry.fetched <= 5400
+    entry = after(RFC9309, (START, 503), (DAY * 40, 503), (DAY * 41, 200))
+    assert verdict(entry, RFC9309) == (False, "rule")

@@ -1,0 +1,205 @@
+"""How X-Robots-Tag field lines are read: agents, values, and what is odd."""
+
+from __future__ import annotations
+
+import pytest
+
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
+
+
+def read(*lines: str, agents: tuple[str, ...] = ("mybot",)) -> IndexingRules:
+    return IndexingRules.parse([line.encode("latin-1") for line in lines], b"", agents)
+
+
+def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
+    return [(each.agent, each.position, each.text) for each in rules.statements]
+
+
+@pytest.mark.parametrize(
+    ("lines", "statements"),
+    [
+        (
+            ["mybot: noindex, nofollow"],
+            [("mybot", 1, "noindex"), ("mybot", 1, "nofollow")],
+        ),
+        (["other: noindex, nofollow"], []),
+        (["noindex, other: nofollow"], [(None, 1, "noindex")]),
+        (["other: noindex, mybot: nofollow"], [("mybot", 1, "nofollow")]),
+        (["mybot: noindex, other: nofollow, noai"], [("mybot", 1, "noindex")]),
+        (["other: noindex", "nofollow"], [(None, 2, "nofollow")]),
+        (["MYBOT:noindex"], [("MYBOT", 1, "noindex")]),
+        (["mybot : noindex"], [("mybot", 1, "noindex")]),
+        (["mybot/2.1: noindex"], [("mybot", 1, "noindex")]),
+        (["mybot:, noindex"], [("mybot", 1, "noindex")]),
+        (["other: mybot: noindex"], [("mybot", 1, "noindex")]),
+        (["mybot: other: noindex"], []),
+        (["mybot2: noindex"], []),
+        (["my: noindex"], []),
+        (["*: noindex"], [("*", 1, "noindex")]),
+        (["robots: noindex"], [("robots", 1, "noindex")]),
+    ],
+)
+def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
+    """An agent's scope lasts to the next agent on its line, and each line starts anew."""
+    assert evidence(read(*lines)) == statements
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max-snippet: 5, noindex",
+        "max-image-preview:none, noindex",
+        "max-video-preview: 5, noindex",
+        "unavailable_after: 25 Jun 2010 15:00:00 PST, noindex",
+        "MAX-SNIPPET : 5, noindex",
+        "max-snippet: nonsense, noindex",
+        "max-snippet:, noindex",
+        "max-snippet, noindex",
+        "unavailable_after: 15:00, noindex",
+        "unavailable_after: soon, 15:00:00 GMT, noindex",
+        "noindex: yes, nofollow",
+        "all: noindex",
+        "see https://example.com/, noindex",
+        "https://example.com/, noindex",
+        ": noindex, noindex",
+        "\xa0noindex\xa0",
+        "caf\xe9, noindex",
+        "caf\xe9: noindex, noindex",
+        "\0, noindex",
+        ", ,noindex,,",
+        "\tNoIndex\t",
+    ],
+)
+def test_noindex_is_not_lost(line: str) -> None:
+    """No value, unknown name or empty part takes an agent's place, or noindex away."""
+    assert not read(line).index
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        (
+            "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT, noindex",
+            ["unavailable_after: Friday, 25-Jun-10 15:00:00 GMT", "noindex"],
+        ),
+        (
+            "unavailable_after: Friday, June 25, 2010, 3:00 PM, PST, noindex",
+            ["unavailable_after: Friday, June 25, 2010, 3:00 PM, PST", "noindex"],
+        ),
+        # All of these letters could be a zone's, to dateutil.
+        (
+            "unavailable_after: 25 Jun 2010 15:00:00, NONE",
+            ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
+        ),
+        (
+            "unavailable_after: Friday, never, noindex",
+            ["unavailable_after: Friday", "never", "noindex"],
+        ),
+        (
+            "unavailable_after: 2010-06-25,unavailable_after: 2020-06-25",
+            ["unavailable_after: 2010-06-25", "unavailable_after: 2020-06-25"],
+        ),
+    ],
+)
+def test_longest_date(line: str, texts: list[str]) -> None:
+    """The longest run of parts that reads as a date is the date, and no more."""
+    rules = read(line)
+    assert [each.text for each in rules.statements] == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("noindx", "unknown-name"),
+        ("noindex nofollow", "unknown-name"),
+        ("noindex; nofollow", "unknown-name"),
+        ("max-snippet: many", "bad-value"),
+        ("max-snippet: 5.5", "bad-value"),
+        ("max-snippet: -2", "bad-value"),
+        ("max-snippet: \xb2", "bad-value"),
+        ("max-snippet: " + "9" * 5000, "bad-value"),
+        ("max-snippet", "bad-value"),
+        ("max-image-preview: huge", "bad-value"),
+        ("unavailable_after: tomorrow", "bad-date"),
+        ("unavailable_after", "bad-date"),
+        ("unavailable_after, 2020-09-21", "bad-date"),
+        ("nofollow: yes", "stray-colon"),
+        ("noindex," + " " * MAX_TEXT, "too-long"),
+    ],
+)
+def test_finding(line: str, code: str) -> None:
+    """What is wrong with a statement is a finding, at the line where it is."""
+    findings = read("noindex", line).findings
+    assert code in {finding.code for finding in findings}
+    assert {(finding.source, finding.position) for finding in findings} == {
+        ("header", 2)
+    }
+
+
+def test_no_findings_about_others() -> None:
+    """What is said to others is not ours to find fault with."""
+    assert read("other: noindx, max-snippet: many").findings == ()
+
+
+def test_bounds() -> None:
+    """A header without end costs no memory without end."""
+    rules = read(*["a," * MAX_TEXT] * 3, "noindex")
+    assert len(rules.statements) == MAX_STATEMENTS
+    assert len(rules.findings) <= MAX_STATEMENTS + 1
+    assert rules.index
+
+
+@pytest.mark.parametrize(
+    ("line", "agents"),
+    [
+        # VIPnytt takes the first element as the scope of the line, and the name of an
+        # unknown value for a bot's.
+        ("noindex, otherbot: nofollow", ()),
+        ("max-snippet: 10, noindex", ()),
+        # spatie takes a colon for a bot's where there is one, or two.
+        ("noindex, max-snippet: 50", ()),
+        ("noindex, max-snippet: 50, max-video-preview: 5", ()),
+        # robot-directives takes any first colon for a bot's, and knows known bots alone.
+        ("max-snippet: 0, noindex", ()),
+        ("mybot: noindex", ("mybot",)),
+        # img2dataset splits at the first colon, whatever is before it.
+        ("noindex, max-snippet: 10", ()),
+        ("unavailable_after: 1 Jan 2099 00:00:00 GMT, noindex", ()),
+        # datadiligence takes an agent for a part of the first statement alone, and heeds
+        # case.
+        ("mybot: nofollow, noindex", ("mybot",)),
+        ("NoIndex", ()),
+        # StormCrawler drops the agent, and splits at commas where there is one line.
+        ("nofollow,noindex", ()),
+    ],
+)
+def test_peers_lose_noindex(line: str, agents: tuple[str, ...]) -> None:
+    """What a peer takes for something else is noindex."""
+    assert not read(line, agents=agents).index
+
+
+def test_peers_invent() -> None:
+    """What a peer takes for noindex, or for ours, is not."""
+    # Nutch looks for "none" anywhere.
+    assert read("max-image-preview:none") == IndexingRules(max_image_preview="none")
+    # StormCrawler applies to everyone what is said to Googlebot.
+    assert read("googlebot: nofollow, noindex") == IndexingRules()
+
+
+def test_peers_forget_lines() -> None:
+    """Every field line counts, where peers keep the first or the last."""
+    assert read("noindex", "nofollow", "mybot: noai", "mybot: noarchive") == (
+        IndexingRules(
+            index=False, index_embedded=False, follow=False, ai=False, archive=False
+        )
+    )
+
+
+def test_image_opt_outs() -> None:
+    """noai is kept beside statements with colons (img2dataset loses it)."""
+    for line in (
+        "noai, max-snippet: 10",
+        "unavailable_after: 1 Jan 2099 00:00:00 GMT, noai, noimageai",
+    ):
+        assert not read(line).ai

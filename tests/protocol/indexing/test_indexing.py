@@ -1,0 +1,227 @@
+"""Every indexing rule, from a header and from a meta tag, and how rules add up."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import VOCABULARY
+
+JUNE = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
+NOINDEX = {"index": False, "index_embedded": False}
+
+# The statement; what it changes; the value that the evidence has.
+RULES: list[tuple[str, dict[str, Any], Any]] = [
+    ("all", {}, None),
+    ("index", {}, None),
+    ("follow", {}, None),
+    ("noindex", NOINDEX, None),
+    ("nofollow", {"follow": False}, None),
+    ("none", {**NOINDEX, "follow": False}, None),
+    ("noarchive", {"archive": False}, None),
+    ("nocache", {"archive": False}, None),
+    ("nosnippet", {"max_snippet": 0}, None),
+    ("max-snippet:0", {"max_snippet": 0}, 0),
+    ("max-snippet:50", {"max_snippet": 50}, 50),
+    ("max-snippet: 50", {"max_snippet": 50}, 50),
+    ("max-snippet:-1", {}, -1),
+    ("max-image-preview:none", {"max_image_preview": "none"}, "none"),
+    ("max-image-preview:standard", {"max_image_preview": "standard"}, "standard"),
+    ("max-image-preview: Large", {"max_image_preview": "large"}, "large"),
+    ("max-video-preview:0", {"max_video_preview": 0}, 0),
+    ("max-video-preview:30", {"max_video_preview": 30}, 30),
+    ("max-video-preview:-1", {}, -1),
+    ("noimageindex", {"image_index": False}, None),
+    ("notranslate", {"translate": False}, None),
+    ("nositelinkssearchbox", {"sitelinks_search_box": False}, None),
+    ("noodp", {"odp": False}, None),
+    ("noydir", {"ydir": False}, None),
+    ("indexifembedded", {}, None),
+    ("unavailable_after: 25 Jun 2010 15:00:00 GMT", {"unavailable_after": JUNE}, JUNE),
+    ("noai", {"ai": False}, None),
+    ("noimageai", {"image_ai": False}, None),
+]
+
+
+def test_every_name_is_in_the_table() -> None:
+    """The table of this file has every name of the vocabulary."""
+    assert {text.partition(":")[0] for text, _, _ in RULES} == VOCABULARY
+
+
+@pytest.mark.parametrize(("text", "changes", "value"), RULES)
+def test_header(text: str, changes: dict[str, Any], value: Any) -> None:
+    """In a header, each statement has its effect, and is its own evidence."""
+    rules = IndexingRules.parse([b"", text.encode()])
+    assert rules == IndexingRules(**changes)
+    (statement,) = rules.statements
+    assert (statement.source, statement.agent) == ("header", None)
+    assert (statement.position, statement.text) == (2, text)
+    assert statement.name == text.partition(":")[0].lower()
+    assert statement.value == value
+    assert statement.known
+    assert rules.findings == ()
+
+
+@pytest.mark.parametrize(("text", "changes", "value"), RULES)
+def test_meta(text: str, changes: dict[str, Any], value: Any) -> None:
+    """In a meta tag, each statement has its effect, and is its own evidence."""
+    html = f'<html><meta name="robots" content=" {text} ">'.encode()
+    rules = IndexingRules.parse(html=html)
+    assert rules == IndexingRules(**changes)
+    (statement,) = rules.statements
+    assert (statement.source, statement.agent) == ("meta", None)
+    assert (statement.position, statement.text) == (6, text)
+    assert statement.name == text.partition(":")[0].lower()
+    assert statement.value == value
+    assert rules.findings == ()
+
+
+# Each list of statements; what they add up to.
+SUMS: list[tuple[list[str], dict[str, Any]]] = [
+    (["index", "noindex", "all"], NOINDEX),
+    (["follow", "nofollow"], {"follow": False}),
+    (["all", "none"], {**NOINDEX, "follow": False}),
+    (["noindex", "nofollow"], {**NOINDEX, "follow": False}),
+    (["max-snippet:50", "max-snippet:20", "max-snippet:-1"], {"max_snippet": 20}),
+    (["max-snippet:50", "nosnippet"], {"max_snippet": 0}),
+    (["max-video-preview:-1", "max-video-preview:9"], {"max_video_preview": 9}),
+    (
+        ["max-image-preview:large", "max-image-preview:none"],
+        {"max_image_preview": "none"},
+    ),
+    (
+        ["max-image-preview:large", "max-image-preview:standard"],
+        {"max_image_preview": "standard"},
+    ),
+    (
+        ["unavailable_after:2030-01-01", "unavailable_after:25 Jun 2010 15:00:00"],
+        {"unavailable_after": JUNE},
+    ),
+    (["noindex", "indexifembedded"], {"index": False}),
+    (["none", "indexifembedded"], {"index": False, "follow": False}),
+    (["noindex", "something-new", "nofollow"], {**NOINDEX, "follow": False}),
+    (["max-snippet:soon", "noindex"], NOINDEX),
+]
+
+
+@pytest.mark.parametrize(("texts", "changes"), SUMS)
+def test_sum(texts: list[str], changes: dict[str, Any]) -> None:
+    """The most restrictive wins, whatever the order, the source and the agent."""
+    expected = IndexingRules(**changes)
+    for order in (texts, texts[::-1]):
+        parts = [text.encode() for text in order]
+        one = parts[0]
+        rest = b", ".join(parts[1:])
+        own_meta = b'<meta name="MyBot" content="' + one + b'">'
+        for headers, html in (
+            ([b", ".join(parts)], b""),
+            (parts, b""),
+            ([], b'<meta name="robots" content="' + b", ".join(parts) + b'">'),
+            ([b"mybot: " + one, rest], b""),
+            ([rest], own_meta),
+        ):
+            assert IndexingRules.parse(headers, html, ("mybot",)) == expected
+
+
+def test_google_vocabulary() -> None:
+    """What Google documents as no longer used has no effect in its dialect."""
+    for name in ("noarchive", "nocache", "nositelinkssearchbox", "noai", "noodp"):
+        rules = IndexingRules.parse([f"noindex, {name}".encode()], dialect=GOOGLE)
+        assert rules == IndexingRules(**NOINDEX)
+        assert [statement.name for statement in rules.unknown] == [name]
+
+
+def test_classic_vocabulary() -> None:
+    """The classic dialect knows six names, and is not confused by the rest."""
+    header = b"max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010, nofollow"
+    rules = IndexingRules.parse([header], dialect=CLASSIC)
+    assert rules == IndexingRules(follow=False)
+    assert [statement.text for statement in rules.unknown] == [
+        "max-snippet: 0",
+        "nosnippet",
+        "unavailable_after: Fri, 25 Jun 2010",
+    ]
+    assert IndexingRules.parse([b"none, all"], dialect=CLASSIC) == IndexingRules(
+        **NOINDEX, follow=False
+    )
+
+
+def test_own_vocabulary() -> None:
+    """A user can add to the vocabulary of a dialect."""
+    assert GOOGLE.indexing_vocabulary is not None
+    names = GOOGLE.indexing_vocabulary | {"noarchive"}
+    dialect = replace(GOOGLE, indexing_vocabulary=names)
+    assert not IndexingRules.parse([b"noarchive"], dialect=dialect).archive
+
+
+def test_silence_is_shared() -> None:
+    """A response that says nothing to us costs no object of its own."""
+    silence = IndexingRules.parse()
+    assert silence is IndexingRules.parse([b"otherbot: noindex"], b"<p>", ["mybot"])
+    assert silence is IndexingRules.parse([b" , "], b'<meta name="robot" content="x">')
+    assert silence == IndexingRules()
+
+
+def test_value_object() -> None:
+    """Rules are equal that allow the same; they hash alike, travel, and do not change."""
+    rules = IndexingRules.parse([b"none"])
+    same = IndexingRules.parse(html=b"<meta name=robots content='nofollow noindex'>")
+    assert rules == same
+    assert hash(rules) == hash(same)
+    assert rules.statements != same.statements
+    assert rules != IndexingRules.parse([b"noindex"])
+    assert pickle.loads(pickle.dumps(rules)) == rules
+    with pytest.raises(FrozenInstanceError):
+        rules.index = True  # type: ignore[misc]
+
+
+def test_repr() -> None:
+    """The repr is what the rules say."""
+    assert repr(IndexingRules()) == "<IndexingRules all>"
+    rules = IndexingRules.parse([b"max-snippet:20", b"none", b"nocache"])
+    assert repr(rules) == "<IndexingRules noindex, nofollow, noarchive, max-snippet:20>"
+
+
+def test_to_dict() -> None:
+    """The dict has every rule, as JSON can have it, and no evidence."""
+    rules = IndexingRules.parse([b"noai, unavailable_after: 2010-06-25T15:00:00Z"])
+    assert json.loads(json.dumps(rules.to_dict())) == {
+        "index": True,
+        "follow": True,
+        "archive": True,
+        "snippet": True,
+        "image_index": True,
+        "translate": True,
+        "sitelinks_search_box": True,
+        "odp": True,
+        "ydir": True,
+        "ai": False,
+        "image_ai": True,
+        "index_embedded": True,
+        "max_snippet": None,
+        "max_image_preview": None,
+        "max_video_preview": None,
+        "unavailable_after": "2010-06-25T15:00:00Z",
+    }
+
+
+def test_one_agent_as_str() -> None:
+    """One product token may stand for itself, and an empty one is none."""
+    assert not IndexingRules.parse([b"MyBot: nofollow"], agents="mybot").follow
+    html = b'<meta name="" content="nofollow">'
+    assert IndexingRules.parse(html=html, agents="").follow
+
+
+def test_misuse() -> None:
+    """A wrong argument raises, unlike any content."""
+    with pytest.raises(TypeError):
+        IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="time zone"):
+        IndexingRules().indexable(datetime(2020, 1, 1))

@@ -1,0 +1,170 @@
+"""What holds for all indexing rules, whatever a server sends."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import DENIALS, IMAGE_PREVIEWS
+
+DATES = [
+    "Friday, 25-Jun-10 15:00:00 GMT",
+    "25 Jun 2010 15:00:00 PST",
+    "2020-09-21",
+    "Wed, 03 Dec 2025 13:09:53 +0100",
+]
+LIMITS = st.one_of(st.just(-1), st.integers(0, 999_999_999))
+RESTRICTIONS = st.one_of(
+    st.sampled_from([name for name, denied in DENIALS.items() if denied]),
+    LIMITS.map("max-snippet:{}".format),
+    LIMITS.map("max-video-preview:{}".format),
+    st.sampled_from(IMAGE_PREVIEWS).map("max-image-preview:{}".format),
+    st.sampled_from(DATES).map("unavailable_after:{}".format),
+)
+PERMISSIONS = st.sampled_from(["all", "index", "follow", "indexifembedded"])
+NOISE = st.sampled_from(
+    ["unknown", "max-snippet:many", "unavailable_after:x", "noindx"]
+)
+STATEMENTS = st.lists(st.one_of(RESTRICTIONS, PERMISSIONS, NOISE), max_size=8)
+SPACES = st.text(" \t", max_size=3)
+DIALECTS = st.sampled_from([RFC9309, GOOGLE, CLASSIC])
+
+# Bytes that are near to something.
+WORDS = (
+    b"noindex none max-snippet unavailable_after -1 2020-01-01 15:00:00 PST Fri mybot"
+)
+MARKS = b"<meta| name=|robots| content=|\"|'|>|<!--|<script>|&#|&#x|;|:|,| |\0|\x1b$B"
+CODES = b"\xff\xfe|\xfe\xff|<meta charset=|utf-16|iso-2022-jp|utf-32|big5"
+FRAGMENTS = st.lists(
+    st.one_of(
+        st.sampled_from(WORDS.split(b" ")),
+        st.sampled_from(MARKS.split(b"|")),
+        st.sampled_from(CODES.split(b"|")),
+        st.binary(max_size=5),
+    ),
+    max_size=30,
+).map(b"".join)
+
+
+def read(lines: list[str]) -> IndexingRules:
+    return IndexingRules.parse([line.encode() for line in lines], agents=("mybot",))
+
+
+def permissiveness(rules: IndexingRules) -> list[float]:
+    """Return numbers that are the smaller, the less the rules allow."""
+    endless = float("inf")
+    previews: list[str | None] = [*IMAGE_PREVIEWS, None]
+    date = rules.unavailable_after
+    return [
+        *(rules.to_dict()[denied[0]] is True for denied in DENIALS.values() if denied),
+        rules.index_embedded,
+        endless if rules.max_snippet is None else rules.max_snippet,
+        endless if rules.max_video_preview is None else rules.max_video_preview,
+        previews.index(rules.max_image_preview),
+        endless if date is None else date.timestamp(),
+    ]
+
+
+@given(st.data(), STATEMENTS)
+def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
+    """Order, case, white space and the split into field lines change nothing."""
+    rules = read([", ".join(statements)])
+    shuffled = data.draw(st.permutations(statements))
+    lines: list[str] = [""]
+    for statement in shuffled:
+        space = data.draw(SPACES)
+        changed = data.draw(
+            st.sampled_from([statement.upper(), statement.lower(), statement.title()])
+        )
+        written = changed.replace(":", f"{space}:{space}", 1)
+        if data.draw(st.booleans()):
+            lines.append("")
+        agent = data.draw(st.sampled_from(["", "", "MyBot:"]))
+        lines[-1] += f",{space}{agent}{space}{written}{space}"
+    assert read(lines) == rules
+
+
+@given(st.data(), STATEMENTS)
+def test_source_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
+    """A meta tag says the same as a header, and white space separates in it."""
+    separator = data.draw(st.sampled_from([", ", " ", "\n", ",", " , "]))
+    html = f"<meta name=mybot content='{separator.join(statements)}'>"
+    rules = IndexingRules.parse(html=html.encode(), agents=("mybot",))
+    assert rules == read([", ".join(statements)])
+
+
+@given(STATEMENTS, RESTRICTIONS)
+def test_restriction_never_loosens(statements: list[str], more: str) -> None:
+    """With one more restriction, nothing is allowed that was not."""
+    before = permissiveness(read([", ".join(statements)]))
+    for lines in (
+        [", ".join([*statements, more])],
+        [", ".join([more, *statements])],
+        [", ".join(statements), f"mybot: {more}"],
+    ):
+        after = permissiveness(read(lines))
+        assert all(new <= old for new, old in zip(after, before, strict=True))
+
+
+@given(STATEMENTS)
+def test_others_do_not_matter(statements: list[str]) -> None:
+    """What is said to another agent changes nothing for us."""
+    line = ", ".join(statements)
+    assert read([line, f"other: none, noai, {line}"]) == read([line])
+
+
+@given(STATEMENTS, DIALECTS)
+def test_header_round_trip(statements: list[str], dialect: object) -> None:
+    """The canonical header parses back to equal rules, in the same dialect."""
+    assert isinstance(dialect, type(RFC9309))
+    line = ", ".join(statements).encode()
+    rules = IndexingRules.parse([line], dialect=dialect)
+    header = rules.to_header()
+    again = IndexingRules.parse([header.encode()], dialect=dialect)
+    assert again == rules
+    assert again.to_header() == header
+    assert again.findings == ()
+
+
+@given(
+    st.datetimes(datetime(1900, 1, 2), timezones=st.just(timezone.utc)),
+    st.sampled_from([None, 0, 1, 10**9 - 1]),
+)
+def test_date_round_trip(date: datetime, limit: int | None) -> None:
+    """Every date and limit that rules can have survives the header."""
+    rules = IndexingRules(unavailable_after=date, max_snippet=limit)
+    assert IndexingRules.parse([rules.to_header().encode()]) == rules
+
+
+@given(
+    st.lists(st.one_of(st.binary(), FRAGMENTS), max_size=4),
+    st.one_of(st.binary(), FRAGMENTS),
+    st.lists(st.one_of(st.text(max_size=5), st.just("mybot")), max_size=2),
+    DIALECTS,
+    st.one_of(
+        st.none(), st.text(max_size=8), st.sampled_from(["utf-16", "big5", "idna"])
+    ),
+)
+@example([], b"<meta name=robots content='&#99999999999999;'>", [], RFC9309, None)
+@example(
+    [], b"<meta charset=undefined><meta name=robots content=\xff>", [], GOOGLE, None
+)
+@example([], b"<meta name=robots content=\xff>", ["", "\ud800"], GOOGLE, "\0")
+def test_anything_parses(
+    headers: list[bytes],
+    html: bytes,
+    agents: list[str],
+    dialect: object,
+    encoding: str | None,
+) -> None:
+    """Any bytes at all parse without an exception, and the result is whole."""
+    assert isinstance(dialect, type(RFC9309))
+    rules = IndexingRules.parse(headers, html, agents, dialect, encoding)
+    assert IndexingRules.parse(headers, html, agents, dialect, encoding) == rules
+    assert isinstance(rules.to_dict(), dict)
+    assert repr(rules)
+    assert IndexingRules.parse([rules.to_header().encode()], dialect=dialect) == rules

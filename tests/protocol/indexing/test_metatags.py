@@ -1,0 +1,251 @@
+"""Which meta tags of a page are read, whatever its markup."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import MAX_STATEMENTS, MAX_TEXT
+
+META = '<meta name="robots" content="noindex">'
+
+
+def read(html: str) -> IndexingRules:
+    return IndexingRules.parse((), html.encode(), ("mybot", "my_bot-2"))
+
+
+COUNTS = {
+    "in the head": f"<html><head>{META}</head><body></body>",
+    "in the body": f"<p>{META}</p>",
+    "last of all": f"{'<p title=x>text</p>' * 500}{META}",
+    "upper case": '<META NAME="ROBOTS" CONTENT="NOINDEX">',
+    "mixed case": '<mEtA nAmE="rObOtS" cOnTeNt="nOiNdEx">',
+    "content first": '<meta content="noindex" name="robots">',
+    "other attributes": '<meta id="x" data-y name="robots" lang=en content="noindex"/>',
+    "many other attributes": f"<meta {'a ' * 60}name=robots content=noindex>",
+    "a long attribute": f'<meta a="{"x" * 2000}" name=robots content=noindex>',
+    "slashes": '<meta/name="robots"/content="noindex"/>',
+    "single quotes": "<meta name='robots' content='noindex'>",
+    "no quotes": "<meta name=robots content=noindex>",
+    "white space": '<meta\n\tname =\f"robots"\r\ncontent= " noindex ">',
+    "white space in the name": '<meta name=" robots " content="noindex">',
+    "own token": '<meta name="MyBot" content="noindex">',
+    "own token with marks": '<meta name="my_bot-2" content="noindex">',
+    "entities in the name": '<meta name="&#114;ob&#x6f;ts" content="noindex">',
+    "entities in the content": '<meta name="robots" content="no&#105;ndex&#44;x">',
+    "an entity without end": '<meta name="robots" content="&#110oindex">',
+    "an entity of many digits": (
+        f'<meta name="robots" content="noindex &#{"1" * 5000};">'
+    ),
+    "a > in quotes": '<meta content="noindex" title="a > b" name="robots">',
+    "a > in another tag": f'<p title=">"{META}">{META}',
+    "no-break space": '<meta name="robots" content="nofollow,\xa0noindex">',
+    "in noscript": f"<head><noscript>{META}</noscript>",
+    "behind a comment": f"<!-- x -->{META}",
+    "behind an empty comment": f"<!-->{META}-->",
+    "behind another empty comment": f"<!--->{META}-->",
+    "behind a comment with a bang": f"<!-- --!>{META}",
+    "behind a comment in a comment": f"<!-- <!-- x -->{META}",
+    "behind a doctype": f'<!DOCTYPE html PUBLIC "-//W3C//DTD HTML 4.01//EN" "x">{META}',
+    "behind CDATA": f"<![CDATA[x>{META}",
+    "behind an instruction": f"<?xml version='1.0'?>{META}",
+    "behind a script": f"<script>'<p>'</script>{META}",
+    "behind a script, its end odd": f"<SCRIPT>x</script\n a='>'>{META}",
+    "behind a script with a comment": f"<script><!-- x </script>{META}",
+    "behind a script in a script": (
+        f"<script><!-- <script> </script> --></script>{META}"
+    ),
+    "behind a style": f"<style>p > a {{}}</style>{META}",
+    "behind a title": f"<title>a < b</title>{META}",
+    "behind a template": f"<template><template></template>x</template>{META}",
+    "behind the end of a template": f"</template>{META}",
+    "behind a quote in text": f"<p>it's 5 < 6 \" {META}",
+    "behind a quote in a tag": f"<p class=it's>{META}",
+    "behind a quote as an attribute": f'<p ">{META}',
+    "behind an empty value": f"<p class=>{META}",
+    "behind an end tag with a quote": f"</p title='>'>{META}",
+    "behind <>": f"<> </> < a >{META}",
+    "first of two names": (
+        '<meta name="robots" name="x" content="noindex" content="index">'
+    ),
+    "two tags": '<meta name="robots" content="all"><meta name=robots content=noindex>',
+}
+
+
+@pytest.mark.parametrize("html", COUNTS.values(), ids=COUNTS)
+def test_counts(html: str) -> None:
+    """A meta tag counts wherever an HTML parser sees one, however it is written."""
+    assert not read(html).index
+
+
+IGNORED = {
+    "in a comment": f"<!-- {META} -->",
+    "in a comment with a tag's end": f"<!--> --> <!-- > {META} -->",
+    "in a comment that does not end": f"<!-- {META} --",
+    "in a comment that seems to end": f"<!--!> {META} -->",
+    "in a template": f"<template>{META}</template>",
+    "in a template in a template": f"<template><template></template>{META}</template>",
+    "in a template that does not end": f"<template>{META}",
+    "in a script": f"<script>document.write('{META}')</script>",
+    "in a script that does not end": f"<script>{META}",
+    "in a script's comment": f"<script><!-- <script> </script>{META} --></script>",
+    "in a style": f"<style>{META}</style>",
+    "in a title": f"<title>{META}</title>",
+    "in a title of upper case": f"<TITLE>{META}</Title>",
+    "in a textarea": f"<textarea>{META}</textarea>",
+    "in an iframe": f"<iframe>{META}</iframe>",
+    "in noembed": f"<noembed>{META}</noembed>",
+    "in noframes": f"<noframes>{META}</noframes>",
+    "in xmp": f"<xmp>{META}</xmp>",
+    "in plaintext": f"<plaintext></plaintext>{META}",
+    "behind an end that is none": f"<title></titles>{META}</title>",
+    "in an attribute": f"<p title='{META}'>",
+    "in an attribute without end": f"<p title='{META}",
+    "in a doctype": "<!DOCTYPE <meta name=robots content=noindex>",
+    "in an end tag": '</meta name="robots" content="noindex">',
+    "another name": '<meta name="robot" content="noindex">',
+    "a longer name": '<meta name="robots-policy" content="noindex">',
+    "another agent": '<meta name="googlebot" content="noindex">',
+    "second of two names": '<meta name="x" name="robots" content="noindex">',
+    "another attribute": '<meta property="robots" content="noindex">',
+    "http-equiv": '<meta http-equiv="robots" content="noindex">',
+    "another element": '<metadata name="robots" content="noindex">',
+    "a link's name": '<link rel="no-license" name="robots" content="noindex">',
+    "a name in the name": '<meta data-name="robots" content="noindex">',
+    "no closing quote": '<meta name="robots content="noindex">',
+    "cut in the name": '<p><meta name="rob',
+    "cut in the content": '<p><meta name="robots" content="noindex',
+    "cut before the end": '<p><meta name="robots" content="noindex"',
+    "a zero byte in the name": '<meta name="rob\0ots" content="noindex">',
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("html", IGNORED.values(), ids=IGNORED)
+def test_ignored(html: str) -> None:
+    """Bytes that look like our meta tag are none where an HTML parser sees none."""
+    assert read(html) is IndexingRules.parse()
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("noindex nofollow", ["noindex", "nofollow"]),
+        ("noindex,nofollow\n,\tnoai", ["noindex", "nofollow", "noai"]),
+        ("max-snippet : 5 noindex", ["max-snippet : 5", "noindex"]),
+        (
+            "unavailable_after: Fri, 25 Jun 2010 15:00:00 PST noindex",
+            ["unavailable_after: Fri, 25 Jun 2010 15:00:00 PST", "noindex"],
+        ),
+        (
+            "unavailable_after: 25 Jun 2010 15:00:00 NONE",
+            ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
+        ),
+        # As "max-image-preview: none" once was to those who did not know it.
+        ("max-something: none", ["max-something: none"]),
+        ("googlebot: noindex, nofollow", ["googlebot: noindex", "nofollow"]),
+        ("all: noindex", ["all:", "noindex"]),
+        (": noindex :", ["noindex :"]),
+    ],
+)
+def test_content(content: str, texts: list[str]) -> None:
+    """In a meta tag, white space separates too, but not from a value."""
+    rules = read(f'<meta name="robots" content="{content}">')
+    assert [each.text for each in rules.statements if each.text] == texts
+
+
+def test_evidence() -> None:
+    """A statement says where its tag is, and to whom it is addressed."""
+    html = (
+        '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
+    )
+    rules = read(html)
+    assert [(each.agent, each.position) for each in rules.statements] == [
+        ("MyBot", html.encode().index(b"<meta")),
+        (None, html.encode().rindex(b"<meta")),
+    ]
+
+
+def test_unclosed_quote() -> None:
+    """A content that swallows the next tags is read up to them, and is a finding."""
+    rules = read('<meta name="robots" content="noindex>\n<link rel="canonical">')
+    assert not rules.index
+    assert [finding.code for finding in rules.findings] == ["unclosed-quote"]
+
+
+def test_no_content() -> None:
+    """A robots meta tag without content is a finding."""
+    rules = read("<meta name=robots value=noindex>")
+    assert rules == IndexingRules()
+    assert [finding.code for finding in rules.findings] == ["no-content"]
+
+
+def test_bounds() -> None:
+    """A page without end costs no memory without end."""
+    rules = read(
+        "<meta name=robots>" * 5000 + f"<meta name=robots content='{'a ' * 9999}'>"
+    )
+    assert len(rules.statements) == MAX_STATEMENTS
+    assert len(rules.findings) <= MAX_STATEMENTS + 1
+    rules = read(f"<meta name=robots content='{' ' * MAX_TEXT}noindex'>")
+    assert rules.index
+    assert [finding.code for finding in rules.findings] == ["too-long"]
+
+
+def test_peers() -> None:
+    """What peers miss in pages, or see in them."""
+    # Nutch looks for "none" and "noindex" anywhere in the content.
+    html = '<meta name="robots" content="max-image-preview:none">'
+    assert read(html) == IndexingRules(max_image_preview="none")
+    # Nutch reads the head alone; Norconex, StormCrawler and spatie the first tag alone.
+    html = "<meta name=robots content=nofollow><body><meta name=robots content=noindex>"
+    assert not read(html).index
+    # StormCrawler takes any name with "robots" in it.
+    assert read('<meta name="otherrobots" content="noindex">').index
+    # spatie ignores "none" in a meta tag.
+    assert not read('<meta name="robots" content="none">').index
+    # Norconex ignores the header once there is a meta tag.
+    rules = IndexingRules.parse([b"noindex"], b'<meta name="robots" content="index">')
+    assert not rules.index
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<",
+        "<!--",
+        "<!-->",
+        "</",
+        "<meta",
+        "<meta ",
+        "<meta>",
+        "<meta name='",
+        '<meta name="',
+        "<meta a=\"' b='\"",
+        "<meta a='\" c=' d=' b=\"",
+        "<meta a b c d e f",
+        "<meta name=robots content=noindex>",
+        "<meta name=robots content='unavailable_after:1 1 1 1 1 1 1 1 1'>",
+        "<script>",
+        "<script></script>",
+        "<script><!--",
+        "<title></title>",
+        "</titlex",
+        "<template>",
+        '<a b="',
+        " a='",
+        "name=&",
+        "\0",
+        "\x1b",
+    ],
+)
+@pytest.mark.unmeasured
+def test_hostile_page(unit: str) -> None:
+    """Half a megabyte of beginnings takes linear time."""
+    page = (unit * (500_000 // len(unit))).encode()
+    for prefix in (b"", b"<meta name=robots ", b"<meta name=robots content='"):
+        start = time.process_time()
+        IndexingRules.parse(html=prefix + page + META.encode())
+        assert time.process_time() - start < 10

@@ -1,0 +1,156 @@
+"""Which meta elements a page has, as html5lib, an HTML5 parser, judges.
+
+html5lib reads ``<template>`` as any other element, so what it finds in one is left out
+here. The differences that are accepted have a test each, and are not generated.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+import html5lib
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.indexing.markup import find_metas
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+Metas = list[tuple[str | None, str | None]]
+
+
+def ours(html: str) -> Metas:
+    """Return the name and content of each meta tag that the package finds, sorted."""
+    page = html.encode()
+    starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
+    metas = list(find_metas(page, starts))
+    return sorted_metas(
+        (
+            None if meta.name is None else unescape(meta.name.decode()),
+            None if meta.content is None else unescape(meta.content.decode()),
+        )
+        for meta in metas
+    )
+
+
+def judged(html: str) -> Metas:
+    """Return the name and content of each meta element in html5lib's tree, sorted."""
+    tree = html5lib.parse(html, namespaceHTMLElements=False)
+    in_templates = {
+        id(meta) for template in tree.iter("template") for meta in template.iter("meta")
+    }
+    metas: list[Element] = [
+        meta for meta in tree.iter("meta") if id(meta) not in in_templates
+    ]
+    return sorted_metas((meta.get("name"), meta.get("content")) for meta in metas)
+
+
+def sorted_metas(metas: object) -> Metas:
+    # A tree moves elements, out of tables for one.
+    return sorted(metas, key=repr)  # type: ignore[call-overload, no-any-return]
+
+
+META = '<meta name="robots" content="noindex">'
+
+# What markup is broken with.
+SHARDS = st.one_of(
+    st.sampled_from(["<", ">", "</", "/>", "/", "=", '"', "'", "-", "--", "!", "?"]),
+    st.sampled_from(
+        [" ", "\n", "\t", "\f", "x", "&amp;", "&#114;", "robots", "noindex"]
+    ),
+    st.sampled_from(
+        ["<!--", "-->", "--!>", "<!-->", "<!--->", "<!", "<![CDATA[", "<?"]
+    ),
+    st.sampled_from(["<meta", "<META ", "<meta/", "</meta", "<p", "]]>"]),
+    st.sampled_from([" name=", ' name="', " name='", " content=", "name", "content"]),
+    st.sampled_from(["<script", "<script>", "</script>", "</script ", "<SCRIPT>"]),
+    st.sampled_from(
+        ["<title", "</title", "<style", "</style", "<textarea", "</textarea"]
+    ),
+)
+
+# What a page is made of.
+TEXT_ELEMENTS = [
+    f"<{name}>{content}</{name}>"
+    for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed")
+    for content in (META, "x", "<!--", "<!-- <script> </script> -->", "</")
+]
+PIECES = st.one_of(
+    st.sampled_from([META, META.upper(), "<meta name=robots content=x>", "<meta>"]),
+    st.sampled_from(["<meta content='y' name='z'/>", "<meta name=a name=b content=c>"]),
+    st.sampled_from(
+        ["<!doctype html>", "<html>", "<head>", "</head>", "<body class=x>"]
+    ),
+    st.sampled_from(
+        ["</body>", "</html>", "<p>", "</p>", "<br/>", "text", "a<b", "</div>"]
+    ),
+    st.sampled_from(["<table>", "<tr>", "<td>", "</td>", "</table>"]),
+    st.sampled_from(
+        ["<noscript>", "</noscript>", "<style>", "<plaintext>", "<title/>"]
+    ),
+    st.sampled_from(["<a href=/x?a='b'>", '<img alt="\'" src=x>', "<p class=it's>"]),
+    st.sampled_from(['<p ">', "</a b='>'>", "<div title='a > b'>", "<script src=x/>"]),
+    st.sampled_from(
+        ["<!-- x -->", "<!-- > -->", "<!--->", "<!-- --!>", "<!-- <!-- -->"]
+    ),
+    st.sampled_from([f"<!-- {META} -->", f"<p title='{META}'>", f'<p title="{META}">']),
+    st.sampled_from([f"<template>{META}</template>", f"<noframes>{META}</noframes>"]),
+    st.sampled_from(TEXT_ELEMENTS),
+)
+
+PAGES = st.lists(st.one_of(PIECES, PIECES, SHARDS), max_size=25).map("".join)
+BROKEN = st.lists(SHARDS, max_size=40).map("".join)
+
+
+@given(st.one_of(PAGES, BROKEN))
+@example("<meta <meta name=robots>")
+@example("<meta ='><meta name=robots content=x>")
+@example("<meta a=b'c>'<meta>")
+@example("<!--><meta name=a>-->")
+@example(f"<script><!--<script></script>{META}</script>{META}")
+def test_same_metas(html: str) -> None:
+    """The package and html5lib find the same meta elements in any page."""
+    assert ours(html) == judged(html)
+
+
+@given(st.one_of(PAGES, BROKEN))
+@example('<meta content="a > b" name="robots">')
+@example('<meta a=b"c d="x > y" name=robots content=noindex>')
+@example("<meta name=x&#114; content=y>")
+@example("<meta nam&#101;=robots content=noindex>")
+def test_fast_path(html: str) -> None:
+    """The search that spares most pages the reading never misses a statement."""
+    found = IndexingRules.parse(html=html.encode(), agents=("z",))
+    positions = {each.position for each in (*found.statements, *found.findings)}
+    addressed = [
+        (name, content)
+        for name, content in ours(html)
+        if name is not None and name.strip(" \t\n\f\r").lower() in {"robots", "z"}
+        # Content that says nothing leaves no trace.
+        if content is None or content.strip(" \t\n\f\r,:")
+    ]
+    assert len(positions) == len(addressed)
+
+
+@pytest.mark.parametrize(
+    ("html", "here", "there"),
+    [
+        # A tree has no meta element in these, but a site that writes one means it.
+        (f"<select>{META}</select>", 1, 0),
+        (f"<frameset>{META}</frameset>", 1, 0),
+        # Text elements are read in SVG and MathML as outside, where they hold markup.
+        (f"<svg><title>{META}</title></svg>", 0, 1),
+        (f"<svg><style/></svg>{META}", 0, 1),
+        # A CDATA section, which only SVG and MathML have, ends at the first ">".
+        (f"<svg><![CDATA[ > {META} ]]></svg>", 1, 0),
+    ],
+)
+def test_accepted_difference(html: str, here: int, there: int) -> None:
+    """These are the differences to a tree, and there are no others that we know of."""
+    assert len(ours(html)) == here
+    assert len(judged(html)) == there

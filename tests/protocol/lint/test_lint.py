@@ -1,0 +1,360 @@
+"""Each finding: a file that has it, and one nearly the same that has not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT, Finding
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+
+DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
+ANY = "User-agent: *\n"
+AT = "https://www.example.com/robots.txt"
+LIMIT = GOOGLE.line_limit or 0
+
+
+class Case(NamedTuple):
+    code: str
+    has: str | bytes
+    line: int
+    remedy: str
+    has_not: str | bytes
+    dialect: Dialect = RFC9309
+
+
+def lint(body: str | bytes, dialect: Dialect = RFC9309) -> tuple[Finding, ...]:
+    body = body.encode() if isinstance(body, str) else body
+    return RobotsTxt.parse(body, dialect, AT).lint()
+
+
+def codes(body: str | bytes, dialect: Dialect = RFC9309) -> list[str]:
+    return [finding.code for finding in lint(body, dialect)]
+
+
+def rule(pattern: str, kind: str = "Disallow") -> str:
+    return f"{ANY}{kind}: {pattern}\n"
+
+
+USAGE = [
+    Case("bad-license", ANY + "License: /license.xml", 2, "https://", ANY + "License: https://a.example/l"),
+    Case("bad-preference", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai = n", 2, "RFC 9651", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: ai-train:no", 2, "yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /%61 ai-train=yes", 3, "line 2", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
+    Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "about search", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
+    Case("no-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
+    Case("no-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("preference-path", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
+    Case("preference-path", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
+    Case("record-outside-group", "Content-Usage: train-ai=n\n" + ANY, 1, "user-agent line", "Content-Signal: ai-train=no\n" + ANY),
+    Case("unknown-label", ANY + "Content-Usage: ai-train=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-label", ANY + "Content-Signal: train-ai=no", 2, "write ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("unknown-label", ANY + "Content-Usage: trian-ai=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-label", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
+    Case("unknown-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y", ANY + "Content-Usage: train-ai=y"),
+    Case("unknown-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=no", ANY + "Content-Signal: ai-train=no"),
+    Case("unknown-preference", ANY + "Content-Signal: use=all", 2, "immediate, reference or full", ANY + "Content-Signal: use=full"),
+    Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
+    Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
+]  # fmt: skip
+
+FILE = [
+    Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "without a", rule("/a")),
+    Case("broken-byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "delete it", rule("/a")),
+    Case("broken-byte-order-mark", b"\xef" + rule("/a").encode(), 1, "skipped here: delete it", rule("/a"), GOOGLE),
+    Case("stray-byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "delete it", ANY + "# \ufeffDisallow: /a"),
+    Case("utf-16", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save it as UTF-8", rule("/a")),
+    Case("null-characters", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
+    Case("invalid-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
+    Case("invalid-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
+    Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "what matters first", rule("/a")),
+    Case("too-large", "a" * 512_001, 1, "what matters first", "a" * 512_000),
+    Case("line-too-long", rule("/" + "a" * LIMIT), 2, "split it", rule("/a #" + "a" * LIMIT)),
+    Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
+    Case("html", "<html>", 1, "404", "# <html>"),
+]  # fmt: skip
+
+FIELDS = [
+    Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a")),
+    Case("misspelt-field", "Useragent: *\nDisallow: /", 1, "write User-agent", rule("/")),
+    Case("misspelt-field", ANY + "Alow: /a", 2, "write Allow", ANY + "Slow: /a"),
+    Case("misspelt-field", ANY + "Diaslow: /a", 2, "write Disallow", ANY + "Dial: /a", GOOGLE),
+    Case("misspelt-field", ANY + "Disalolw: /a", 2, "write Disallow", ANY + "Dis: /a"),
+    Case("misspelt-field", ANY + "Crawl delay: 1\nAllow: /", 2, "write Crawl-delay", ANY + "Crawl-delay: 1\nAllow: /"),
+    Case("misspelt-field", "Sitemaps: https://a.example/", 1, "write Sitemap", "Sitemap-index-of-it: https://a.example/"),
+    Case("tolerated-spelling", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
+    Case("tolerated-spelling", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
+    Case("missing-colon", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
+    Case("missing-colon", ANY + "Be so kind", 2, "put a #", ANY + "# Be so kind"),
+    Case("missing-colon", "Welcome robots", 1, "put a #", "#Welcome robots", GOOGLE),
+    Case("missing-field", ANY + ": /a", 2, "write a field", ANY + "# : /a"),
+    Case("missing-field", "https://a.example/s.xml", 1, "write Sitemap:", "Sitemap: https://a.example/s.xml"),
+    Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "one line for each", "User-agent: bot # Disallow: /\nAllow: /"),
+    Case("fields-in-value", rule("/aAllow: /b"), 2, "one line for each", rule("/wiki/allow:b")),
+    Case("obsolete-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
+    Case("obsolete-field", ANY + "Host: a.example", 2, "canonical", rule("/host")),
+    Case("obsolete-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
+    Case("vendor-field", ANY + "Clean-param: a", 2, "rules of their own", ANY + "Content-Signal: search=yes"),
+    Case("unknown-field", ANY + "Marvellous: /a", 2, "put a #", ANY + "Content-Usage: train-ai=n"),
+    Case("unknown-field", "a" * 100 + ":", 1, "put a #", "#" + "a" * 100 + ":"),
+    Case("unused-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
+]  # fmt: skip
+
+AGENTS = [
+    Case("no-agent", "User-agent:\nDisallow: /", 1, "* for everyone", rule("/")),
+    Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
+    Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
+    Case("browser-header", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot/2.1\nDisallow: /"),
+    Case("browser-header", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: mozillabot\nDisallow: /"),
+    Case("agent-list", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each", "User-agent: a\nUser-agent: b\nDisallow: /"),
+    Case("agent-version", "User-agent: bot/1.0\nDisallow: /", 1, "write 'bot'", "User-agent: bot\nDisallow: /"),
+    Case("agent-version", "User-agent: bot*\nDisallow: /", 1, "write 'bot'", "User-agent: *\nDisallow: /"),
+    Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: my-bot\nDisallow: /"),
+    Case("agent-cut", "User-agent: mj12bot\nDisallow: /", 1, "'mj'", "User-agent: mjbot\nDisallow: /", GOOGLE),
+    Case("repeated-agent", "User-agent: a\nUser-agent: A\nDisallow: /", 2, "delete", "User-agent: a\nUser-agent: b\nDisallow: /"),
+    Case("merged-group", rule("/a") + rule("/b"), 3, "line 1", rule("/a") + "User-agent: b\nDisallow: /b"),
+    Case("hidden-group", rule("/a") + "\n" + rule("/b"), 4, "line 1", rule("/a") + "\nUser-agent: b\nDisallow: /b", CLASSIC),
+    Case("hidden-group", "User-agent: bot\nDisallow: /\n\nUser-agent: botnews\nDisallow: /a", 4, "line 1",
+         "User-agent: botnews\nDisallow: /\n\nUser-agent: bot\nDisallow: /a", CLASSIC),
+    Case("group-without-rules", "User-agent: a\n", 1, "Disallow: /", "User-agent: a\nDisallow:\n"),
+    Case("group-without-rules", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+    Case("rule-before-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "User-agent: *", rule("/a")),
+    Case("rule-after-blank-line", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
+    Case("record-outside-group", "Crawl-delay: 1\n" + rule("/a"), 1, "user-agent line", rule("/a") + "Crawl-delay: 1"),
+]  # fmt: skip
+
+PATTERNS = [
+    Case("empty-allow", rule("", "Allow"), 2, "Allow: /", rule("/", "Allow")),
+    Case("empty-disallow", rule("/a") + "Disallow:", 3, "delete", rule("") + "Allow: /"),
+    Case("empty-disallow", rule("/a") + "Disallow:", 3, "allows everything", rule("/a"), CLASSIC),
+    Case("slash-assumed", rule("a"), 2, "with the /", rule("/a")),
+    Case("slash-assumed", rule("?a"), 2, "with the /", rule("*a")),
+    Case("pattern-ignored", rule("a"), 2, "write '/a'", rule("*a"), GOOGLE),
+    Case("pattern-ignored", rule("*a"), 2, "write '/a'", rule("/a"), CLASSIC),
+    Case("absolute-url", rule("https://www.example.com/a"), 2, "write '/a'", rule("/a?u=https://b")),
+    Case("absolute-url", rule("/http://b.example"), 2, "write '/'", rule("/http/b.example")),
+    Case("host-in-pattern", rule("/WWW.example.org/a"), 2, "what follows it", rule("/wwwexample.org/a")),
+    Case("host-in-pattern", rule("/Example.com/a"), 2, "what follows it", rule("/example.org/a")),
+    Case("fragment-in-pattern", rule("/#/a"), 2, "%23", rule("/%23/a")),
+    Case("glued-comment", rule("/a# why"), 2, "space before the #", rule("/a # why")),
+    Case("white-space-in-pattern", rule("/a b"), 2, "%20", rule("/a%20b ")),
+    Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
+    Case("encoded-slash", rule("/a%2Fb"), 2, "write /", rule("/a/b")),
+    Case("encoded-wildcard", rule("/a%2A"), 2, "use * or $", rule("/a%2B")),
+    Case("encoded-wildcard", rule("/a%24b"), 2, "only what is written", rule("/a*b"), GOOGLE),
+    Case("lower-case-hex", rule("/%e3"), 2, "upper case", rule("/%E3")),
+    Case("encoded-unreserved", rule("/%7Ea"), 2, "write ~", rule("/~a")),
+    Case("encoded-unreserved", rule("/%61"), 2, "write a", rule("/%26"), GOOGLE),
+    Case("double-star", rule("/a**b"), 2, "write one", rule("/a*b*c")),
+    Case("trailing-star", rule("/a*"), 2, "leave out", rule("/*")),
+    Case("trailing-star", rule("/a*$"), 2, "leave out", rule("/a*b$")),
+    Case("dollar-inside", rule("/a$b"), 2, "%24", rule("/ab$")),
+    Case("literal-wildcard", rule("/a*b"), 2, "beginning of a path", rule("/a$b"), CLASSIC),
+]  # fmt: skip
+
+RULES = [
+    Case("duplicate-rule", rule("/a") + "disallow:/a#", 3, "line 2", rule("/a") + "disallow: /A"),
+    Case("duplicate-rule", rule("/a") + "User-agent: b\nAllow: /\n" + rule("/a"), 6, "line 2", rule("/a") + "User-agent: b\nDisallow: /a"),
+    Case("redundant-rule", rule("/a") + "Disallow: */a", 2, "line 3", rule("/a") + "Disallow: */ab"),
+    Case("redundant-rule", rule("/~a") + "Disallow: /%7Ea", 3, "line 2", rule("/~a") + "Disallow: /%2Fa"),
+    Case("redundant-rule", rule("/a") + "Disallow: /ab", 3, "line 2", rule("/ab") + "Disallow: /a", CLASSIC),
+    Case("redundant-rule", rule("*a") + "Disallow: /*a", 2, "line 3", rule("*/a") + "Disallow: /*/a"),
+    Case("redundant-rule", rule("*/a") + "Disallow: /a*\nDisallow: /*/a$\nDisallow: /*/*a*", 3, "delete", rule("*/a") + "Disallow: /ba*"),
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "allows it", rule("/a") + "Allow: /ab"),
+    Case("shadowed-rule", rule("/a*") + "Allow: /a", 3, "make this longer", rule("/a") + "Allow: /a$"),
+    Case("shadowed-rule", rule("/a$") + "Allow: /*a$", 2, "line 3", rule("/a$") + "Allow: *$"),
+    Case("shadowed-rule", rule("/a") + "Allow: /ab", 3, "put this above", rule("/ab", "Allow") + "Disallow: /a", CLASSIC),
+    Case("shadowed-rule", rule("") + "Disallow: /a", 3, "line 2", rule("/a"), CLASSIC),
+    Case("shadowed-rule", rule("/d/index.html", "Allow") + "Disallow: /*d/index.html\nDisallow: /*d/$", 2, "forbids",
+         rule("/d/index.html", "Allow") + "Disallow: /*d/index.html", GOOGLE),
+]  # fmt: skip
+
+RECORDS = [
+    Case("bad-sitemap", "Sitemap:", 1, "https://", "Sitemap: https://a.example/"),
+    Case("bad-sitemap", "Sitemap: http://[", 1, "https://", "Sitemap: http://[::1]/"),
+    Case("relative-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
+    Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
+    Case("bad-value", rule("/") + "Request-rate: 10", 3, "Request-rate: 1/5", rule("/") + "Request-rate: 10/1m"),
+    Case("bad-value", rule("/") + "Visit-time: 6-8", 3, "0600-0845", rule("/") + "Visit-time: 0600-0845"),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "line 3", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nUser-agent: *\nCrawl-delay: 2\nAllow: /", 6, "the larger", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
+]  # fmt: skip
+
+# What differs, and of which dialects the message tells.
+DIFFER = [
+    Case("dialects-differ", rule("a"), 2, "google (no rule): they differ in what a pattern without", rule("/a")),
+    Case("dialects-differ", rule("/*.a"), 2, "classic (no rule): they differ in whether * and $", rule("/x.a")),
+    Case("dialects-differ", ANY + "Dissallow: /a", 2, "spell all fields", rule("/a")),
+    Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a b")),
+    Case("dialects-differ", "User-agent: a, b\nDisallow: /\n" + rule(""), 2, "commas", "User-agent: b\nDisallow: /\n" + rule("")),
+    Case("dialects-differ", rule("/a/index.html", "Allow") + "Disallow: /a/", 2, "index.html", rule("/a/i.html") + "Disallow: /a/"),
+    Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "whom a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
+    Case("dialects-differ", rule("/a") + rule("/b"), 4, "one group for each name", rule("/a") + "Disallow: /b"),
+    Case("dialects-differ", ANY + "\nDisallow: /a", 3, "no blank line", rule("/a")),
+    Case("dialects-differ", rule("") + "Disallow: /a", 3, "empty Disallow", rule("/a") + "Allow: /"),
+    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "put longer patterns", rule("/ab", "Allow") + "Disallow: /a"),
+    Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "rfc9309 (line 3)", rule("/"), CLASSIC),
+    Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "not named, /axb is", rule("/a")),
+]  # fmt: skip
+
+CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
+)
+def test_findings(case: Case) -> None:
+    """It is found in its line, with what to do about it, and not where it is not."""
+    found = [f for f in lint(case.has, case.dialect) if f.code == case.code]
+    assert case.line in [finding.line for finding in found]
+    assert any(
+        case.remedy in finding.message for finding in found if finding.line == case.line
+    )
+    assert all(finding.severity == CODES[case.code][0] for finding in found)
+    assert case.code not in codes(case.has_not, case.dialect)
+
+
+def test_every_code_is_tested() -> None:
+    """No code is without a case, but the one that needs a big file."""
+    assert {case.code for case in CASES} == set(CODES) - {"not-compared"}
+
+
+def test_the_docs_list_the_codes() -> None:
+    """The table of the docs is that of the code."""
+    table = DOCS.read_text().split("| code | severity | meaning |\n|---|---|---|\n")[1]
+    rows = [row.strip("| ").split(" | ") for row in table.strip().split("\n")]
+    assert rows == [[f"`{code}`", *CODES[code]] for code in sorted(CODES)]
+
+
+GOOD = """\
+# A site that knows what it says.
+User-agent: *
+Disallow: /cgi-bin/
+Disallow: /search?q=
+Allow: /public/  # all of it
+Disallow: /pub
+Crawl-delay: 2
+
+User-agent: Googlebot
+User-agent: bingbot
+Disallow: /search?q=
+Content-Signal: search=yes, ai-train=no
+
+User-agent: GPTBot
+Disallow: /
+
+Sitemap: https://www.example.com/sitemap.xml
+"""
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_good_file_has_no_finding(dialect: Dialect, end: str) -> None:
+    """Nothing is found where nothing is wrong, nor where there is no file."""
+    assert lint(GOOD.replace("\n", end), dialect) == ()
+    assert lint("", dialect) == ()
+    assert RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE).lint() == ()
+
+
+def test_what_a_finding_tells() -> None:
+    """Line, code, severity, message and text, and nothing of a stranger's goes raw."""
+    (finding,) = lint("\u202e\x1b[2J: /a\n")
+    assert finding[:3] == (1, "unknown-field", "note")
+    assert finding.message.isprintable()
+    assert finding.text == "\u202e\x1b[2J: /a"
+
+
+def test_long_lines_are_cut() -> None:
+    """A finding shows the beginning of a line that is long."""
+    (finding, *_) = lint("é" * 100_000)
+    assert finding.text == "é" * MAX_TEXT
+    assert len(finding.message) < 300
+
+
+def test_findings_come_by_line_and_are_not_too_many() -> None:
+    """After so many of a code, one says how many follow, and where they begin."""
+    found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
+    assert list(found) == sorted(found, key=lambda finding: finding.line)
+    obsolete = [finding for finding in found if finding.code == "obsolete-field"]
+    assert len(obsolete) == MAX_OF_A_CODE + 1
+    assert obsolete[-1].line == 2 + 2 * MAX_OF_A_CODE
+    assert obsolete[-1].message == "400 more like this, from here on"
+
+
+def test_a_page_is_found_once() -> None:
+    """Of the lines of a page, only those that are read as rules are looked at."""
+    page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
+    assert [f.code for f in lint(page)] == [
+        "html",
+        "rule-before-group",
+        "slash-assumed",
+    ]
+
+
+def test_shadowing_where_groups_are_shared() -> None:
+    """A rule that decides for one of two crawlers is not called idle."""
+    shared = "User-agent: a\nUser-agent: b\nDisallow: /x\nUser-agent: a\nAllow: /x\n"
+    assert "shadowed-rule" not in codes(shared)
+    assert "shadowed-rule" in codes(shared.replace("User-agent: b\n", ""))
+
+
+def test_too_many_patterns_to_compare() -> None:
+    """Where the comparison ends early, that is said, and what was found stays."""
+    rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
+    found = codes(ANY + "Allow: /x\nDisallow: /x\n" + rules)
+    assert "not-compared" in found
+    assert "shadowed-rule" in found
+
+
+def test_a_dialect_of_ones_own() -> None:
+    """A dialect that nobody ships is compared with those that are shipped."""
+    ours = replace(RFC9309, name="google", misspelt_fields=True)
+    found = lint(ANY + "Dissallow: /a", ours)
+    differing = [f.message for f in found if f.code == "dialects-differ"]
+    assert len(differing) == 2
+    assert "in google (line 2) and allowed in rfc9309 (no rule)" in differing[-1]
+
+
+def test_differences_that_have_several_reasons() -> None:
+    """What no single point explains is told as well."""
+    body = rule("*.a b") + "Useragent: c\nAllow: *a*\n"
+    assert "dialects-differ" in codes(body)
+
+
+def test_robots_txt_itself_is_no_difference() -> None:
+    """That Google lets a site forbid its robots.txt is not told of each site."""
+    assert codes(rule("/robots.txt")) == []
+    assert codes(rule("/")) == []
+
+
+def test_urls_that_are_none() -> None:
+    """Neither a strange URL of the file nor none keeps it from being looked at."""
+    for url in (None, "http://[", "x"):
+        found = RobotsTxt.parse(rule("/a.example/").encode(), url=url).lint()
+        assert found == ()
+        (finding,) = RobotsTxt.parse(b"Sitemap: /s.xml").lint()
+        assert "https://" in finding.message
+
+
+def test_nobody_loads_it_who_does_not_ask() -> None:
+    """To parse and to decide loads nothing of what lints."""
+    code = (
+        "import sys; from scrapy_rep import RobotsTxt; robots = RobotsTxt.parse(b'a');"
+        "robots.decide('https://example.com/', 'bot'); robots.sitemaps;"
+        "print([n for n in sys.modules if 'lint' in n or 'findings' in n]);"
+        "from scrapy_rep import Finding; robots.lint();"
+        "print(Finding.__module__ in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert found.stdout.split("\n")[:2] == ["[]", "True"]

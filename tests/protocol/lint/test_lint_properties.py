@@ -1,0 +1,127 @@
+"""What holds for the findings of any file at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT
+from scrapy_rep.protocol.robots import RobotsTxt
+from tests.effort import few
+from tests.protocol import strategies
+from tests.protocol.corpus import agents_for, read_corpus, urls_for
+from tests.protocol.reference import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DIALECTS = [RFC9309, GOOGLE, CLASSIC]
+MIXTURES = [
+    replace(RFC9309, name="index", index_html_quirk=True),
+    replace(RFC9309, name="first", rule_choice="first", merge_groups=False),
+    replace(CLASSIC, name="octets", rule_choice="most-octets", merge_groups=True),
+    replace(CLASSIC, name="wild", wildcards=True, agent_match="token"),
+]
+# The rules in these lines decide on no URL.
+IDLE = {
+    "duplicate-rule", "empty-allow", "pattern-ignored", "redundant-rule",
+    "rule-after-blank-line", "rule-before-group", "shadowed-rule",
+}  # fmt: skip
+FEW = (
+    *([b"/"] * 4),
+    *([b"*"] * 4),
+    *(b"a", b"b", b"$", b"%61", b"%2F", b"\xc3\xa9", b"index.html"),
+)
+
+
+def check(body: bytes, dialect: Dialect) -> None:
+    found = RobotsTxt.parse(body, dialect, "https://example.com/robots.txt").lint()
+    lines = body.count(b"\n") + body.count(b"\r") + 1
+    lines += len(body.decode("utf-16", "replace").splitlines())
+    for finding in found:
+        assert 0 <= finding.line <= lines
+        assert finding.severity == CODES[finding.code][0]
+        assert finding.message.isprintable()
+        assert 0 < len(finding.message) < 500
+        assert len(finding.text) <= MAX_TEXT
+        if "more like this" not in finding.message:
+            assert finding.message.count(": ") >= 1, "no remedy"
+    assert [f.line for f in found] == sorted(f.line for f in found)
+    counts = [[f.code for f in found].count(code) for code in CODES]
+    assert max(counts) <= MAX_OF_A_CODE + 1
+
+
+@few()
+@given(body=st.one_of(st.binary(max_size=300), strategies.bodies()))
+def test_any_bytes_can_be_linted(body: bytes) -> None:
+    """Nothing that a server can send raises, and all findings are well-formed."""
+    for dialect in DIALECTS + MIXTURES:
+        check(body, dialect)
+
+
+@st.composite
+def crowded(draw: Callable) -> tuple[bytes, list[str]]:
+    """Few groups with many rules that are alike, and URLs that they may match."""
+    seen: list[bytes] = []
+    body = b""
+    for _ in range(draw(st.integers(1, 3))):
+        for agent in draw(st.lists(st.sampled_from((b"*", b"bot", b"b")), min_size=1)):
+            body += b"User-agent: " + agent + b"\n"
+        for _ in range(draw(st.integers(0, 6))):
+            pattern = b"".join(draw(st.lists(st.sampled_from(FEW), max_size=5)))
+            field = draw(st.sampled_from((b"Allow: ", b"Disallow: ")))
+            body += field + pattern + draw(st.sampled_from((b"\n", b"\n", b"\n\n")))
+            seen.append(pattern)
+    return body, draw(st.lists(strategies.urls(seen), min_size=8, max_size=24))
+
+
+@few()
+@given(case=crowded())
+def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) -> None:
+    """By the reference, no URL is decided by a line that is said to decide on none."""
+    body, urls = case
+    for dialect in DIALECTS + MIXTURES:
+        found = RobotsTxt.parse(body, dialect).lint()
+        idle = {finding.line for finding in found if finding.code in IDLE}
+        reference = Reference(body, dialect)
+        for url in urls:
+            for agent in ("bot", "other", "b", "botnews"):
+                line = reference.decide(url, agent)[1]
+                assert line not in idle, (dialect.name, url, agent)
+
+
+@few()
+@given(body=strategies.bodies())
+def test_hidden_groups_are_never_followed(body: bytes) -> None:
+    """What nobody follows stands for nobody: without such a group, nothing changes."""
+    for dialect in (CLASSIC, *MIXTURES):
+        robots = RobotsTxt.parse(body, dialect)
+        hidden = {f.line for f in robots.lint() if f.code == "hidden-group"}
+        rules = {
+            rule.line
+            for group in robots.groups
+            if group.lines[0] in hidden
+            for rule in group.rules
+        }
+        for agent in (*strategies.AGENTS, "*"):
+            for url in ("https://example.com/", "https://example.com/a/b"):
+                assert robots.decide(url, agent).line not in rules
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+def test_real_files(dialect: Dialect) -> None:
+    """The same holds for the files of real sites."""
+    for name, body in read_corpus()[::3]:
+        robots = RobotsTxt.parse(body, dialect)
+        idle = {f.line for f in robots.lint() if f.code in IDLE}
+        if not idle:
+            continue
+        for url in urls_for(body, 40):
+            for agents in agents_for(body):
+                assert robots.decide(url, agents).line not in idle, (name, url)

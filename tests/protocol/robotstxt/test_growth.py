@@ -1,0 +1,170 @@
+"""What grows, and how fast: in steps that are counted, not in time that is measured."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+DIALECTS = pytest.mark.parametrize(
+    "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
+)
+URLS = [
+    f"https://example.com{path}"
+    for path in ("/", "/9/7/5", "/9/7/5/a.html?b=c", "/1/1/1", "/a/b/c", "/\u00e9%7e")
+]
+LONG = "https://example.com/" + "a" * 2000
+
+
+def steps(task: Callable[[], object]) -> int:
+    """How many lines of Python *task* runs, calls into C being one each."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> object:
+        nonlocal count
+        count += event in {"line", "call"}
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def ask(robots: RobotsTxt, urls: Sequence[str], agent: str = "bot") -> None:
+    for url in urls:
+        robots.is_allowed(url, agent)
+        robots.decide(url, agent)
+
+
+def warm(lines: list[str], dialect: Dialect) -> RobotsTxt:
+    robots = RobotsTxt.parse("\n".join(["User-agent: *", *lines]).encode(), dialect)
+    ask(robots, URLS[:3])
+    return robots
+
+
+def literals(count: int) -> list[str]:
+    return [f"Disallow: /{n % 10}/{n % 100 // 10}/{n // 100}" for n in range(count)]
+
+
+@DIALECTS
+def test_a_decision_among_ten_times_the_literals(dialect: Dialect) -> None:
+    """It takes the same steps, but for the odd one."""
+    few, many = (warm(literals(count), dialect) for count in (1_000, 10_000))
+    assert not many.is_allowed(URLS[1], "bot")
+    assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
+
+
+@DIALECTS
+def test_a_decision_among_wildcards_with_heads(dialect: Dialect) -> None:
+    """Nor does it matter how many wildcards there are for other beginnings."""
+    few, many = (
+        warm([f"{rule}*a$" for rule in literals(count)], dialect)
+        for count in (1_000, 10_000)
+    )
+    assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+def test_wildcards_are_tried_where_their_needle_is(
+    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands of wildcards for every target, the few that could match are tried."""
+    tried = 0
+
+    def counted(*arguments: object) -> bool:
+        nonlocal tried
+        tried += 1
+        return matches(*arguments)
+
+    matches = paths.matches
+    robots = warm([f"Disallow: /*a*word{n:05}*b" for n in range(20_000)], dialect)
+    monkeypatch.setattr(paths, "matches", counted)
+    ask(robots, [LONG, LONG + "word00042b"])
+    assert not robots.is_allowed(LONG + "word00042b", "bot")
+    assert tried <= 6
+
+
+def user_agents_over_rules(count: int) -> list[str]:
+    names = ["User-agent: " + "ab"[n % 2] * (n % 50) for n in range(count)]
+    return [*names, "User-agent: bot", *literals(count)]
+
+
+def groups_of_one_agent(count: int) -> list[str]:
+    return ["User-agent: bot", "Disallow: /a", "User-agent: x", "Allow: /b"] * count
+
+
+def runs_for_one_agent(count: int) -> list[str]:
+    return ["User-agent: bot"] * count + ["Sitemap: /"] * count + literals(count)
+
+
+def empty_groups(count: int) -> list[str]:
+    return ["User-agent: bot", "Allow:"] * count
+
+
+def wildcards(count: int) -> list[str]:
+    return ["User-agent: bot", *[f"Disallow: /*a*a*{n}b" for n in range(count)]]
+
+
+def one_long_rule(count: int) -> list[str]:
+    return ["User-agent: bot", "Disallow: /" + "*a" * count]
+
+
+def nested_literals(count: int) -> list[str]:
+    return ["User-agent: bot", *["Allow: /" + "a" * (n % 200) for n in range(count)]]
+
+
+def blank_lines(count: int) -> list[str]:
+    return ["User-agent: bot", "", "User-agent: bot", "Disallow: /a", ""] * count
+
+
+def rules_unlike_each_other(count: int) -> list[str]:
+    kinds = ("Disallow: ", "disallow :", "Allow:", " ALLOW: ", "#", "Disallow:/%7e")
+    return ["User-agent: bot", *[f"{kinds[n % 6]}/{n}" for n in range(count)]]
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "lines",
+    [
+        user_agents_over_rules, groups_of_one_agent, runs_for_one_agent, empty_groups,
+        wildcards, one_long_rule, nested_literals, blank_lines, rules_unlike_each_other,
+    ],
+)  # fmt: skip
+def test_twice_the_file_takes_twice_the_steps(
+    lines: Callable[[int], list[str]], dialect: Dialect
+) -> None:
+    """To read a file and to answer is linear, whatever is in it."""
+
+    def read(count: int) -> Callable[[], object]:
+        body = "\n".join(lines(count)).encode()
+
+        def task() -> None:
+            robots = RobotsTxt.parse(body, dialect)
+            ask(robots, [LONG, LONG + "b"])
+            robots.crawl_delay("bot")
+
+        return task
+
+    read(1)()  # Expressions are compiled once.
+    assert steps(read(1_000)) <= 2.2 * steps(read(500))
+
+
+def test_nothing_is_read_before_somebody_asks() -> None:
+    """To parse takes the same steps for any file."""
+    small, large = b"", "\n".join(literals(5_000)).encode()
+    assert steps(lambda: RobotsTxt.parse(large)) == steps(
+        lambda: RobotsTxt.parse(small)
+    )

@@ -1,0 +1,186 @@
+"""Long URLs, and files with thousands of wildcards: what a decision costs is bounded."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt import ruleindex as index
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.followed import Followed
+from scrapy_rep.protocol.robotstxt.limits import LONGEST, MOST_COMPARED
+from scrapy_rep.protocol.robotstxt.lines import proper_text, text
+from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
+from scrapy_rep.protocol.robotstxt.rules import RuleLines
+from tests.protocol.corpus import read_corpus, urls_for
+from tests.protocol.reference import Reference
+from tests.protocol.robotstxt.test_agreement import DIALECTS, MIXTURES
+from tests.protocol.strategies import ORIGIN, cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KIB_16 = 16 * 1024
+BY_DIALECT = pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
+
+
+def parse(rules: list[str], dialect: Dialect = RFC9309) -> RobotsTxt:
+    """A robots.txt with these rules for everyone, which have been indexed."""
+    body = "\n".join(["User-agent: *", *rules]).encode()
+    assert len(body) <= dialect.size_limit
+    robots = RobotsTxt.parse(body, dialect)
+    for _ in range(3):
+        robots.decide(f"{ORIGIN}/", "bot")
+    return robots
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Of the processor, at best."""
+    found = []
+    for _ in range(4):
+        start = process_time()
+        task()
+        found.append(process_time() - start)
+    return min(found)
+
+
+# The bound
+
+
+@pytest.mark.parametrize(
+    "rule", ["/*ab{}q", "/*{}ab", "/*ab{}qqqqqqqqq", "/*?{}=/*b{}", "/*/ab{}/q"]
+)
+def test_a_long_url_is_not_searched_for_each_word(rule: str) -> None:
+    """Thousands of wildcards take a small part of the time of looking for each."""
+    count = 500_000 // (len(f"Disallow: {rule}") + 10)
+    robots = parse([f"Disallow: {rule.format(n, n)}" for n in range(count)])
+    near = "".join(f"ab{n}" for n in range(KIB_16 // 6))
+    for piece in ("ab", "a", "ab%2F?", "ab/?", near):
+        url = f"{ORIGIN}/{piece * (KIB_16 // len(piece))}"
+        assert robots.decide(url, "bot").reason is not Reason.TOO_LONG
+        one_look = seconds(look_for_a_word)
+        assert seconds(lambda url=url: robots.decide(url, "bot")) < count * one_look / 5
+
+
+def look_for_a_word(text: str = "ab" * (KIB_16 // 2)) -> bool:
+    return "ab7q" in text
+
+
+@BY_DIALECT
+def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
+    """What is not searched for each word is decided on all the same."""
+    rules = [f"Disallow: /*ab{n}q" for n in range(20_000)]
+    robots = parse([*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q"], dialect)
+    near = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
+    for tail, line in (
+        ("", 0),
+        ("ab17q", 19),
+        ("ab3ab17qab4q", 19),
+        ("/ab777q/ok", 20_002),
+        ("?/ab5q", 20_003),
+    ):
+        decision = robots.decide(near + tail, "bot")
+        assert decision.line == line
+        assert decision.allowed is (line in {0, 20_002})
+        assert robots.is_allowed(near + tail, "bot") is decision.allowed
+    encoded = robots.decide(f"{near}?%2Fab5q", "bot")
+    assert encoded.line == (20_003 if dialect is RFC9309 else 7)
+
+
+@BY_DIALECT
+@pytest.mark.parametrize(
+    "rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"]
+)
+def test_a_url_of_a_megabyte_takes_a_moment(rule: str, dialect: Dialect) -> None:
+    """However the rules are written."""
+    count = 500_000 // (len(f"Disallow: {rule}") + 6)
+    robots = parse([f"Disallow: {rule.format(n)}" for n in range(count)], dialect)
+    for piece in ("ab", "/a?b", "%2F?b"):
+        start = process_time()
+        robots.decide(f"{ORIGIN}/{piece * 250_000}", "bot")
+        assert process_time() - start < 5
+
+
+# What is refused
+
+
+def test_a_url_beyond_the_limit_is_refused() -> None:
+    """Where a wildcard would have to be looked for in it, and nowhere else."""
+    at_most, too_long = (f"{ORIGIN}/{'a' * size}" for size in (LONGEST - 1, LONGEST))
+    robots = parse(["Disallow: /*?q=", "Disallow: /x*y"])
+    assert robots.decide(at_most, "bot").reason is Reason.NO_RULE
+    for url in (too_long, too_long + "?q="):
+        decision = robots.decide(url, ["other", "bot"])
+        assert (decision.allowed, decision.rule) == (False, None)
+        assert (decision.reason, decision.agent) == (Reason.TOO_LONG, "*")
+        assert not robots.is_allowed(url, "bot")
+    for rules in (["Disallow: /x*y"], ["Disallow: /b"], ["Allow: /a"], []):
+        assert parse(rules).decide(too_long, "bot").allowed
+    assert parse(["Disallow: /aaa"]).decide(too_long, "bot").reason is Reason.RULE
+    blanket = RobotsTxt.blanket(allowed=True, reason=Reason.UNAVAILABLE)
+    assert blanket.is_allowed(too_long, "bot")
+    other = RobotsTxt.parse(b"User-agent: other\nDisallow: /*a")
+    assert other.decide(too_long, "bot").reason is Reason.NO_GROUP
+
+
+def test_too_many_comparisons_are_refused() -> None:
+    """Patterns that begin to match all over a long URL, and never do."""
+    rules = [f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000)]
+    robots = parse(rules)
+    words = "".join(f"{n:04}" for n in range(2_000)) * 2
+    assert len(words) * 2_000 > MOST_COMPARED
+    decision = robots.decide(f"{ORIGIN}/{words}", "bot")
+    assert (decision.allowed, decision.reason) == (False, Reason.TOO_LONG)
+    assert not robots.is_allowed(f"{ORIGIN}/{words}", "bot")
+    assert robots.is_allowed(f"{ORIGIN}/{words[:800]}", "bot")
+
+
+# Agreement
+
+
+@pytest.fixture
+def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All wildcards are looked for as thousands are."""
+    monkeypatch.setattr(index, "_MANY_WILDCARDS", -1)
+
+
+@pytest.mark.usefixtures("_few_are_many")
+def test_many_wildcards_are_read_as_the_reference_reads_them() -> None:
+    """Verdict and line are those of the reference, in every dialect."""
+
+    @settings(max_examples=150, deadline=None)
+    @given(case=cases())
+    def check(case: tuple[bytes, str, tuple[str, ...]]) -> None:
+        body, url, agents = case
+        for dialect in DIALECTS + MIXTURES:
+            robots = RobotsTxt.parse(body, dialect)
+            expected = Reference(body, dialect).decide(url, agents)[:2]
+            for _ in range(2):
+                decision = robots.decide(url, agents)
+                assert (decision.allowed, decision.line) == expected, dialect.name
+                assert robots.is_allowed(url, agents) is expected[0]
+
+    check()
+
+
+def test_many_wildcards_of_real_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the files of real sites, they are found as few are."""
+    for dialect in (RFC9309, GOOGLE):
+        for name, body in read_corpus():
+            content = proper_text(text(body, dialect), dialect)
+            groups = Followed(("examplebot",), content, dialect).groups
+            few, many = (
+                RuleIndex(RuleLines.of_groups(groups), dialect) for _ in range(2)
+            )
+            for url in urls_for(body, 12):
+                target = paths.target(url, dialect)
+                expected = few.winner(target)
+                with monkeypatch.context() as patched:
+                    patched.setattr(index, "_MANY_WILDCARDS", -1)
+                    assert many.winner(target) == expected, (name, url)

@@ -1,0 +1,212 @@
+"""RobotsTxt: bytes and lines, decisions, odd URLs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from tests.protocol.robotstxt.asking import ask
+from tests.protocol.strategies import bodies
+
+DIALECTS = pytest.mark.parametrize(
+    "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
+)
+AT = "https://example.com/robots.txt"
+
+
+# Lines
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"User-agent: *\n\r# text\r\nUser-agent: b\rDisallow: /",
+        b"\r\n\r\n\r\nUser-agent: *\r\nDisallow: /",
+        b"\n\n\nUser-agent: *\nDisallow: /",
+        b"\r\r\rUser-agent: *\rDisallow: /\r",
+    ],
+)
+def test_lines_are_counted_alike(dialect: Dialect, body: bytes) -> None:
+    """CR, LF and CRLF count as one line end each, however mixed."""
+    robots = RobotsTxt.parse(body, replace(dialect, blank_line_ends_group=False))
+    assert robots.decide("https://example.com/", "b").line == 5
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "character", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029", "\x00"]
+)
+def test_nothing_else_ends_a_line(dialect: Dialect, character: str) -> None:
+    """What Python or Unicode would take for a line end is part of its line."""
+    body = f"User-agent: *\nDisallow: /a{character}Disallow: /b\nDisallow: /c"
+    assert ask(body, "/b", dialect=dialect).allowed
+    assert ask(body, "/c", dialect=dialect).line == 3
+    body = f"User-agent: *\n# a{character}Disallow: /"
+    assert ask(body, "/", dialect=dialect).allowed
+
+
+@DIALECTS
+@pytest.mark.parametrize("white", [" ", "\t", "\x0b", "\x0c", " \t\x0b\x0c"])
+def test_ascii_white_space_is_stripped(dialect: Dialect, white: str) -> None:
+    """White space at both ends of field and value says nothing."""
+    body = f"User-agent: *\n{white}Disallow{white}:{white}/a{white}"
+    decision = ask(body, "/a", dialect=dialect)
+    assert decision.line == 2
+    assert decision.rule.pattern == "/a"
+
+
+@pytest.mark.parametrize("white", ["\xa0", "\u2003", "\u3000", "\x1f", "\x85"])
+def test_other_white_space_is_not(white: str) -> None:
+    """What only Unicode calls white space is part of a pattern."""
+    assert ask(f"User-agent: *\nDisallow: /a{white}", "/a").allowed
+
+
+# Bytes
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_encodings_with_a_byte_order_mark(dialect: Dialect, encoding: str) -> None:
+    """A file in UTF-16 with a byte order mark reads like the same in UTF-8."""
+    text = "User-agent: *\nDisallow: /ツ\r\nDisallow: /a"
+    if encoding[-3:] in ("-le", "-be"):
+        text = "\ufeff" + text
+    body = text.encode(encoding)
+    assert ask(body, "/%E3%83%84", dialect=dialect).line == 2
+    assert ask(body, "/a", dialect=dialect).line == 3
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
+def test_a_mark_of_utf_16_alone_does_not_make_it_that(mark: bytes) -> None:
+    """Where no null bytes stand as they do in UTF-16, the rest of the file is read."""
+    body = mark + b"\nUser-agent: *\nDisallow: /a\nDisallow: /\0"
+    assert ask(body, "/a").line == 3
+
+
+def test_utf_16_that_is_cut() -> None:
+    """The last whole line of a long file in UTF-16 is read as it is written."""
+    line = "Disallow: /{:06}\n"
+    rules = "".join(line.format(n) for n in range(20_000))
+    for encoding in ("utf-16-le", "utf-16-be"):
+        body = ("\ufeffUser-agent: *\n" + rules).encode(encoding)
+        last = (RFC9309.size_limit // 2 - 1 - len("User-agent: *\n")) // len(
+            line.format(0)
+        )
+        assert ask(body, f"/{last - 1:06}").line == last + 1
+        assert ask(body, f"/{last:06}").allowed
+
+
+@DIALECTS
+@pytest.mark.parametrize("junk", [b"\xff", b"\xc3", b"\xe3\x83", b"\xed\xa0\x80"])
+def test_invalid_utf_8_costs_valid_lines_nothing(dialect: Dialect, junk: bytes) -> None:
+    """Octets that are not UTF-8 change nothing but the line they stand in."""
+    body = b"# %s\nUser-agent: *\n%s: %s\nDisallow: /a%s\nDisallow: /b # %s"
+    robots = body.replace(b"%s", junk)
+    assert ask(robots, "/b", dialect=dialect).line == 5
+    assert ask(robots, "/a", dialect=dialect).allowed
+
+
+@DIALECTS
+def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
+    """The last line that fits is the last one read."""
+    head = b"User-agent: *\nDisallow: /a\n"
+    fill = b"#" * (dialect.size_limit - len(head) - len(b"\nDisallow: /b\n")) + b"\n"
+    body = head + fill + b"Disallow: /b\nDisallow: /c\n"
+    paths = ("/a", "/b", "/c")
+    lines = [ask(body, path, dialect=dialect).line for path in paths]
+    assert lines == [2, 4, 0]
+    # A line that is cut says nothing, rather than something else.
+    body = head + fill + b"Disallow: /bb\n"
+    assert ask(body, "/b", dialect=dialect).allowed
+    smaller = replace(dialect, size_limit=len(head))
+    assert ask(body, "/a", dialect=smaller).line == 2
+
+
+# pytest-twisted cannot run a test that is both generated and parametrized.
+@given(body=st.one_of(st.binary(max_size=300), bodies()), path=st.text(max_size=20))
+def test_any_bytes_parse(body: bytes, path: str) -> None:
+    """Whatever a server sends is a robots.txt, and answers every question."""
+    for dialect in (RFC9309, GOOGLE, CLASSIC):
+        robots = RobotsTxt.parse(body, dialect, AT)
+        decision = robots.decide(f"https://example.com/{path}", "bot")
+        allowed = robots.is_allowed(f"https://example.com/{path}", "bot")
+        assert decision.allowed is allowed
+        for question in (robots.crawl_delay, robots.request_rate, robots.visit_time):
+            question("bot")
+        assert all(isinstance(sitemap, str) for sitemap in robots.sitemaps)
+
+
+# Decisions
+
+
+def test_a_rule_is_reported_as_written() -> None:
+    """The winning rule keeps its own spelling."""
+    decision = ask("User-agent: *\ndisALLOW:  %7eé* # text", "/~%C3%A9")
+    rule = decision.rule
+    assert (rule.kind, rule.pattern, rule.line) == ("disallow", "%7eé*", 2)
+    assert decision.reason is Reason.RULE
+
+
+def test_reasons_are_words() -> None:
+    """Reasons compare and read as the words they are."""
+    assert Reason.NO_GROUP == "no-group"
+    assert f"{Reason.ROBOTS_TXT}" == "robots-txt"
+
+
+def test_results_are_immutable() -> None:
+    """Nobody who gets an answer can change it for others."""
+    robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /\nSitemap: https://a.example/")
+    decision = robots.decide("https://example.com/", "bot")
+    assert isinstance(robots.sitemaps, tuple)
+    for thing, name in (
+        (decision, "allowed"), (decision.rule, "pattern"), (robots, "sitemaps"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError):
+            setattr(thing, name, None)
+    assert robots.decide("https://example.com/", "bot") == decision
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://example.com", "/"), ("https://example.com?a", "/?a"),
+        ("https://example.com#a", "/"), ("https://example.com/#a", "/"),
+        ("https://example.com/a#/b", "/a"), ("https://example.com/a?b#c?d", "/a?b"),
+        ("https://example.com/a;b=c?d", "/a;b=c?d"), ("https://[::1]:8080/a", "/a"),
+        ("https://user:pass@example.com:80/a", "/a"), ("HTTPS://EXAMPLE.COM/a", "/a"),
+        ("https://example.com//a", "//a"), ("https://example.com/a//b", "/a//b"),
+        ("https://example.com/a?b=https://c/d", "/a?b=https://c/d"),
+        ("https://example.com?a=https://c/d", "/?a=https://c/d"),
+        ("https://example.com/?", "/?"), ("", "/"),
+    ],
+)  # fmt: skip
+def test_what_of_a_url_is_compared(dialect: Dialect, url: str, target: str) -> None:
+    """Path, parameters and query count; what stands around them does not."""
+    body = f"User-agent: *\nDisallow: {target}$\nDisallow: {target}\nAllow: /"
+    robots = RobotsTxt.parse(body.encode(), dialect)
+    assert robots.decide(url, "bot").line == (2 if dialect.wildcards else 3)
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "path", ["/\udc80", "/\x00", "/\u2028", "/%", "/[", "/ \n", "/\\"]
+)
+def test_any_url_is_decided_on(dialect: Dialect, path: str) -> None:
+    """A URL that is none is decided on all the same."""
+    assert not ask("User-agent: *\nDisallow: /", path, dialect=dialect).allowed
+
+
+def test_no_tokens_and_everyone() -> None:
+    """A crawler without a token, or named ``*``, follows what is for everyone."""
+    body = "User-agent: bot\nDisallow: /\nUser-agent: *\nDisallow: /a"
+    assert ask(body, "/a", []).line == 4
+    assert ask(body, "/a", "*").agent == "*"
+    assert ask(body, "/", ()).allowed

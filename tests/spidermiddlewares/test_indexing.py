@@ -1,0 +1,231 @@
+"""The gate for items and links, with fake responses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from scrapy import Field, Item, Request, signals
+from scrapy.exceptions import DropItem, NotConfigured
+from scrapy.http import HtmlResponse
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.responses.refusedimages import RefusedImages
+from scrapy_rep.signals import link_dropped
+from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
+from tests.fakes import coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+URL = "http://example.com/page"
+FUTURE, PAST = b"unavailable_after: 2999-01-01", b"unavailable_after: 1999-01-01"
+
+
+def gate(**settings: Any) -> tuple[IndexingGateMiddleware, Crawler]:
+    crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
+    return IndexingGateMiddleware.from_crawler(crawler), crawler
+
+
+def page(*tags: bytes, body: bytes = b"", **meta: Any) -> HtmlResponse:
+    meta["rep_indexing"] = IndexingRules.parse(tags)
+    return HtmlResponse(URL, body=body, request=Request(URL, meta=meta))
+
+
+def test_nothing_to_do() -> None:
+    """Where all is ignored there is no gate."""
+    with pytest.raises(NotConfigured):
+        gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore", REP_USAGE="ignore")
+    gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore")
+    gate(
+        REP_NOINDEX="ignore",
+        REP_NOFOLLOW="ignore",
+        REP_USAGE="ignore",
+        REP_REL=["ugc"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("tags", "settings", "meta", "source"),
+    [
+        ([b"nofollow"], {}, {}, "page"),
+        ([b"none"], {}, {}, "page"),
+        ([b"noindex"], {}, {}, None),
+        ([], {}, {}, None),
+        ([b"nofollow"], {"REP_NOFOLLOW": "ignore"}, {}, None),
+        ([b"nofollow"], {}, {"dont_obey_nofollow": True}, None),
+        ([], {"REP_REL": ["ugc"]}, {}, "rel"),
+        ([], {"REP_REL": ["UGC"]}, {"dont_obey_nofollow": True}, None),
+        ([], {"REP_REL": ["sponsored"]}, {}, None),
+        ([], {"REP_GOOGLE_COMPATIBLE": True}, {}, "rel"),
+        ([], {"REP_GOOGLE_COMPATIBLE": True, "REP_REL": []}, {}, None),
+    ],
+)
+def test_links(
+    tags: list[bytes], settings: dict[str, Any], meta: dict[str, Any], source: str
+) -> None:
+    """A request passes unless the page, or the link, says that it must not."""
+    mw, crawler = gate(**settings)
+    dropped = []
+
+    def receive(request: Request, response: Any, reason: str) -> None:
+        dropped.append((request.url, response.url, reason))
+
+    crawler.signals.connect(receive, link_dropped)
+    response = page(*tags, body=b'<a rel=ugc href="/other">')
+    request = Request("http://example.com/other", meta=meta)
+    found = list(mw.process_spider_output(response, [request, request]))
+    assert found == ([] if source else [request, request])
+    assert dropped == [(request.url, URL, source)] * (2 if source else 0)
+    count = crawler.stats.get_value(f"rep/nofollow/{source}")
+    assert count == (2 if source else None)
+
+
+def test_the_page_again_is_no_link() -> None:
+    """A callback that asks for its own page anew, for a retry, follows no link."""
+    mw, _ = gate()
+    request = Request(URL, dont_filter=True)
+    assert list(mw.process_spider_output(page(b"nofollow"), [request])) == [request]
+
+
+def test_rules_are_not_handed_on() -> None:
+    """A spider that copies its response's meta does not copy the rules."""
+    mw, _ = gate()
+    response = page()
+    request = Request("http://example.com/next", meta=dict(response.meta))
+    assert list(mw.process_spider_output(response, [request])) == [request]
+    assert "rep_indexing" not in request.meta
+
+
+def test_the_request_of_the_page_is_asked_for_again() -> None:
+    """That this request forgets the rules takes them from nothing else of its page."""
+    mw, _ = gate()
+    response = page(b"none")
+    made = [response.request, Request("http://example.com/next"), {"a": 1}]
+    assert list(mw.process_spider_output(response, made)) == [response.request]
+
+
+def test_responses_without_rules_pass() -> None:
+    """What no middleware has read is no reason to drop anything."""
+    mw, _ = gate()
+    for response in (HtmlResponse(URL), HtmlResponse(URL, request=Request(URL))):
+        assert list(mw.process_spider_output(response, [{"a": 1}])) == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("tags", "settings", "meta", "rule"),
+    [
+        ([b"noindex"], {}, {}, "noindex"),
+        ([b"none"], {}, {}, "noindex"),
+        ([PAST], {}, {}, "unavailable_after"),
+        ([b"nofollow"], {}, {}, None),
+        ([b"noindex"], {"REP_NOINDEX": "ignore"}, {}, None),
+        ([b"noindex"], {"REP_NOINDEX": "annotate"}, {}, None),
+        ([b"noindex"], {}, {"dont_obey_noindex": True}, None),
+    ],
+)
+@coroutine_test
+async def test_items(
+    tags: list[bytes], settings: dict[str, Any], meta: dict[str, Any], rule: str | None
+) -> None:
+    """An item is dropped as pipelines drop it, with the statement that decided."""
+    mw, crawler = gate(**settings)
+    seen: Deferred[Any] = Deferred()
+
+    def receive(item: Any, response: Any, exception: DropItem) -> None:
+        seen.callback((item, response.url, str(exception)))
+
+    crawler.signals.connect(receive, signals.item_dropped)
+    item = {"a": 1}
+    found = list(mw.process_spider_output(page(*tags, **meta), [item]))
+    if rule is None:
+        assert found == [item]
+        return
+    assert found == []
+    evidence = f"Not for an index: {tags[0].decode()} (header)"
+    assert await maybe_deferred_to_future(seen) == (item, URL, evidence)
+    assert crawler.stats.get_value(f"rep/noindex/dropped/{rule}") == 1
+
+
+class WithField(Item):
+    robots = Field()
+
+
+class WithoutField(Item):
+    a = Field()
+
+
+@dataclass
+class DataWithField:
+    robots: Any = None
+
+
+@dataclass
+class DataWithoutField:
+    a: int = 1
+
+
+@attrs.define
+class AttrsWithField:
+    robots: Any = None
+
+
+@pytest.mark.parametrize(
+    ("item", "annotated"),
+    [
+        ({}, True),
+        (WithField(), True),
+        (WithoutField(), False),
+        (DataWithField(), True),
+        (DataWithoutField(), False),
+        (AttrsWithField(), True),
+    ],
+)
+def test_annotate(item: Any, annotated: bool) -> None:
+    """The rules go into the field of every type of item that has one; others pass."""
+    mw, crawler = gate(REP_NOINDEX="annotate")
+    response = page(b"noindex, max-snippet: 20")
+    (found,) = mw.process_spider_output(response, [item])
+    assert found is item
+    if annotated:
+        rules = item["robots"] if isinstance(item, (dict, Item)) else item.robots
+        assert (rules["index"], rules["max_snippet"]) == (False, 20)
+    key = "rep/noindex/annotated" if annotated else "rep/noindex/not_annotated"
+    assert crawler.stats.get_value(key) == 1
+
+
+def test_annotate_pydantic() -> None:
+    """Models of pydantic are items too."""
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", robots=(dict | None, None))
+    mw, _ = gate(REP_NOINDEX="annotate", REP_ITEM_FIELD="robots")
+    (found,) = mw.process_spider_output(page(b"noindex"), [model()])
+    assert found.robots["index"] is False
+
+
+@pytest.mark.parametrize("noindex", ["drop", "annotate"])
+def test_expiring_items_are_annotated(noindex: str) -> None:
+    """An index can expire what its page allows only until a date."""
+    mw, crawler = gate(REP_NOINDEX=noindex, REP_ITEM_FIELD="rules")
+    (item,) = mw.process_spider_output(page(FUTURE), [{}])
+    assert item["rules"]["unavailable_after"].startswith("2999-01-01")
+    assert crawler.stats.get_value("rep/noindex/expiring") == 1
+
+
+def test_noimageindex_refuses_what_the_item_names() -> None:
+    """The images of an item are refused until it has left the pipelines."""
+    mw, crawler = gate()
+    image, other = "http://example.com/image.png", "http://example.com/other.png"
+    made = [{"image_urls": [image]}, {"image_urls": [other]}]
+    item, second = mw.process_spider_output(page(b"noimageindex"), made)
+    images = RefusedImages.of(crawler)
+    assert image in images
+    crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
+    assert image not in images
+    assert other in images
+    crawler.signals.send_catch_log(signals.item_dropped, item=second, response=None)
+    assert other not in images

@@ -65,7 +65,7 @@ class HostQueue(Base):
         super().__init__(server, spider, key, serializer)
         crawler = spider.crawler
         assert crawler is not None
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         self._crawler = crawler
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.frontier.clock import Clock
+    from scrapy_rep.frontier.demands import Terms
     from scrapy_rep.frontier.redis.link import Link
-    from scrapy_rep.frontier.terms import Terms
 
 # How many queues are looked at in one call to find one whose host is ready. Those that
 # are not ready are put where they belong, so that each is looked at once.

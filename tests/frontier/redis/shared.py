@@ -15,10 +15,10 @@ import pytest
 
 pytest.importorskip("scrapy_redis")
 
+from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import link
 from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
-from scrapy_rep.frontier.terms import Terms
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:

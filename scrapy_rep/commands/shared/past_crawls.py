@@ -27,16 +27,15 @@ _DECISIONS = """
         max(time) AS time, count(*) AS times
     FROM decision
     WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
-        AND (origin, url) > (?, ?)
     GROUP BY origin, url ORDER BY origin, url
 """
 _ORIGINS = """
     SELECT DISTINCT origin FROM decision
-    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused') AND origin >= ?
+    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
     ORDER BY origin
 """
 _COUNT = """
-    SELECT count(*) AS times, coalesce(max(id), 0) AS last FROM decision
+    SELECT count(*) AS times FROM decision
     WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
 """
 _BODY = """
@@ -77,30 +76,25 @@ class PastCrawls:
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._crawls = [_crawls(path) for path in paths]
-        counts = [next(_rows(path, _COUNT)) for path in paths]
-        self.count = sum(row["times"] for row in counts)
+        self.count: int = sum(next(_rows(path, _COUNT))["times"] for path in paths)
         """How many decisions there are."""
-
-        self.marks = [row["last"] for row in counts]
-        """They differ once something was added."""
 
     @property
     def dialects(self) -> set[str]:
         """The names of the dialects that were used."""
         return {dialect for crawls in self._crawls for _, dialect in crawls.values()}
 
-    def origins(self, start: str) -> Iterator[str]:
-        """The origins from *start* on, each once."""
+    def origins(self) -> Iterator[str]:
+        """The origins, each once."""
         streams = [
-            (row["origin"] for row in _rows(path, _ORIGINS, start))
-            for path in self._paths
+            (row["origin"] for row in _rows(path, _ORIGINS)) for path in self._paths
         ]
         return (origin for origin, _ in groupby(heapq.merge(*streams)))
 
-    def decisions(self, origin: str, url: str) -> Iterator[PastDecision]:
-        """The last decision on each URL that follows upon the one given."""
+    def decisions(self) -> Iterator[PastDecision]:
+        """The last decision on each URL."""
         streams = [
-            _decisions(path, crawls, origin, url)
+            _decisions(path, crawls)
             for path, crawls in zip(self._paths, self._crawls, strict=True)
         ]
         place = attrgetter("origin", "url")
@@ -159,9 +153,9 @@ def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
 
 
 def _decisions(
-    path: str, crawls: dict[int, tuple[tuple[str, ...], str]], origin: str, url: str
+    path: str, crawls: dict[int, tuple[tuple[str, ...], str]]
 ) -> Iterator[PastDecision]:
-    for row in _rows(path, _DECISIONS, origin, url):
+    for row in _rows(path, _DECISIONS):
         agents, dialect = crawls.get(row["crawl"], ((), ""))
         yield PastDecision(
             row["origin"],

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.shared.bodies import bodies
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Output, Painted
-from scrapy_rep.commands.shared.running import CLEAN, FOUND
-from scrapy_rep.commands.shared.terms import terms_of
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
+from scrapy_rep.commands.shared.output import (
+    BOLD,
+    GREEN,
+    RED,
+    YELLOW,
+    Output,
+    Painted,
+    complain,
+)
+from scrapy_rep.commands.shared.profile import profile_of
+from scrapy_rep.commands.shared.robotstxt_files import given_files
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.shared.bodies import Body
+    from scrapy_rep.commands.shared.robotstxt_files import GivenFile
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -25,32 +35,36 @@ _BAD = {"error", "warning"}
 
 
 def lint(arguments: Namespace, settings: Settings) -> int:
-    terms = terms_of(arguments, settings)
+    profile = profile_of(arguments, settings)
     output = Output.of(arguments)
     status = CLEAN
-    for body in bodies(arguments.files, terms):
-        findings = _findings(body, terms.dialect)
+    for file in given_files(arguments.files, profile):
+        if isinstance(file, UsageError):
+            complain(str(file))
+            status = WRONG_USAGE
+            continue
+        findings = _findings(file, profile.dialect)
         if output.as_json:
             output.record(
                 {
-                    "file": body.where,
-                    "dialect": terms.dialect.name,
+                    "file": file.where,
+                    "dialect": profile.dialect.name,
                     "clean": _is_clean(findings),
                     "findings": findings,
                 }
             )
         else:
-            _show(output, body.where, findings)
+            _show(output, file.where, findings)
         if not _is_clean(findings):
-            status = FOUND
+            status = max(status, FOUND)
     return status
 
 
-def _findings(body: Body, dialect: Dialect) -> list[dict[str, Any]]:
-    result = body.result
+def _findings(file: GivenFile, dialect: Dialect) -> list[dict[str, Any]]:
+    result = file.result
     if result is not None and result.access is not Access.SUCCESSFUL:
         return [_no_file(result, dialect)]
-    robots = RobotsTxt.parse(body.octets, dialect, body.url)
+    robots = RobotsTxt.parse(file.octets, dialect, file.url)
     return [
         {
             "line": finding.line,
@@ -64,7 +78,7 @@ def _findings(body: Body, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 def _no_file(result: AccessResult, dialect: Dialect) -> dict[str, Any]:
-    """What is to be said where there is no robots.txt to read."""
+    """The finding where there is no robots.txt to read."""
     denies = (
         result.access is Access.UNREACHABLE or result.status in dialect.denying_statuses
     )

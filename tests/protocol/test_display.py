@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.visible import columns, visible
+from scrapy_rep.protocol.display import columns, visible
 
 
 @pytest.mark.parametrize(

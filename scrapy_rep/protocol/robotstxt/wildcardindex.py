@@ -25,7 +25,7 @@ _PART = 6
 _SLASH = re.compile("/|%2F")
 
 
-class ManyWildcards:
+class WildcardIndex:
     """All patterns of an index that have a ``*``, by a part of the needle of each."""
 
     __slots__ = ("_by_part", "_groups", "_tests")

@@ -6,20 +6,23 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy.utils.misc import build_from_crawler
+
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.hostkeys import keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
 from scrapy_rep.frontier.politeness import Politeness
 from scrapy_rep.frontier.refusals import Refusals
-from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.frontier.turns import Turns
 from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.protocol.access.results import State
 from scrapy_rep.stores import open_store
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ _CLOSING_LOOK = 0.2
 _MIN_HOLDS = 1.0
 
 
-class Access:
+class HostAccess:
     """Whether hosts may be asked: by their robots.txt, by the delay that it asks for, by
     its visiting hours, and by what the user of the crawler has decided.
 
@@ -150,9 +153,9 @@ class Access:
         pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
-    def is_out_of_reach(self, origin: Origin) -> bool:
+    def is_unreachable(self, origin: Origin) -> bool:
         """Whether the robots.txt of *origin* is unreachable, and asked for again later."""
-        return self._hosts.is_out_of_reach(origin)
+        return self._hosts.is_unreachable(origin)
 
     def take_turns(self, leases: TurnLeases) -> None:
         """Have *leases* say whose turn it is at a host."""
@@ -229,7 +232,9 @@ class Access:
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin*, if it is fresh and lets anything be fetched."""
         known = self._cache.at_hand(origin)
-        return None if known is None or known.is_out_of_reach else known
+        if known is None or known.state is State.UNREACHABLE:
+            return None
+        return known
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
@@ -281,7 +286,9 @@ class Access:
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
-    """The one of the store that is set."""
+    """A client of the store that ``REP_STORE`` chooses."""
+    if not isinstance(settings.store, str):
+        return StoreClient(crawler, build_from_crawler(settings.store, crawler))
     store = open_store(
         settings.store,
         max_entries=settings.store_max_entries,

@@ -34,12 +34,12 @@ def test_what_a_crawl_refuses(rep: Rep) -> None:
         f"User-agent: *\nCrawl-delay: 200\nVisit-time: {opens}-{closes}\n"
     )
     too_slow = (
-        "  a crawl skips this host: it asks for 200 s between requests, and "
+        "  a crawl skips this host: it asks for 200 seconds between requests, and "
         "REP_CRAWL_DELAY_MAX is 180\n"
     )
     too_late = (
         "  a crawl refuses it now: the host wants no visits before "
-        f"{opens[:2]}:{opens[2:]} UTC, and REP_VISIT_TIME_WAIT is 3600 s\n"
+        f"{opens[:2]}:{opens[2:]} UTC, and REP_VISIT_TIME_WAIT is 3600 seconds\n"
     )
     ended = rep(*ASKED)
     assert ended.status == 0

@@ -11,7 +11,7 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
     from scrapy_rep.commands.shared.output import Output
-    from scrapy_rep.commands.shared.terms import Terms
+    from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
     from scrapy_rep.protocol.usage.statements import UsageStatement
@@ -23,26 +23,26 @@ _OUTCOMES = {
 }
 
 
-def robotstxt_usage(robots: RobotsTxt, url: str, terms: Terms) -> UsagePreferences:
+def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
     """What *robots* states of a URL, to each purpose in the name that stands for it."""
     found = SILENCE
-    for each in (url, *other_forms(url, terms.rep.clients)):
-        for purpose in asked_about(terms):
-            tokens = terms.rep.purpose_agents.get(purpose) or terms.agents
+    for each in (url, *other_forms(url, profile.rep.clients)):
+        for purpose in asked_about(profile):
+            tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
             found |= robots.usage(each, tokens).about([purpose])
     return found
 
 
-def asked_about(terms: Terms) -> tuple[str, ...]:
+def asked_about(profile: Profile) -> tuple[str, ...]:
     """The purposes of the crawl, or all there are."""
-    return terms.rep.purposes or tuple(CATEGORIES)
+    return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_change(
-    old: UsagePreferences, new: UsagePreferences, terms: Terms
+    old: UsagePreferences, new: UsagePreferences, profile: Profile
 ) -> dict[str, Any] | None:
     """What of it has changed, purpose by purpose, as JSON has it; None if nothing has."""
-    changed = [each for each in asked_about(terms) if old.get(each) != new.get(each)]
+    changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
     if not changed:
         return None
     return {
@@ -67,13 +67,13 @@ def _word(preferences: UsagePreferences, purpose: str) -> str:
     return word if statement is None else f"{word} by {str(statement)[:200]}"
 
 
-def is_denied(preferences: UsagePreferences, terms: Terms) -> bool:
+def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
     """Whether a purpose of the crawl is denied."""
-    unknown = terms.rep.usage_unknown
-    return preferences.denial(terms.rep.purposes, unknown=unknown) is not None
+    unknown = profile.rep.usage_unknown
+    return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
 
 
-def usage_record(preferences: UsagePreferences, terms: Terms) -> dict[str, Any]:
+def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
     """What is stated, as JSON has it."""
     return {
         "purposes": {
@@ -81,7 +81,7 @@ def usage_record(preferences: UsagePreferences, terms: Terms) -> dict[str, Any]:
                 "allowed": preferences.get(purpose),
                 "because": _record(preferences.because(purpose)),
             }
-            for purpose in asked_about(terms)
+            for purpose in asked_about(profile)
         },
         "statements": [_record(each) for each in preferences.statements],
         "licenses": list(preferences.licenses),
@@ -104,11 +104,11 @@ def _record(statement: UsageStatement | None) -> dict[str, Any] | None:
     }
 
 
-def show_usage(output: Output, preferences: UsagePreferences, terms: Terms) -> None:
+def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) -> None:
     """Each purpose with its evidence; nothing where nobody has asked, or said anything."""
-    if not preferences and not terms.rep.purposes:
+    if not preferences and not profile.rep.purposes:
         return
-    for purpose in asked_about(terms):
+    for purpose in asked_about(profile):
         outcome = _OUTCOMES[preferences.get(purpose)]
         output.line("  for ", Painted(purpose, BOLD), ": ", outcome)
         for each in preferences.statements:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.lines import text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ class ContextLine(NamedTuple):
     text: str
 
 
-class Reading:
+class LoadedRobotsTxt:
     """A robots.txt in one dialect: what it decides, and the evidence."""
 
     def __init__(self, robots: RobotsTxt, where: str) -> None:
@@ -42,23 +42,23 @@ class Reading:
         self._groups: dict[int, tuple[str, ...]] | None = None
 
     @classmethod
-    def of_result(cls, result: AccessResult, dialect: Dialect) -> Reading:
+    def of_result(cls, result: AccessResult, dialect: Dialect) -> LoadedRobotsTxt:
         entry = renew(result, None, dialect=dialect, now=time.time())
-        reading = cls(robots_of(entry, dialect), result.url)
-        reading.result = result
-        return reading
+        loaded = cls(robots_of(entry, dialect), result.url)
+        loaded.result = result
+        return loaded
 
     @classmethod
-    def of_override(cls, override: Override, dialect: Dialect) -> Reading:
+    def of_override(cls, override: Override, dialect: Dialect) -> LoadedRobotsTxt:
         if override.robots is None:
             robots = RobotsTxt.blanket(
                 allowed=True, reason=Reason.OVERRIDE, dialect=dialect
             )
         else:
             robots = RobotsTxt.parse(override.robots.body, dialect)
-        reading = cls(robots, f"REP_OVERRIDES[{override.pattern!r}]")
-        reading.override = override
-        return reading
+        loaded = cls(robots, f"REP_OVERRIDES[{override.pattern!r}]")
+        loaded.override = override
+        return loaded
 
     @property
     def dialect(self) -> Dialect:
@@ -77,7 +77,7 @@ class Reading:
         """A line and those around it."""
         if self._lines is None:
             # Numbers are those of the lines that the dialect reads.
-            read = text(self.robots.body, self.dialect)
+            read = decoded_text(self.robots.body, self.dialect)
             self._lines = read.decode("utf-8", "replace").split("\n")
             if not self._lines[-1]:
                 self._lines.pop()
@@ -107,26 +107,26 @@ def decision_record(decision: Decision) -> dict[str, Any]:
     }
 
 
-def reading_record(reading: Reading, agents: Sequence[str]) -> dict[str, Any]:
+def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, Any]:
     """Where a robots.txt is from, and what it says besides its rules, as JSON has it."""
-    rate = reading.robots.request_rate(agents)
-    window = reading.robots.visit_time(agents)
+    rate = loaded.robots.request_rate(agents)
+    window = loaded.robots.visit_time(agents)
     return {
-        "robotstxt": reading.where,
-        "access": access_record(reading),
-        "crawl_delay": reading.robots.crawl_delay(agents),
+        "robotstxt": loaded.where,
+        "access": access_record(loaded),
+        "crawl_delay": loaded.robots.crawl_delay(agents),
         "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
         "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
-        "sitemaps": list(reading.robots.sitemaps),
+        "sitemaps": list(loaded.robots.sitemaps),
     }
 
 
-def access_record(reading: Reading) -> dict[str, Any]:
+def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
     """How a robots.txt was had, as JSON has it."""
-    result = reading.result
+    result = loaded.result
     if result is None:
-        outcome = "override" if reading.override else "file"
-        result = AccessResult(url=reading.where, status=None)
+        outcome = "override" if loaded.override else "file"
+        result = AccessResult(url=loaded.where, status=None)
     else:
         outcome = str(result.access)
     return {
@@ -138,11 +138,11 @@ def access_record(reading: Reading) -> dict[str, Any]:
     }
 
 
-def describe_access(reading: Reading) -> str:
+def describe_access(loaded: LoadedRobotsTxt) -> str:
     """The same, in words."""
-    result = reading.result
+    result = loaded.result
     if result is None:
-        return "as the settings say" if reading.override else "as given"
+        return "as the settings say" if loaded.override else "as given"
     words = f"{result.access} ({result})"
     if result.redirects:
         words += f", redirected to {result.redirects[-1]}"

@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
+from scrapy_rep.protocol.grammar import PACE_FIELDS, SITEMAP, WHITE_SPACE, WS, line_of
 from scrapy_rep.protocol.robotstxt.groups import Record, parse_groups
 from scrapy_rep.protocol.robotstxt.pace import FIELDS
 
@@ -28,10 +29,10 @@ Span: TypeAlias = tuple[int, int, int]
 merged; and the number of its first line, from 1."""
 
 # For text in lower case. Neither goes over a character more than twice.
-_LINE = re.compile(
-    rb"\n[ \t\v\f]*(crawl-delay|request-rate|visit-time)[ \t\v\f]*:([^#\n]*)"
+_LINE = re.compile((line_of(*PACE_FIELDS) + r"([^#\n]*)").encode())
+_ENDS_RUN = re.compile(
+    rf"\n{WS}(?!{SITEMAP}{WS}:)[^{WHITE_SPACE}:#\n][^:#\n]*:".encode()
 )
-_ENDS_RUN = re.compile(rb"\n[ \t\v\f]*(?!sitemap[ \t\v\f]*:)[^ \t\v\f:#\n][^:#\n]*:")
 
 
 def delays_of(

@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.check.checking import verdict, why
 from scrapy_rep.commands.diff.changes import (
     GroupChange,
     Said,
     group_changes,
     sample_paths,
 )
-from scrapy_rep.commands.shared.bodies import Body, bodies
-from scrapy_rep.commands.shared.lists import (
-    asked_argument,
-    asked_url,
-    line_batches,
-    opened,
-)
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.shared.output import (
     BOLD,
     GREEN,
@@ -29,16 +22,23 @@ from scrapy_rep.commands.shared.output import (
     Painted,
     complain,
 )
-from scrapy_rep.commands.shared.pastcrawls import origin_count, urls_of
-from scrapy_rep.commands.shared.readings import (
-    Reading,
+from scrapy_rep.commands.shared.past_crawls import origin_count, urls_of
+from scrapy_rep.commands.shared.profile import Profile, profile_of
+from scrapy_rep.commands.shared.robotstxt import (
+    LoadedRobotsTxt,
     access_record,
     decision_record,
     describe_access,
 )
-from scrapy_rep.commands.shared.running import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.terms import Terms, terms_of
-from scrapy_rep.commands.shared.uses import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.robotstxt_files import GivenFile, given_files
+from scrapy_rep.commands.shared.urls import (
+    asked_argument,
+    asked_url,
+    line_batches,
+    opened,
+)
+from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.verdicts import verdict, why
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.usage.robotstxt import UsageGroups
@@ -56,19 +56,19 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def diff(arguments: Namespace, settings: Settings) -> int:
-    terms = terms_of(arguments, settings)
+    profile = profile_of(arguments, settings)
     if [arguments.old, arguments.new, arguments.urls].count("-") > 1:
         raise UsageError("- stands for all of standard input, and can be given once")
     given = arguments.origin and asked_argument(arguments.origin).origin
-    if terms.note:
-        complain(terms.note)
-    old, new = bodies([arguments.old, arguments.new], terms)
+    if profile.note:
+        complain(profile.note)
+    old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
     origin = given or new.origin or old.origin
     _check_urls(arguments.urls, origin)
     differences = Differences(
-        _reading(old, terms.dialect),
-        _reading(new, terms.dialect),
-        terms,
+        _loaded(old, profile.dialect),
+        _loaded(new, profile.dialect),
+        profile,
         Output.of(arguments),
     )
     differences.show_rules()
@@ -76,10 +76,16 @@ def diff(arguments: Namespace, settings: Settings) -> int:
     return differences.end()
 
 
-def _reading(body: Body, dialect: Dialect) -> Reading:
-    if body.result is not None:
-        return Reading.of_result(body.result, dialect)
-    return Reading(RobotsTxt.parse(body.octets, dialect), body.where)
+def _checked(file: GivenFile | UsageError) -> GivenFile:
+    if isinstance(file, UsageError):
+        raise file
+    return file
+
+
+def _loaded(file: GivenFile, dialect: Dialect) -> LoadedRobotsTxt:
+    if file.result is not None:
+        return LoadedRobotsTxt.of_result(file.result, dialect)
+    return LoadedRobotsTxt(RobotsTxt.parse(file.octets, dialect), file.where)
 
 
 def _urls(
@@ -136,11 +142,15 @@ class Differences:
     """Shows what differs, as it is found."""
 
     def __init__(
-        self, old: Reading, new: Reading, terms: Terms, output: Output
+        self,
+        old: LoadedRobotsTxt,
+        new: LoadedRobotsTxt,
+        profile: Profile,
+        output: Output,
     ) -> None:
         self._old = old
         self._new = new
-        self._terms = terms
+        self._profile = profile
         self._output = output
         self._has_changed = False
         self._compared = 0
@@ -153,9 +163,9 @@ class Differences:
 
     def show_rules(self) -> None:
         """What was added to the files, removed, and moved."""
-        for reading in (self._old, self._new):
-            if reading.result is not None:
-                self._show_access(reading)
+        for loaded in (self._old, self._new):
+            if loaded.result is not None:
+                self._show_access(loaded)
         changes, is_all = group_changes(self._old.robots, self._new.robots)
         for change in changes:
             self._has_changed = True
@@ -173,9 +183,9 @@ class Differences:
         self._show_records("removed", said - says)
         self._show_records("added", says - said)
 
-    def _show_access(self, reading: Reading) -> None:
+    def _show_access(self, loaded: LoadedRobotsTxt) -> None:
         if not self._output.as_json:
-            self._output.line(reading.where, ": ", describe_access(reading))
+            self._output.line(loaded.where, ": ", describe_access(loaded))
 
     def _show_sitemaps(self, change: str, urls: set[str]) -> None:
         for url in sorted(urls):
@@ -196,9 +206,9 @@ class Differences:
                 _show_line(self._output, change, f"{field.title()}: {value}")
 
     def _show_usage(self, url: str) -> None:
-        old = robotstxt_usage(self._old.robots, url, self._terms)
-        new = robotstxt_usage(self._new.robots, url, self._terms)
-        change = usage_change(old, new, self._terms)
+        old = robotstxt_usage(self._old.robots, url, self._profile)
+        new = robotstxt_usage(self._new.robots, url, self._profile)
+        change = usage_change(old, new, self._profile)
         if change is None:
             return
         self._usage_changed += 1
@@ -212,8 +222,8 @@ class Differences:
         """The URLs that are allowed by one of the files, and denied by the other."""
         for url in urls:
             self._compared += 1
-            old = self._terms.decide(self._old.robots, url)
-            new = self._terms.decide(self._new.robots, url)
+            old = self._profile.decide(self._old.robots, url)
+            new = self._profile.decide(self._new.robots, url)
             if old.allowed == new.allowed:
                 self._show_usage(url)
                 continue
@@ -241,7 +251,7 @@ class Differences:
                 "new": self._new.where,
                 "old_access": access_record(self._old),
                 "new_access": access_record(self._new),
-                "agents": list(self._terms.agents),
+                "agents": list(self._profile.agents),
                 "dialect": self._new.dialect.name,
                 "urls": self._compared,
                 "verdicts_changed": self._changed,
@@ -252,7 +262,7 @@ class Differences:
         elif not self._has_changed and not self._changed:
             self._output.line(Painted("Nothing changed.", GREEN))
         else:
-            whom = ", ".join(self._terms.agents)
+            whom = ", ".join(self._profile.agents)
             self._output.line(
                 f"{self._changed} of {self._compared} URLs change their verdict for ",
                 "everyone" if whom == "*" else whom,

@@ -19,7 +19,7 @@ Because: TypeAlias = "Statement | UsageStatement | str | None"
 """What was said: a statement, the value of a ``rel``, or nothing."""
 
 
-class Said(NamedTuple):
+class PageDecision(NamedTuple):
     """What was decided, and what it follows."""
 
     layer: Layer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scrapy_rep.frontier.host import Host, WantedHosts
+from scrapy_rep.frontier.hoststate import Host, WantedHosts
 from scrapy_rep.protocol.origins import Origin
 
 

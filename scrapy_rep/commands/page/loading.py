@@ -10,8 +10,9 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.shared.lists import asked_argument, asked_url
 from scrapy_rep.commands.shared.sources import Sources, read_file
+from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.page import FIELDS
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
 
-    from scrapy_rep.commands.shared.asking import Web
-    from scrapy_rep.commands.shared.lists import AskedUrl
-    from scrapy_rep.commands.shared.readings import Reading
-    from scrapy_rep.commands.shared.terms import Terms
+    from scrapy_rep.commands.shared.profile import Profile
+    from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.shared.urls import AskedUrl
+    from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
@@ -59,11 +60,16 @@ class Page:
     decision: Decision | None = None
     """Whether robots.txt allows to fetch it, where it is on the web."""
 
-    reading: Reading | None = None
+    loaded: LoadedRobotsTxt | None = None
     """The robots.txt that says so."""
 
     error: str = ""
     """Why there is nothing to read, if so."""
+
+    @property
+    def is_error_page(self) -> bool:
+        """Whether it was sent with a status that makes it no page to index."""
+        return self.status is not None and self.status // 100 != 2
 
 
 def page_of_file(path: str, fields: Sequence[str]) -> Page:
@@ -86,43 +92,47 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 
 
 async def fetched_page(
-    url: str, terms: Terms, sources: Sources, web: Web, *, force: bool
+    url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
 ) -> Page:
     """The page at *url*, wherever it redirects to, as far as robots.txt allows it."""
     asked = asked_argument(url)
     redirects: list[str] = []
     while True:
-        (reading,) = (await sources.of([asked.origin]))[asked.origin]
-        decision = terms.decide(reading.robots, asked.url)
+        (loaded,) = (await sources.of([asked.origin]))[asked.origin]
+        decision = profile.decide(loaded.robots, asked.url)
         found = Page(
-            where=asked.url, decision=decision, reading=reading, redirects=redirects
+            where=asked.url, decision=decision, loaded=loaded, redirects=redirects
         )
         if not (decision.allowed or force):
             return found
         try:
             response = await web.page(asked.url)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
-            found.error = f"{type(error).__name__}: {error}".rstrip(": ")
+            found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, terms, reading, web)
+            found.tdmrep = await _mining(asked, profile, loaded, web)
             return _with_response(found, response)
         next_url = asked_url(_joined(asked.url, location))
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
-            found.error = "redirected to what is no URL, or too often"
+            found.error = (
+                "redirected to what is no URL"
+                if next_url is None
+                else f"redirected more than {_MAX_REDIRECTS} times"
+            )
             return found
         asked = next_url
         redirects.append(asked.url)
 
 
 async def _mining(
-    asked: AskedUrl, terms: Terms, reading: Reading, web: Web
+    asked: AskedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
 ) -> UsagePreferences:
     """What the tdmrep.json of an origin says, where a purpose needs it."""
     url = url_of(asked.origin)
-    wanted = any(map(is_about_mining, terms.rep.purposes))
-    if not wanted or not terms.decide(reading.robots, url).allowed:
+    wanted = any(map(is_about_mining, profile.rep.purposes))
+    if not wanted or not profile.decide(loaded.robots, url).allowed:
         return SILENCE
     (result,) = await web.robotstxts([url])
     if result.access is not Access.SUCCESSFUL:

@@ -1,4 +1,4 @@
-"""On what terms a question is asked: by whom, and in which dialect."""
+"""The crawler in whose name a question is asked: its agents, dialect and settings."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Who asks, in which dialect, and how what is asked for is fetched."""
+class Profile:
+    """The agents, the dialect and the settings of a crawler."""
 
     settings: Settings
     rep: RepSettings
@@ -44,17 +44,21 @@ class Terms:
     def decide(
         self, robots: RobotsTxt, url: str, agents: Sequence[str] | None = None
     ) -> Decision:
-        """What a crawl on these terms decides; *agents* ask in the place of ours."""
+        """What such a crawler decides; *agents* ask in the place of its own."""
         asking = self.agents if agents is None else agents
         return decide(robots, url, asking, self.rep.clients)
 
 
-def terms_of(arguments: Namespace, settings: Settings) -> Terms:
+def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     """Raises UsageError for an agent or a dialect that is none."""
     settings = settings.copy()
     # To read these would make the folder of a crawl, and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
-    names = [name.strip() for each in arguments.agent for name in each.split(",")]
+    written = [name.strip() for each in arguments.agent for name in each.split(",")]
+    names = [name for name in written if name] or written
+    if len(names) > 1 and names[-1] == EVERYONE:
+        # The group for everyone is the last one to be asked in any case.
+        names.pop()
     if names == [EVERYONE]:
         settings.set(USER_AGENT, None, "cmdline")
     elif names:
@@ -69,19 +73,19 @@ def terms_of(arguments: Namespace, settings: Settings) -> Terms:
         settings.set("REP_PURPOSES", ",".join(purposes), "cmdline")
     rep = _settings(settings, arguments)
     if names == [EVERYONE]:
-        return Terms(settings, rep, (EVERYONE,), "")
+        return Profile(settings, rep, (EVERYONE,), "")
     if rep.agents:
-        return Terms(settings, rep, rep.agents, "")
+        return Profile(settings, rep, rep.agents, "")
     header = default_header(settings)
     text = header.decode("latin-1") if isinstance(header, bytes) else header or ""
     agents = product_tokens(text)
     if agents:
-        return Terms(settings, rep, agents, "")
+        return Profile(settings, rep, agents, "")
     note = (
         f"The User-Agent {text!r} does not say which crawler this is: asked for "
         "everyone (*). Use --agent."
     )
-    return Terms(settings, rep, (EVERYONE,), note)
+    return Profile(settings, rep, (EVERYONE,), note)
 
 
 def _settings(settings: Settings, arguments: Namespace) -> RepSettings:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.check.checking import why
-from scrapy_rep.commands.page.fetched import Page, fetched_page, page_of_file
-from scrapy_rep.commands.shared.lists import asked_argument
+from scrapy_rep.commands.page.loading import Page, fetched_page, page_of_file
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
 from scrapy_rep.commands.shared.output import (
     BOLD,
     GREEN,
@@ -18,20 +17,21 @@ from scrapy_rep.commands.shared.output import (
     Painted,
     complain,
 )
-from scrapy_rep.commands.shared.readings import (
+from scrapy_rep.commands.shared.profile import Profile, profile_of
+from scrapy_rep.commands.shared.robotstxt import (
     access_record,
     decision_record,
     describe_access,
 )
-from scrapy_rep.commands.shared.running import CLEAN, FOUND
 from scrapy_rep.commands.shared.sources import Sources, is_url
-from scrapy_rep.commands.shared.terms import Terms, terms_of
-from scrapy_rep.commands.shared.uses import (
+from scrapy_rep.commands.shared.urls import asked_argument
+from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
     show_usage,
     usage_record,
 )
+from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import DENIALS, VALUED
@@ -44,68 +44,72 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.indexing.statements import IndexingFinding, Statement
 
 _SILENCE = IndexingRules().to_dict()
 
 
 def page(arguments: Namespace, settings: Settings) -> int:
-    terms = terms_of(arguments, settings)
-    if terms.note:
-        complain(terms.note)
-    found = _found(arguments, terms)
+    profile = profile_of(arguments, settings)
+    if profile.note:
+        complain(profile.note)
+    found = _found(arguments, profile)
     output = Output.of(arguments)
     readable = found.decision is None or found.decision.allowed or arguments.force
-    rules = _rules(found, terms, terms.dialect)
-    usage = _usage(found, terms, rules)
+    rules = _rules(found, profile, profile.dialect)
+    usage = _usage(found, profile, rules)
     now = datetime.now(timezone.utc)
     fetched = readable and not found.error
     if output.as_json:
-        record = _record(found, terms, rules if fetched else None, now)
+        record = _record(found, profile, rules if fetched else None, now)
         if fetched:
-            record["usage"] = usage_record(usage, terms)
+            record["usage"] = usage_record(usage, profile)
         output.record(record)
     else:
-        _show(output, found, terms, rules if fetched else None, now)
+        _show(output, found, profile, rules if fetched else None, now)
         if fetched:
-            show_usage(output, usage, terms)
+            show_usage(output, usage, profile)
     allowed = found.decision is None or found.decision.allowed
-    may_be_used = rules.indexable(now) and not is_denied(usage, terms)
+    may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
     return CLEAN if allowed and fetched and may_be_used else FOUND
 
 
-def _found(arguments: Namespace, terms: Terms) -> Page:
+def _found(arguments: Namespace, profile: Profile) -> Page:
     if not is_url(arguments.page):
         return page_of_file(arguments.page, arguments.header)
     if arguments.header:
         raise UsageError("--header is for a page in a file; that of a URL has its own")
     asked_argument(arguments.page)
-    from scrapy_rep.commands.shared.asking import Web, in_crawl  # noqa: PLC0415
+    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
 
     async def fetch(crawler: Crawler) -> Page:
-        web = Web(crawler, terms.rep)
-        sources = Sources(terms, [terms.dialect], {}, web)
+        web = Web(crawler, profile.rep)
+        sources = Sources(profile, [profile.dialect], {}, web)
         return await fetched_page(
-            arguments.page, terms, sources, web, force=arguments.force
+            arguments.page, profile, sources, web, force=arguments.force
         )
 
-    return in_crawl(terms.settings, fetch)
+    return in_crawl(profile.settings, fetch)
 
 
-def _rules(found: Page, terms: Terms, dialect: Dialect) -> IndexingRules:
+def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
     return IndexingRules.parse(
-        found.headers, found.html, terms.agents, dialect, found.encoding
+        found.headers, found.html, profile.agents, dialect, found.encoding
     )
 
 
-def _usage(found: Page, terms: Terms, rules: IndexingRules) -> UsagePreferences:
+def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
+    return rules.indexable(now) and not found.is_error_page
+
+
+def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
     """What the page, its robots.txt and its tdmrep.json state together."""
     usage = UsagePreferences.of_page(
         found.fields, rules.statements, rules.tags, found.tdmrep
     )
-    if found.reading is None:
+    if found.loaded is None:
         return usage
-    return robotstxt_usage(found.reading.robots, found.where, terms) | usage
+    return robotstxt_usage(found.loaded.robots, found.where, profile) | usage
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
@@ -144,76 +148,79 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
     }
 
 
+def _finding_record(finding: IndexingFinding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "source": finding.source,
+        "position": finding.position,
+    }
+
+
 def _record(
-    found: Page, terms: Terms, rules: IndexingRules | None, now: datetime
+    found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
 ) -> dict[str, Any]:
     record: dict[str, Any] = {
         "page": found.where,
-        "agents": list(terms.agents),
-        "dialect": terms.dialect.name,
+        "agents": list(profile.agents),
+        "dialect": profile.dialect.name,
         "fetched": rules is not None,
         "status": found.status,
         "redirects": found.redirects,
         "error": found.error,
-        "robotstxt": found.reading and found.reading.where,
-        "access": found.reading and access_record(found.reading),
+        "robotstxt": found.loaded and found.loaded.where,
+        "access": found.loaded and access_record(found.loaded),
         "decision": found.decision and decision_record(found.decision),
     }
     if rules is None:
         return record | {"indexable": False}
     return record | {
-        "indexable": rules.indexable(now),
+        "indexable": _indexable(found, rules, now),
         "rules": rules.to_dict(),
         "evidence": {
             key: [_statement_record(each) for each in statements]
             for key, statements in _evidence(rules).items()
         },
         "statements": [_statement_record(each) for each in rules.statements],
-        "findings": [
-            {
-                "code": each.code,
-                "message": each.message,
-                "source": each.source,
-                "position": each.position,
-            }
-            for each in rules.findings
-        ],
+        "findings": [_finding_record(each) for each in rules.findings],
         "dialects": {
-            name: {"indexable": each.indexable(now), "rules": each.to_dict()}
-            for name, each in _in_each_dialect(found, terms).items()
+            name: {
+                "indexable": _indexable(found, each, now),
+                "rules": each.to_dict(),
+            }
+            for name, each in _in_each_dialect(found, profile).items()
         },
     }
 
 
-def _in_each_dialect(found: Page, terms: Terms) -> dict[str, IndexingRules]:
-    dialects = {terms.dialect.name: terms.dialect} | DIALECTS
-    return {name: _rules(found, terms, dialect) for name, dialect in dialects.items()}
+def _in_each_dialect(found: Page, profile: Profile) -> dict[str, IndexingRules]:
+    dialects = {profile.dialect.name: profile.dialect} | DIALECTS
+    return {name: _rules(found, profile, dialect) for name, dialect in dialects.items()}
 
 
 def _show(
     output: Output,
     found: Page,
-    terms: Terms,
+    profile: Profile,
     rules: IndexingRules | None,
     now: datetime,
 ) -> None:
     show = output.line
-    verdict = _verdict(rules, now)
-    show(verdict, "  ", Painted(found.where, BOLD))
+    show(_verdict(found, rules, now), "  ", Painted(found.where, BOLD))
     for url in found.redirects:
         show("  redirected to ", url)
-    if found.decision is not None and found.reading is not None:
+    if found.decision is not None and found.loaded is not None:
         word = "allows" if found.decision.allowed else "forbids"
         show(f"  robots.txt {word} to fetch it: ", why(found.decision))
-        show("  (", found.reading.where, ", ", describe_access(found.reading), ")")
+        show("  (", found.loaded.where, ", ", describe_access(found.loaded), ")")
     if found.error:
         show("  It could not be fetched: ", found.error)
     if rules is None:
         if not found.error:
             show("  It was not fetched, so nothing is known of its indexing rules.")
         return
-    if found.status is not None and found.status != 200:
-        show(f"  It was sent with status {found.status}.")
+    if found.is_error_page:
+        show(f"  It was sent with status {found.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
         show("  ", Painted(key, BOLD), ": ", _value(said[key]))
@@ -223,13 +230,18 @@ def _show(
         show("  without effect in this dialect: ", *_described(statement))
     for finding in rules.findings:
         show(f"  [{finding.code}] ", finding.message)
-    for name, each_rules in _in_each_dialect(found, terms).items():
-        show(f"  {name:<10} ", _verdict(each_rules, now), "  ", each_rules.to_header())
+    if found.is_error_page:
+        return
+    for name, each_rules in _in_each_dialect(found, profile).items():
+        verdict = _verdict(found, each_rules, now)
+        show(f"  {name:<10} ", verdict, "  ", each_rules.to_header())
 
 
-def _verdict(rules: IndexingRules | None, now: datetime) -> Painted:
+def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules is None:
         return Painted("unknown  ", RED)
+    if found.is_error_page:
+        return Painted("no page  ", RED)
     if rules.indexable(now):
         return Painted("indexable", GREEN)
     return Painted("noindex  " if not rules.index else "expired  ", RED)

@@ -1,4 +1,4 @@
-"""Lists of URLs: in files, on standard input, in arguments."""
+"""URLs: in arguments, in files and on standard input."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _MAX_LINE = 256 * 1024
 _ORIGINS_AT_ONCE = 128
 
 
+# Names that end so are of files, and not of hosts.
+_FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
+
+
 class AskedUrl(NamedTuple):
     """A URL as a crawl would ask for it."""
 
@@ -33,7 +37,7 @@ class AskedUrl(NamedTuple):
 
 
 def asked_url(text: str) -> AskedUrl | None:
-    """The URL in *text*, encoded as a Request encodes it; None for what is none."""
+    """The URL in *text*, encoded as a Request encodes it; None where there is none."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
@@ -43,7 +47,7 @@ def asked_url(text: str) -> AskedUrl | None:
 
 
 def asked_argument(text: str) -> AskedUrl:
-    """The same, for an argument of the command. Raises UsageError for what is no URL."""
+    """The URL that an argument of the command is. Raises UsageError where it is none."""
     found = asked_url(text)
     if found is not None:
         return found
@@ -51,6 +55,21 @@ def asked_argument(text: str) -> AskedUrl:
     if "://" not in text and asked_url(f"https://{text}"):
         message += f"; did you mean https://{text} ?"
     raise UsageError(message)
+
+
+def open_error(path: str, error: OSError | ValueError) -> UsageError:
+    """What to say where the file at *path* can't be read, which may be meant as a URL."""
+    why = error.strerror if isinstance(error, OSError) else error
+    message = f"{path}: {why}"
+    host = path.partition("/")[0].lower()
+    is_host_name = "." in host.strip(".") and not host.endswith(_FILE_ENDINGS)
+    if (
+        isinstance(error, FileNotFoundError)
+        and is_host_name
+        and asked_url(f"https://{path}")
+    ):
+        message += f"; did you mean https://{path} ?"
+    return UsageError(message)
 
 
 @contextmanager
@@ -65,8 +84,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
     try:
         file = Path(path).open("rb")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path}: {why}") from None
+        raise open_error(path, error) from None
     with file:
         yield file
 
@@ -97,7 +115,9 @@ def _lines(lines: list[bytes], number: int) -> Iterator[tuple[int, str]]:
 def by_origins(
     urls: Iterable[tuple[int, str]],
 ) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
-    """The same URLs in parts, each of few enough origins to fetch all of theirs."""
+    """*urls* in parts, each of so few origins that their robots.txt files are fetched side
+    by side. None is in the place of what is no URL.
+    """
     part: list[tuple[int, str, AskedUrl | None]] = []
     origins: set[Origin] = set()
     for number, text in urls:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _rank_of = itemgetter(0)
 
 
-class QueueKinds:
+class QueueClasses:
     """The classes of Scrapy's queues, for start requests and for others."""
 
     def __init__(
@@ -52,7 +52,7 @@ class QueueKinds:
         return build_from_crawler(self._of_start, self._crawler, f"{path}s")
 
 
-class Levels:
+class HostRequests:
     """What Scrapy's ScrapyPriorityQueue is, with the same files, in less memory: of many
     hosts, each has one.
     """
@@ -60,7 +60,7 @@ class Levels:
     __slots__ = ("_folder", "_kinds", "_levels")
 
     def __init__(
-        self, kinds: QueueKinds, folder: str, priorities: Iterable[int]
+        self, kinds: QueueClasses, folder: str, priorities: Iterable[int]
     ) -> None:
         """*priorities* are what :meth:`close` returned for *folder*."""
         self._kinds = kinds

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _WORTH_PACKING = 2048
 
 
-class Packed(NamedTuple):
+class Compressed(NamedTuple):
     """A text in less memory."""
 
     octets: bytes
@@ -18,6 +18,6 @@ class Packed(NamedTuple):
         return zlib.decompress(self.octets)
 
 
-def pack(body: bytes) -> bytes | Packed:
+def pack(body: bytes) -> bytes | Compressed:
     """*body* as it is best kept."""
-    return Packed(zlib.compress(body, 1)) if len(body) > _WORTH_PACKING else body
+    return Compressed(zlib.compress(body, 1)) if len(body) > _WORTH_PACKING else body

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 
-class Followed:
+class CrawlerRules:
     """What holds for one sequence of product tokens.
 
-    *text* is a robots.txt as :func:`~scrapy_rep.protocol.robotstxt.lines.proper_text` gives it.
+    *text* is a robots.txt as :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text` gives it.
     """
 
     __slots__ = ("agent", "agents", "asked", "groups", "index", "pace")

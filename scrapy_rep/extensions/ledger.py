@@ -45,7 +45,7 @@ class Ledger:
     """After Scrapy's own extensions, so that their stats of the end are in the record."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if settings.ledger is None:
             raise NotConfigured
         self._crawler = crawler
@@ -71,7 +71,7 @@ class Ledger:
             user_agent=header,
             agents=agents,
             dialect=self._settings.dialect.name,
-            settings=recorded(self._crawler.settings),
+            settings=recorded(self._crawler.settings, self._settings),
             versions=_versions(),
             started=time.time(),
         )

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.frontier.hostkeys import HostKey
-    from scrapy_rep.frontier.levels import Levels
+    from scrapy_rep.frontier.priorityqueue import HostRequests
 
 
 class Owner(Protocol):
@@ -77,7 +77,7 @@ class BackQueue:
         self,
         key: HostKey,
         slot: Slot,
-        requests: Levels,
+        requests: HostRequests,
         owner: Owner,
     ) -> None:
         self.key = key

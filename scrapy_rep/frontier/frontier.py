@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.frontier.access import Access
     from scrapy_rep.frontier.backqueue import BackQueue, Owner
+    from scrapy_rep.frontier.hostaccess import HostAccess
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Frontier:
         self._crawler = crawler
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
-        self.access: Access | None = None
+        self.access: HostAccess | None = None
         """What decides about hosts; None where robots.txt is not obeyed."""
 
         self.queues: list[Owner] = []

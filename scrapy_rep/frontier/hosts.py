@@ -13,8 +13,9 @@ from twisted.python.failure import Failure
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.frontier.host import GivenUpHosts, Host, WantedHosts
+from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
 from scrapy_rep.frontier.outages import Outage, OutageLog
+from scrapy_rep.protocol.access.results import State
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -82,7 +83,7 @@ class Hosts:
         is parked until it is.
         """
         known = self._cache.at_hand(origin)
-        if known is not None and not known.is_out_of_reach:
+        if known is not None and known.state is not State.UNREACHABLE:
             return known
         host = self._host(origin)
         if known is not None:
@@ -111,7 +112,7 @@ class Hosts:
             host.is_anew = True
             self._want(host)
 
-    def is_out_of_reach(self, origin: Origin) -> bool:
+    def is_unreachable(self, origin: Origin) -> bool:
         """Whether the robots.txt of *origin* is unreachable."""
         host = self._hosts.get(origin)
         return host is not None and host.outage is not None
@@ -138,7 +139,7 @@ class Hosts:
         """
         while True:
             known = self._cache.at_hand(origin)
-            if known is not None and not known.is_out_of_reach:
+            if known is not None and known.state is not State.UNREACHABLE:
                 return known
             host = self._host(origin)
             if known is not None:
@@ -210,7 +211,7 @@ class Hosts:
     def _learned(self, host: Host, known: Known | None) -> None:
         if known is None:
             self._release_waiters(host, host.closing())
-        elif known.is_out_of_reach:
+        elif known.state is State.UNREACHABLE:
             if host.causes is not None:
                 host.causes.turn()
             self._note_outage(host, known)

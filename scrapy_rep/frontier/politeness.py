@@ -13,8 +13,8 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.frontier.demands import Terms, demand
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
-from scrapy_rep.frontier.terms import Terms
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class Politeness:
         robots.txt that says so.
         """
         now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, now)
+        if reason is Reason.CRAWL_DELAY:
             if _is_new(origin, self._refused):
                 self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
                 self._warn(
@@ -101,8 +101,8 @@ class Politeness:
                     delay=delay,
                     most=self._settings.crawl_delay_max,
                 )
-            return Reason.CRAWL_DELAY, pace.record_of_delay(now)
-        if closed > self._settings.visit_time_wait:
+            return reason, pace.record_of_delay(now)
+        if reason is Reason.VISIT_TIME:
             if _is_new(origin, self._refused):
                 self._warn(
                     "%(origin)s wants no visits before %(opens)s UTC, and "
@@ -112,7 +112,7 @@ class Politeness:
                     opens=f"{now + timedelta(seconds=closed):%H:%M}",
                     most=self._settings.visit_time_wait,
                 )
-            return Reason.VISIT_TIME, pace.record_of_visit_time()
+            return reason, pace.record_of_visit_time()
         return None
 
     def terms(self, pace: Pace, holds: float, ago: float) -> Terms:
@@ -121,11 +121,10 @@ class Politeness:
 
         What is to be refused has not to wait.
         """
-        now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, self._now())
+        if reason is Reason.CRAWL_DELAY:
             return Terms(holds)
-        if closed > self._settings.visit_time_wait:
+        if reason is not None:
             closed = 0.0
         if pace.changes:
             holds = min(holds, closed + _CHANGES_AFTER)
@@ -139,13 +138,10 @@ class Politeness:
         *fetched* is when the robots.txt was, in seconds since the epoch. What is to be
         refused may go: to where it is refused.
         """
-        now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, self._now())
+        if reason is not None:
             return True
         if closed:
-            if closed > self._settings.visit_time_wait:
-                return True
             self._wait_until_open(origin, closed).append(queue)
             return False
         keys = keys_of_queue(queue.key)
@@ -159,13 +155,12 @@ class Politeness:
         where it has waited for visiting hours instead: by then another robots.txt may hold.
         Raises SpiderClosing where the spider closes meanwhile.
         """
-        closed = self._closed_for(pace, self._now())
+        delay, closed, _ = demand(pace, self._settings, self._now())
         if closed:
             visitor: Deferred[None] = Deferred()
             self._wait_until_open(origin, closed).append(visitor)
             await maybe_deferred_to_future(visitor)
             return False
-        delay = self._delay(pace, self._now())
         keys = keys_of(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
         if group is not None:
@@ -180,12 +175,6 @@ class Politeness:
         for waiting in self._closed.values():
             queues += [each for each in waiting if not isinstance(each, Deferred)]
         return sum(map(len, queues)), len({queue.key.origin for queue in queues})
-
-    def _delay(self, pace: Pace, now: datetime) -> float:
-        return pace.delay(now) if self._settings.crawl_delay else 0.0
-
-    def _closed_for(self, pace: Pace, now: datetime) -> float:
-        return pace.opens_in(now) if self._settings.visit_time else 0.0
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), timezone.utc)

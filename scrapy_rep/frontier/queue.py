@@ -15,7 +15,7 @@ from scrapy_rep.exceptions import QueueStateError
 from scrapy_rep.frontier.backqueue import BackQueue
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
-from scrapy_rep.frontier.levels import Levels, QueueKinds
+from scrapy_rep.frontier.priorityqueue import HostRequests, QueueClasses
 from scrapy_rep.frontier.ready import ReadyQueues
 from scrapy_rep.protocol.origins import origin_of
 
@@ -89,7 +89,7 @@ class HostQueue:
         self._queue_cls = downstream_queue_cls
         self._start_queue_cls = start_queue_cls
         self._folder = key
-        self._kinds = QueueKinds(crawler, downstream_queue_cls, start_queue_cls)
+        self._kinds = QueueClasses(crawler, downstream_queue_cls, start_queue_cls)
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
         self._queues: dict[HostKey, BackQueue] = {}
@@ -209,7 +209,7 @@ class HostQueue:
             self._count -= before - len(queue)
 
     def _open(self, key: HostKey, startprios: Iterable[int]) -> BackQueue:
-        requests = Levels(self._kinds, self._path(key), startprios)
+        requests = HostRequests(self._kinds, self._path(key), startprios)
         return BackQueue(key, self._frontier.slot(key.slot), requests, self)
 
     def _add(self, queue: BackQueue) -> None:

@@ -22,8 +22,8 @@ class ReadyQueues:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[Slot, _Line] = {}
-        self._heap: list[tuple[int, int, _Line]] = []
+        self._lines: dict[Slot, _SlotQueues] = {}
+        self._heap: list[tuple[int, int, _SlotQueues]] = []
         self._turn = count()
         self._size = 0
 
@@ -34,7 +34,7 @@ class ReadyQueues:
         """Let *queue* have its turn after those that are here."""
         line = self._lines.get(queue.slot)
         if line is None:
-            line = self._lines[queue.slot] = _Line(queue.slot)
+            line = self._lines[queue.slot] = _SlotQueues(queue.slot)
             self._enter(line)
         line.queues.append(queue)
         self._size += 1
@@ -64,13 +64,13 @@ class ReadyQueues:
         if line is not None and line.entry is not None:
             self._enter(line)
 
-    def _first_line(self) -> _Line | None:
+    def _first_line(self) -> _SlotQueues | None:
         heap = self._heap
         while heap and heap[0] is not heap[0][2].entry:
             heappop(heap)
         return heap[0][2] if heap else None
 
-    def _enter(self, line: _Line) -> None:
+    def _enter(self, line: _SlotQueues) -> None:
         line.entry = (line.slot.active, next(self._turn), line)
         heappush(self._heap, line.entry)
         if len(self._heap) > 2 * len(self._lines) + _STALE_AT_LEAST:
@@ -78,7 +78,7 @@ class ReadyQueues:
             heapify(self._heap)
 
 
-class _Line:
+class _SlotQueues:
     """The ready back queues of a slot."""
 
     __slots__ = ("entry", "queues", "slot")
@@ -86,5 +86,5 @@ class _Line:
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.queues: deque[BackQueue] = deque()
-        self.entry: tuple[int, int, _Line] | None = None
+        self.entry: tuple[int, int, _SlotQueues] | None = None
         """Its place in the heap; any other entry for it counts no more."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, AnyStr
+
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from scrapy_rep.protocol.dialect import Dialect
 
 EVERYONE = "*"
+_EVERYONE = ("*", b"*")
 
 _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
@@ -89,6 +94,19 @@ def _names(products: list[str]) -> list[str]:
         if slash or not position:
             found.append(name)
     return found
+
+
+def tokens_for(
+    agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
+) -> Collection[AnyStr]:
+    """Those of the *tokens* of user-agent lines that name *agent*, which is a product token
+    or ``*``. All are in lower case.
+    """
+    if not agent:
+        return ()
+    if dialect.agent_match == "prefix" and agent not in _EVERYONE:
+        return {token for token in tokens if token and agent.startswith(token)}
+    return (agent,) if agent in tokens else ()
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ _FIELDS = {name.title().encode(): name for name in FIELDS}
 _NAMES = frozenset(_FIELDS)
 
 
-class SiteSays(NamedTuple):
+class SiteStatements(NamedTuple):
     """What the files of a site said of the use of a URL when that was asked for."""
 
     robotstxt: UsagePreferences = SILENCE
@@ -47,10 +47,10 @@ class Purposes:
     """What the components of a crawl know of the use of what it fetches."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         # What counts is the robots.txt at the time of the fetch.
-        self._said: WeakKeyDictionary[Request, SiteSays] = WeakKeyDictionary()
+        self._said: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, crawler: Crawler) -> Purposes:
@@ -95,7 +95,7 @@ class Purposes:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._said[request] = SiteSays(preferences, mining, entry)
+        self._said[request] = SiteStatements(preferences, mining, entry)
 
     # Responses.
 

@@ -36,7 +36,7 @@ class IndexingGateMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         settings = self._settings
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel:

@@ -64,7 +64,7 @@ class Store(ABC):
         """What was put for *origin*, also where it has run out, unless *keep* seconds
         have passed since. None where there is nothing, or nothing that can be read.
         """
-        data = self._read(origin)
+        data = self.read(origin)
         entry = None if data is None else loads(data)
         if entry is None or entry.expires + self._keep <= now:
             return None
@@ -82,9 +82,9 @@ class Store(ABC):
         except ValueError:
             data = None
         if data is None:
-            self._remove(origin)
+            self.remove(origin)
         else:
-            self._write(origin, data, until, now)
+            self.write(origin, data, until, now)
 
     @abstractmethod
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
@@ -106,14 +106,14 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def _read(self, origin: str) -> bytes | None: ...
+    def read(self, origin: str) -> bytes | None: ...
 
     @abstractmethod
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         """Keep *data* at least *until* then, in seconds since the epoch."""
 
     @abstractmethod
-    def _remove(self, origin: str) -> None: ...
+    def remove(self, origin: str) -> None: ...
 
 
 def dumps(entry: Entry) -> bytes:

@@ -81,15 +81,15 @@ class MemoryStore(Store):
         with self._mutex:
             self._locks.clear()
 
-    def _read(self, origin: str) -> bytes | None:
+    def read(self, origin: str) -> bytes | None:
         self._check_open()
         return self._entries.get(origin)
 
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         self._check_open()
         self._entries.put(origin, data, len(data) + len(origin) + _OVERHEAD)
 
-    def _remove(self, origin: str) -> None:
+    def remove(self, origin: str) -> None:
         self._check_open()
         self._entries.remove(origin)
 

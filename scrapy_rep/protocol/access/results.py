@@ -107,13 +107,36 @@ class AccessResult:
         return f"{outcome}: {self.error}" if self.error else outcome
 
 
+class State(str, Enum):
+    """What a crawler keeps to, going by all that is known of a robots.txt."""
+
+    SUCCESSFUL = "successful"
+    """The rules of the last answer."""
+    UNAVAILABLE = "unavailable"
+    """No rules: there is no robots.txt, or it must not be read (RFC 9309, 2.3.1.3)."""
+    STALE = "stale"
+    """The last good answer, since robots.txt is unreachable now."""
+    UNREACHABLE = "unreachable"
+    """Nothing may be fetched: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
+    GIVEN_UP = "given-up"
+    """Everything may be fetched: robots.txt has been unreachable for too long."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_ANSWERED = {
+    Access.SUCCESSFUL: State.SUCCESSFUL,
+    Access.UNAVAILABLE: State.UNAVAILABLE,
+    Access.UNREACHABLE: State.UNREACHABLE,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of the robots.txt of an origin, and until when that holds.
+    """What is known of the robots.txt of an origin, and until when it is fresh.
 
-    Moments are in seconds since the epoch. Its states: fresh until it ``expires``, then
-    stale; unreachable with a ``copy``, or without; and given up, once that has lasted too
-    long.
+    Moments are in seconds since the epoch.
     """
 
     result: AccessResult
@@ -121,25 +144,52 @@ class Entry:
 
     fetched: float
     expires: float
-    """When it must be asked for again."""
+    """When it must be fetched again."""
 
     unreachable_since: float | None = None
-    """When it was first found to be unreachable, if it is."""
+    """When it was first found to be unreachable, if it is unreachable."""
 
     attempts: int = 0
-    """How often in a row that was found."""
+    """How many fetches in a row found it unreachable."""
 
     copy: AccessResult | None = field(default=None)
-    """The last good one, where it is unreachable."""
+    """The last good answer, where it is unreachable."""
 
     copy_fetched: float | None = None
-    """When that was fetched."""
+    """When the copy was fetched."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it holds: also not if it is from the future, by a clock that was set
-        back since.
+        """Whether it need not be fetched again yet. An entry from the future is not fresh:
+        the clock was set back since.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
+
+    def state(self, dialect: Dialect) -> State:
+        """What a crawler keeps to until the next fetch."""
+        if self.unreachable_since is None:
+            return _ANSWERED[self.result.access]
+        outage = timedelta(seconds=self.fetched - self.unreachable_since)
+        if self.copy is None or must_revalidate(self.copy.headers):
+            limit, denies = dialect.unreachable_without_copy, None
+        else:
+            limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
+        if limit is not None and outage >= limit:
+            return State.GIVEN_UP
+        if denies is not None and outage >= denies:
+            return State.STALE
+        return State.UNREACHABLE
+
+    def answer(self, dialect: Dialect) -> AccessResult | None:
+        """The answer that a crawler keeps to: the last one, or the copy; None where neither
+        counts.
+        """
+        state = self.state(dialect)
+        if state is State.STALE:
+            return self.copy
+        return None if state in _NO_ANSWER else self.result
+
+
+_NO_ANSWER = frozenset({State.UNREACHABLE, State.GIVEN_UP})
 
 
 def renew(
@@ -176,43 +226,18 @@ def renew(
 
 
 def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
-    """The robots.txt to keep to while *entry* holds."""
-    held, given_up = _held(entry, dialect)
-    if held is not None:
-        return _robots(held, dialect)
+    """The robots.txt to keep to until the next fetch."""
+    answer = entry.answer(dialect)
+    if answer is None:
+        return RobotsTxt.blanket(
+            allowed=entry.state(dialect) is State.GIVEN_UP,
+            reason=Reason.UNREACHABLE,
+            dialect=dialect,
+        )
+    if answer.access is Access.SUCCESSFUL:
+        return RobotsTxt.parse(answer.body, dialect, answer.url)
     return RobotsTxt.blanket(
-        allowed=given_up, reason=Reason.UNREACHABLE, dialect=dialect
-    )
-
-
-def copy_held(entry: Entry, dialect: Dialect) -> AccessResult | None:
-    """The last good copy, where *entry* has one and that is what to keep to."""
-    held, _ = _held(entry, dialect)
-    return None if held is entry.result else held
-
-
-def _held(entry: Entry, dialect: Dialect) -> tuple[AccessResult | None, bool]:
-    """The answer to keep to, if there is one, and whether the hope for one is given up."""
-    if entry.unreachable_since is None:
-        return entry.result, False
-    outage = timedelta(seconds=entry.fetched - entry.unreachable_since)
-    copy = entry.copy
-    if copy is not None and must_revalidate(copy.headers):
-        copy = None
-    if copy is None:
-        limit, denies = dialect.unreachable_without_copy, None
-    else:
-        limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
-    given_up = limit is not None and outage >= limit
-    counts = not given_up and denies is not None and outage >= denies
-    return (copy if counts else None), given_up
-
-
-def _robots(result: AccessResult, dialect: Dialect) -> RobotsTxt:
-    if result.access is Access.SUCCESSFUL:
-        return RobotsTxt.parse(result.body, dialect, result.url)
-    return RobotsTxt.blanket(
-        allowed=result.status not in dialect.denying_statuses,
+        allowed=answer.status not in dialect.denying_statuses,
         reason=Reason.UNAVAILABLE,
         dialect=dialect,
     )

@@ -60,7 +60,7 @@ _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
 """A date with points has the day first; one with slashes, the month."""
 
-_LONGEST = 80
+_MAX_LENGTH = 80
 """Characters: longer text is no date, and is not looked at."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
 """What lies before it is a program's zero, such as the year 1, and not a date."""
@@ -98,7 +98,7 @@ def read_date(text: str) -> datetime | None:
     A date without a time is its first instant, and a time without a zone is UTC. Case
     does not matter. Every word must be known, so text around a date makes it no date.
     """
-    if len(text) > _LONGEST or not text.isascii():
+    if len(text) > _MAX_LENGTH or not text.isascii():
         return None
     text = _COMMENT.sub("", text.upper().strip()).strip()
     if not _WORDS.issuperset(_WORD.findall(text)):

@@ -22,7 +22,7 @@ from scrapy_rep.protocol.indexing.statements import MAX_TEXT, VOCABULARY
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from scrapy_rep.protocol.indexing.statements import Reading, Span
+    from scrapy_rep.protocol.indexing.statements import Span, StatementReader
 
 EVERYONE = frozenset({"*", "robots"})
 """Agents that are everyone, as they are in robots.txt and as the name of a meta tag."""
@@ -51,7 +51,7 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 
 
 def read_headers(
-    values: Iterable[bytes], agents: Collection[str], reading: Reading
+    values: Iterable[bytes], agents: Collection[str], reading: StatementReader
 ) -> None:
     """Read field lines (one value each) that are addressed to everyone or to us.
 

@@ -20,7 +20,7 @@ from scrapy_rep.protocol.indexing.tags import Tag
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.markup import Meta
-    from scrapy_rep.protocol.indexing.statements import Origin, Reading
+    from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 _EVERYONE = "robots"
 _SPACES = "\t\n\f\r "
@@ -48,7 +48,7 @@ and some (punycode) take more than linear time."""
 
 
 def read_page(
-    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: Reading
+    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: StatementReader
 ) -> None:
     """Read the meta tags of a page that are addressed to everyone or to us.
 
@@ -136,27 +136,31 @@ def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def _read_meta(
-    html: bytes, meta: Meta, agent: str | None, encoding: str | None, reading: Reading
+    html: bytes,
+    meta: Meta,
+    agent: str | None,
+    encoding: str | None,
+    reading: StatementReader,
 ) -> None:
-    origin: Origin = ("meta", agent, meta.start)
+    location: Location = ("meta", agent, meta.start)
     if meta.content is None:
-        reading.find("no-content", "a meta tag without content", origin)
+        reading.find("no-content", "a meta tag without content", location)
         return
     content = meta.content
     if (mark := _MARK.search(content)) is not None:
-        reading.find("unclosed-quote", "the content runs on into other tags", origin)
+        reading.find("unclosed-quote", "the content runs on into other tags", location)
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
         message = f"only {MAX_TEXT} bytes of {len(content)} are read"
-        reading.find("too-long", message, origin)
+        reading.find("too-long", message, location)
         content = content[:MAX_TEXT]
     codec = "ascii" if content.isascii() else _codec(html, encoding)
     text = _unescape(content.decode(codec, "replace"))
-    reading.read(origin, text, [word.span() for word in _WORD.finditer(text)])
+    reading.read(location, text, [word.span() for word in _WORD.finditer(text)])
 
 
 def _read_tag(
-    html: bytes, meta: Meta, name: str, encoding: str | None, reading: Reading
+    html: bytes, meta: Meta, name: str, encoding: str | None, reading: StatementReader
 ) -> None:
     content = meta.href if name == "license" else meta.content
     if content is not None and len(reading.tags) < _MAX_TAGS:

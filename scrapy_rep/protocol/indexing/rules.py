@@ -13,9 +13,9 @@ from scrapy_rep.protocol.indexing.statements import (
     DENIALS,
     IMAGE_PREVIEWS,
     UNLIMITED,
-    Flaw,
-    Reading,
+    IndexingFinding,
     Statement,
+    StatementReader,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class IndexingRules:
     """When the page leaves every index: an aware datetime in UTC, or None for never."""
     statements: tuple[Statement, ...] = field(default=(), compare=False)
     """Every statement addressed to us, the header's first: the evidence."""
-    findings: tuple[Flaw, ...] = field(default=(), compare=False)
+    findings: tuple[IndexingFinding, ...] = field(default=(), compare=False)
     """What was wrong with the statements."""
     tags: tuple[Tag, ...] = field(default=(), compare=False)
     """The tags of the page that speak of its use, and not of indexing."""
@@ -95,7 +95,7 @@ class IndexingRules:
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
         names = _names((agents,) if isinstance(agents, str) else tuple(agents))
-        reading = Reading(dialect.indexing_vocabulary)
+        reading = StatementReader(dialect.indexing_vocabulary)
         read_headers(headers, names, reading)
         if html:
             read_page(html, names, encoding, reading)

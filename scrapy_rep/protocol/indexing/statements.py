@@ -93,7 +93,7 @@ VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 # 25, 2010 at 3:00 PM PST" has eight; in a header they are what stands between commas.
 _DATE_PARTS = 10
 
-Origin = tuple[Source, str | None, int]
+Location = tuple[Source, str | None, int]
 """The source, agent and position of a Statement."""
 
 Span = tuple[int, int]
@@ -120,7 +120,7 @@ class Statement(NamedTuple):
     """Whether the name is in the dialect's vocabulary; else it has no effect."""
 
 
-class Flaw(NamedTuple):
+class IndexingFinding(NamedTuple):
     """Something that is wrong with how a site says what it says."""
 
     code: str
@@ -132,7 +132,7 @@ class Flaw(NamedTuple):
     """As in Statement."""
 
 
-class Reading:
+class StatementReader:
     """The statements and findings of one response, while they are collected."""
 
     __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
@@ -140,16 +140,18 @@ class Reading:
     def __init__(self, vocabulary: frozenset[str] | None) -> None:
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.statements: list[Statement] = []
-        self.findings: list[Flaw] = []
+        self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.full = False
         """Whether there was more than is read, so that no more need be looked for."""
 
-    def find(self, code: str, message: str, origin: Origin) -> None:
+    def find(self, code: str, message: str, location: Location) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
-            self.findings.append(Flaw(code, message, origin[0], origin[2]))
+            self.findings.append(
+                IndexingFinding(code, message, location[0], location[2])
+            )
 
-    def read(self, origin: Origin, text: str, spans: list[Span]) -> None:
+    def read(self, location: Location, text: str, spans: list[Span]) -> None:
         """Read the statements in the spans of a text: one in each, but a date may take several."""
         at = 0
         while at < len(spans):
@@ -157,29 +159,29 @@ class Reading:
                 if not self.full:
                     self.full = True
                     message = f"only {MAX_STATEMENTS} statements are read"
-                    self.find("too-many", message, origin)
+                    self.find("too-many", message, location)
                 return
             start, end = spans[at]
             name, colon, value = text[start:end].partition(":")
             name = name.strip().lower()
             if name in VALUED:
-                at = self._read_valued(origin, text, spans, at)
+                at = self._read_valued(location, text, spans, at)
                 continue
             if colon and name in DENIALS:
                 # "all: noindex" and the like are two statements, not one to lose.
                 spans[at] = (end - len(value), end)
                 end -= len(value)
-                self.find("stray-colon", f"{name} takes no value", origin)
+                self.find("stray-colon", f"{name} takes no value", location)
             else:
                 at += 1
             written = text[start:end].strip()
             if name in self._vocabulary:
-                self.statements.append(Statement(*origin, written, name))
+                self.statements.append(Statement(*location, written, name))
             elif written:
-                self._read_unknown(origin, written, name)
+                self._read_unknown(location, written, name)
 
     def _read_valued(
-        self, origin: Origin, text: str, spans: list[Span], at: int
+        self, location: Location, text: str, spans: list[Span], at: int
     ) -> int:
         """Read the statement in ``spans[at]``; return the number of the next span."""
         start, end = spans[at]
@@ -199,14 +201,14 @@ class Reading:
                     break
         written = text[start:end].strip()
         if name not in self._vocabulary:
-            self._read_unknown(origin, written, name)
+            self._read_unknown(location, written, name)
         else:
             if result is None:
                 code = "bad-date" if read is _date else "bad-value"
-                self.find(code, f"not a value of {name}: {value.strip()!r}", origin)
-            self.statements.append(Statement(*origin, written, name, result))
+                self.find(code, f"not a value of {name}: {value.strip()!r}", location)
+            self.statements.append(Statement(*location, written, name, result))
         return at + taken
 
-    def _read_unknown(self, origin: Origin, written: str, name: str) -> None:
-        self.find("unknown-name", f"not in the vocabulary: {written!r}", origin)
-        self.statements.append(Statement(*origin, written, name, known=False))
+    def _read_unknown(self, location: Location, written: str, name: str) -> None:
+        self.find("unknown-name", f"not in the vocabulary: {written!r}", location)
+        self.statements.append(Statement(*location, written, name, known=False))

@@ -11,6 +11,7 @@ from scrapy_rep.protocol.agents import (
     is_rfc_token,
     product_tokens,
 )
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def check_agents(
     in_groups = {rule.line for group in groups for rule in group.rules}
     first = groups[0].lines[0] if groups else 0
     for line in lines:
-        if line.field == "user-agent":
+        if line.field == USER_AGENT:
             _check_agent(line, dialect, found)
-        elif line.field in {"allow", "disallow"} and line.number not in in_groups:
+        elif line.field in RULES and line.number not in in_groups:
             if 0 < first < line.number:
                 message = "a blank line ended the group above, so that nobody follows"
                 message += " this: delete the blank line"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 _URL = re.compile(
     rb"/?[a-z][a-z0-9+.-]{0,19}://[^/]*(.*)", re.IGNORECASE | re.DOTALL

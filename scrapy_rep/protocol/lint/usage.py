@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.lint.fields import distance
+from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.robotstxt import FIELDS, UsageGroups, expression_of
@@ -83,7 +83,7 @@ class _UsageCheck:
             )
             return
         signal, expression = expression_of(line)
-        for code, message in expression.flaws:
+        for code, message in expression.findings:
             if code not in {"unknown-label", "unknown-preference"}:
                 self._found.add(line.number, code, f"{message}: {_how(signal)}")
         for label, value in expression.pairs:
@@ -122,8 +122,7 @@ class _UsageCheck:
         if self._names >= _MAX_NAMES or len(lowered) > _MAX_LENGTH:
             return None
         self._names += 1
-        near = (each for each in labels_of(signal) if distance(lowered, each) <= 2)
-        return next(near, None) if len(lowered) > 3 else None
+        return nearest(lowered, labels_of(signal)) if len(lowered) > 3 else None
 
     def compare(self, records: Iterable[Line]) -> None:
         """Look for records that contradict each other: of one path, for one crawler."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.compression import Compressed, pack
+from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.followed import Followed
 from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
 from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.lines import proper_text, text
-from scrapy_rep.protocol.robotstxt.packing import Packed, pack
+from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
@@ -57,11 +57,11 @@ class AccessRules:
         blanket: Decision | None = None,
     ) -> None:
         self.dialect = dialect
-        self._body: bytes | Packed = body
+        self._body: bytes | Compressed = body
         self._url = url
         self._blanket = blanket
-        self._followed: Followed | None = None
-        self._others: dict[str | tuple[str, ...], Followed] | None = None
+        self._followed: CrawlerRules | None = None
+        self._others: dict[str | tuple[str, ...], CrawlerRules] | None = None
         self._sitemaps: tuple[str, ...] | None = None
 
     @classmethod
@@ -86,11 +86,6 @@ class AccessRules:
         """What was parsed."""
         body = self._body
         return body if isinstance(body, bytes) else body.unpack()
-
-    @property
-    def denies_all(self) -> bool:
-        """Whether it forbids everything, in the place of a robots.txt."""
-        return self._blanket is not None and not self._blanket.allowed
 
     @property
     def weight(self) -> int:
@@ -195,7 +190,7 @@ class AccessRules:
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
-    def _follow(self, agents: str | Sequence[str]) -> Followed:
+    def _follow(self, agents: str | Sequence[str]) -> CrawlerRules:
         """What holds for *agents*; nearly always they are those who asked before."""
         followed = self._followed
         if followed is None or followed.agents != agents:
@@ -204,17 +199,17 @@ class AccessRules:
                 followed = self._followed = self._turn_to(key)
         return followed
 
-    def _turn_to(self, agents: str | tuple[str, ...]) -> Followed:
+    def _turn_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
         if self._followed is not None:
             if self._others is None or len(self._others) >= _MAX_FOLLOWED:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:
             return self._others[agents]
-        content = proper_text(text(self.body, self.dialect), self.dialect)
-        return Followed(agents, content, self.dialect)
+        content = canonical_text(decoded_text(self.body, self.dialect), self.dialect)
+        return CrawlerRules(agents, content, self.dialect)
 
-    def _index(self, followed: Followed, target: str) -> RuleIndex | RuleScan:
+    def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
         """To index the rules pays from the second question on, and many hosts are asked
         about once.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agents_of_line
+from scrapy_rep.protocol.grammar import RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import Line, lines
 from scrapy_rep.protocol.robotstxt.rules import Rule
 
@@ -77,9 +78,9 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
 
     for line in lines:
         number, field, value = line
-        if field == "sitemap":
+        if field == SITEMAP:
             sitemaps.append(line)
-        elif field == "user-agent":
+        elif field == USER_AGENT:
             if rules:
                 close()
             run = latest_run = run or number
@@ -89,7 +90,7 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
             text = value.decode("utf-8", "replace")
             if not field:
                 close()
-            elif agents and field in {"allow", "disallow"}:
+            elif agents and field in RULES:
                 # An empty one closes the run of user-agent lines as well. Rules that
                 # stand before any user-agent line are in no group (RFC 2.2.2).
                 rules.append(Rule(field, text, number))

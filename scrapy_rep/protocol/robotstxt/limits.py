@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from scrapy_rep.protocol.robotstxt import paths
 
-LONGEST = 65_536
+MAX_TARGET = 65_536
 """Octets. A longer target is compared with no pattern that has a ``*``."""
 
-MOST_COMPARED = 4_000_000
+MAX_COMPARED = 4_000_000
 """Octets. For one decision no more are compared with patterns that have a ``*``: 4,000
 patterns with a target of 1 KB. It takes at most some hundredths of a second."""
 
@@ -25,11 +25,11 @@ class Comparisons:
     __slots__ = ("_left", "has_encoded_slash", "target")
 
     def __init__(self, target: str) -> None:
-        if len(target) > LONGEST:
+        if len(target) > MAX_TARGET:
             raise TooLong
         self.target = target
         self.has_encoded_slash = "%2F" in target
-        self._left = MOST_COMPARED
+        self._left = MAX_COMPARED
 
     def matches(self, pattern: paths.Pattern) -> bool:
         """Whether the target matches *pattern*."""

@@ -1,13 +1,8 @@
 """From the bytes of a robots.txt to its numbered fields and values.
 
-::
-
-    robotstxt = *line
-    line      = [field ":" value] ["#" comment] (CR / LF / CRLF)
-
-The grammar is that of RFC 9309, 2.2, read leniently: white space may stand around field
-and value, any field name counts, and no content is an error (RFC 2.3.1.5). Nothing but
-CR, LF and CRLF ends a line: not a form feed, not U+2028.
+:mod:`~scrapy_rep.protocol.grammar` has the grammar. Any field name counts, and no content
+is an error (RFC 9309, 2.3.1.5). Nothing but CR, LF and CRLF ends a line: not a form feed,
+not U+2028.
 """
 
 from __future__ import annotations
@@ -15,6 +10,8 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT, WS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +46,8 @@ _BEGINNINGS = (
 # A line that begins like a user-agent, allow or disallow line, and is not written as
 # RFC 9309 writes it.
 _TO_RESPELL = re.compile(
-    rb"\n[ \t\v\f]*(?i:(?!(?:user-agent|allow|disallow)[ \t\v\f]*:)(?:%b))[^\n]*"
-    % "|".join(name for names, _ in _BEGINNINGS[:3] for name in names).encode()
+    rf"\n{WS}(?i:(?!(?:{'|'.join((USER_AGENT, *RULES))}){WS}:)"
+    rf"(?:{'|'.join(name for names, _ in _BEGINNINGS[:3] for name in names)}))[^\n]*".encode()
 )
 
 
@@ -58,7 +55,7 @@ _CR_ALONE = re.compile(rb"\r(?!\n)").search
 _FROM_NUL = re.compile(rb"\0[^\n]*")
 
 
-def text(body: bytes, dialect: Dialect) -> bytes:
+def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
     mark, its lines ended by LF alone.
     """
@@ -101,7 +98,7 @@ def _is_utf_16(body: bytes) -> bool:
     return zeros > max(low.count(0), len(high) // 8)
 
 
-def proper_text(text: bytes, dialect: Dialect) -> bytes:
+def canonical_text(text: bytes, dialect: Dialect) -> bytes:
     """The same lines, with user-agent, allow and disallow written as RFC 9309 writes
     them, so that whoever looks for these need not know how else they may be written.
     """
@@ -126,14 +123,14 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
     Where blank lines end a group they say something too, and come as a line whose field
     is empty.
     """
-    for number, raw in enumerate(text(body, dialect).split(b"\n"), 1):
+    for number, raw in enumerate(decoded_text(body, dialect).split(b"\n"), 1):
         line = read_line(number, raw, dialect)
         if line is not None:
             yield line
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """What a line of :func:`text` says, if it says something."""
+    """What a line of :func:`decoded_text` says, if it says something."""
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition(b"\0")[0]

@@ -15,19 +15,21 @@ import re
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.grammar import PACE_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.robotstxt.groups import Record
 
-FIELDS = frozenset({"crawl-delay", "request-rate", "visit-time"})
+FIELDS = frozenset(PACE_FIELDS)
 
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
 )
 
 # In seconds: more than anybody waits.
-_LONGEST = 1e9
+_MAX_DELAY = 1e9
 
 # At most nine digits each: enough for any real value, and never too large a number.
 _RATE = re.compile(r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+(\S+))?", re.ASCII)
@@ -142,7 +144,7 @@ def crawl_delay(value: str) -> float | None:
     the unit or none; None if it is no such thing.
     """
     match = _DELAY.fullmatch(value)
-    return min(float(match[1]), _LONGEST) if match else None
+    return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.limits import Comparisons, TooLong
-from scrapy_rep.protocol.robotstxt.manywildcards import ManyWildcards
 from scrapy_rep.protocol.robotstxt.rules import bare
 from scrapy_rep.protocol.robotstxt.rulescan import (
     LITERAL,
@@ -18,6 +17,7 @@ from scrapy_rep.protocol.robotstxt.rulescan import (
     directories_of,
     rule_of,
 )
+from scrapy_rep.protocol.robotstxt.wildcardindex import WildcardIndex
 from scrapy_rep.protocol.robotstxt.wildcards import Wildcards
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
-        self._many: ManyWildcards | None = None
+        self._many: WildcardIndex | None = None
         self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
@@ -175,7 +175,7 @@ class RuleIndex:
             rules = [group.best_for(comparisons) for group in found.values()]
             return max(filter(None, rules), default=None)
         if self._many is None:
-            self._many = ManyWildcards(wildcards)
+            self._many = WildcardIndex(wildcards)
         return self._many.best(comparisons, found)
 
 

@@ -6,6 +6,8 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE, line_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,11 +15,8 @@ GroupText: TypeAlias = tuple[str, int]
 """The text of a group, an octet a character, and the number of its first line. That is a
 user-agent line."""
 
-WHITE_SPACE = " \t\v\f"
-"""What may stand around a field and its value."""
-
 # The first disallow line whose value begins with a slash, up to that value.
-_DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
+_DISALLOW = re.compile(line_of("disallow") + "(?=/)", re.IGNORECASE)
 
 # How a line can begin that is a rule; that of most others tells that they are none.
 _BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")

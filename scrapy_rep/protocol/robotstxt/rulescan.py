@@ -7,9 +7,10 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE, WS
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.paths import NORMAL, NORMAL_CLASS, Pattern
-from scrapy_rep.protocol.robotstxt.rules import WHITE_SPACE, RuleLines, bare
+from scrapy_rep.protocol.robotstxt.rules import RuleLines, bare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +179,6 @@ def _rules_near(characters: str) -> re.Pattern[str]:
     """
     others = re.escape("".join(sorted(set(NORMAL) - set(characters))))
     return re.compile(
-        rf"\n[{WHITE_SPACE}]*(?:([dD])(?i:isallow)|[aA](?i:llow))"
-        rf"[{WHITE_SPACE}]*:[{WHITE_SPACE}]*"
+        rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     )

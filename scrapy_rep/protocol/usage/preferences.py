@@ -11,7 +11,7 @@ from scrapy_rep.protocol.usage.statements import UsageStatement, kept
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.indexing.tags import Tag
@@ -95,23 +95,26 @@ class UsagePreferences:
         *image* asks about an image of the page, of which more may be said.
         """
         found = None
-        for each in self.statements:
-            if each.category == category and not each.is_overridden:
-                if each.images and not image:
-                    continue
-                if each.value is False:
-                    return False
-                found = found or each.value
+        for each in self._bearing_on(category, image=image):
+            if each.value is False:
+                return False
+            found = found or each.value
         return found
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
         """The first statement that says what :meth:`get` returns; None for unknown."""
         value = self.get(category, image=image)
+        if value is None:
+            return None
+        found = self._bearing_on(category, image=image)
+        return next(each for each in found if each.value is value)
+
+    def _bearing_on(self, category: str, *, image: bool) -> Iterator[UsageStatement]:
+        """The statements that count for a category of use."""
         for each in self.statements:
             counts = not each.is_overridden and (image or not each.images)
-            if counts and each.category == category and each.value is value:
-                return each if value is not None else None
-        return None
+            if counts and each.category == category:
+                yield each
 
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False

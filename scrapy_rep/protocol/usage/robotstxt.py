@@ -10,8 +10,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
-from scrapy_rep.protocol.robotstxt.lines import lines, text
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
@@ -25,7 +26,7 @@ from scrapy_rep.protocol.usage.statements import (
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.lines import Line
@@ -40,7 +41,7 @@ FIELDS = frozenset(_SIGNALS)
 """The records that speak of use, in lower case."""
 
 _NAMES = tuple(field.encode() for field in FIELDS)
-_RULES = frozenset({"allow", "disallow", "content-usage"})
+_RULES = frozenset({*RULES, "content-usage"})
 
 _MAX_ASKED = 32
 
@@ -58,7 +59,7 @@ class UsageRecords:
 
     def __init__(self, body: bytes, dialect: Dialect) -> None:
         if b"\0" in body:  # It may be UTF-16.
-            body = text(body, dialect)
+            body = decoded_text(body, dialect)
         lowered = body.lower()
         # A look, which is all that most files cost.
         self._may_speak = any(name in lowered for name in _NAMES)
@@ -146,7 +147,7 @@ class UsageGroups:
 
         is_open = has_rules = False
         for line in read:
-            if line.field == "user-agent":
+            if line.field == USER_AGENT:
                 if not is_open or has_rules:
                     self.groups.append(([], []))
                     is_open, has_rules = True, False
@@ -165,23 +166,17 @@ class UsageGroups:
         """The first of *agents* that has a group, or everyone, and the records for it."""
         tokens = {token for names, _ in self.groups for token in names}
         for agent in (*agents, EVERYONE):
-            named = self._named(agent, tokens)
+            named = tokens_for(agent.lower(), tokens, self._dialect)
             if named:
                 found = [
                     records
                     for names, records in self.groups
-                    if not named.isdisjoint(names)
+                    if any(name in named for name in names)
                 ]
                 if not self._dialect.merge_groups:
                     del found[1:]
                 return agent, [line for records in found for line in records]
         return None, []
-
-    def _named(self, agent: str, tokens: Collection[str]) -> set[str]:
-        ours = agent.lower()
-        if self._dialect.agent_match == "prefix" and agent != EVERYONE:
-            return {token for token in tokens if token and ours.startswith(token)}
-        return {ours} if ours and ours in tokens else set()
 
 
 def _first_of(records: list[Line]) -> list[Line]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, labels_of, row_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _MAX_PAIRS = 1_000
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 
 class UsageStatement(NamedTuple):
@@ -107,7 +108,7 @@ class Expression(NamedTuple):
     pairs: tuple[tuple[str, str | None], ...] = ()
     """None for a value that is of no kind that any row has."""
 
-    flaws: tuple[tuple[str, str], ...] = ()
+    findings: tuple[tuple[str, str], ...] = ()
     """A code and a message each."""
 
 
@@ -128,10 +129,10 @@ def read_usage(octets: bytes) -> Expression:
 
 def _read_usage(octets: bytes) -> Expression:
     if not octets.strip():
-        return Expression(flaws=(("no-preference", "it states no preference"),))
+        return Expression(findings=(("no-preference", "it states no preference"),))
     if len(octets) > MAX_TEXT:
         message = f"longer than {MAX_TEXT} bytes, and not read"
-        return Expression(flaws=(("bad-preference", message),))
+        return Expression(findings=(("bad-preference", message),))
     # Few sites have one, so that the others need not load what reads it.
     from http_sf import Token, parse  # noqa: PLC0415
 
@@ -139,15 +140,15 @@ def _read_usage(octets: bytes) -> Expression:
         found: Any = parse(octets, tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever it makes of what a stranger wrote
         message = f"no dictionary of RFC 9651, so that nothing is known: {error}"
-        return Expression(flaws=(("bad-preference", message[:200]),))
+        return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []
-    flaws: list[tuple[str, str]] = []
+    findings: list[tuple[str, str]] = []
     for label, member in found.items():
         value = member[0] if isinstance(member, tuple) else member
         token = str(value) if isinstance(value, Token) else None
         pairs.append((label, token))
-        flaws += _flaws(Signal.CONTENT_USAGE, label, token)
-    return Expression(tuple(pairs), tuple(flaws))
+        findings += _findings(Signal.CONTENT_USAGE, label, token)
+    return Expression(tuple(pairs), tuple(findings))
 
 
 # A site says the same of all of its pages.
@@ -157,25 +158,27 @@ _read_again = lru_cache(maxsize=256)(_read_usage)
 def read_signal(octets: bytes) -> Expression:
     """The pairs of a ``Content-Signal``."""
     if not octets.strip():
-        return Expression(flaws=(("no-preference", "it states no preference"),))
+        return Expression(findings=(("no-preference", "it states no preference"),))
     if len(octets) > MAX_TEXT:
         message = f"longer than {MAX_TEXT} bytes, and not read"
-        return Expression(flaws=(("bad-preference", message),))
+        return Expression(findings=(("bad-preference", message),))
     pairs: list[tuple[str, str | None]] = []
-    flaws: list[tuple[str, str]] = []
+    findings: list[tuple[str, str]] = []
     for part in octets.decode("utf-8", "replace").split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
         label, equals, value = part.partition("=")
         label, value = label.strip().lower(), value.strip().lower()
         if not equals or not label:
             if part.strip():
-                flaws.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
+                findings.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
             continue
         pairs.append((label, value))
-        flaws += _flaws(Signal.CONTENT_SIGNAL, label, value)
-    return Expression(tuple(pairs), tuple(flaws))
+        findings += _findings(Signal.CONTENT_SIGNAL, label, value)
+    return Expression(tuple(pairs), tuple(findings))
 
 
-def _flaws(signal: Signal, label: str, value: str | None) -> Iterator[tuple[str, str]]:
+def _findings(
+    signal: Signal, label: str, value: str | None
+) -> Iterator[tuple[str, str]]:
     row = row_of(signal, label)
     if row is None:
         known = ", ".join(labels_of(signal))

@@ -40,7 +40,9 @@ class Sample(NamedTuple):
         statements = ast.parse(self.code).body
         if all(map(_is_setting, statements)):
             return "settings"
-        is_spider = any(isinstance(each, ast.ClassDef) for each in statements)
+        classes = [each for each in statements if isinstance(each, ast.ClassDef)]
+        bases = [ast.unparse(base) for each in classes for base in each.bases]
+        is_spider = any(base.endswith("Spider") for base in bases)
         return "spider" if is_spider else "code"
 
 

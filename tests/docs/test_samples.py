@@ -31,8 +31,10 @@ TRIED = {"python", "pycon", "console", "sh"}
 SHOWN = {"html", "json", "text", ""}
 """What other samples take or print, and drawings."""
 
-OF_OTHERS = re.compile("PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$")
-"""Settings of packages that are not installed here."""
+OF_OTHERS = re.compile(
+    "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"
+)
+"""Settings of packages that are not installed here, or of a project."""
 
 PANDAS = "import pandas"
 
@@ -52,7 +54,9 @@ def test_settings(sample: Sample) -> None:
     for name in written:
         is_known = hasattr(default_settings, name) or name in DEFAULTS
         assert is_known or OF_OTHERS.match(name), name
-    own = {name: value for name, value in written.items() if name != "REP_DIALECT"}
+    own = {
+        name: value for name, value in written.items() if "myproject." not in str(value)
+    }
     RepSettings.from_settings(Settings(own))
     for name in (
         "DOWNLOADER_MIDDLEWARES",

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from datetime import datetime, timezone
 
-# What moves, hides or turns round other characters, or has no look of its own.
+# Categories of characters that move, hide or reverse others, or can't be seen.
 _UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
@@ -67,6 +67,15 @@ def moment(seconds: float) -> str:
     except (ValueError, OverflowError, OSError):
         return "–"
     return f"{time:%Y-%m-%d %H:%M}"
+
+
+def span(first: float, last: float) -> str:
+    """``2026-11-21 09:30 to 10:15``, in UTC; the day once, where it is the same."""
+    start, end = moment(first), moment(last)
+    if end == start:
+        return start
+    day, _, time = end.partition(" ")
+    return f"{start} to {time if start.startswith(f'{day} ') else end}"
 
 
 def size(octets: int) -> str:

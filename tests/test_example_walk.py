@@ -68,4 +68,4 @@ def test_walk(tmp_path: Path) -> None:
         "robots.txt files, as they were",
     ):
         assert said in report
-    assert "stayed away" in report
+    assert "no answer later" in report

@@ -1,4 +1,4 @@
-"""This package's parser under Scrapy's own middleware.
+"""The parser of this package, for Scrapy's own robots.txt middleware.
 
 ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
 """
@@ -24,7 +24,7 @@ _tokens = lru_cache(maxsize=64)(product_tokens)
 
 
 class RobotParser(BaseRobotParser):
-    """A robots.txt, with the interface that Scrapy gives to its parsers."""
+    """A robots.txt with the interface of Scrapy's parsers."""
 
     def __init__(
         self, robots: RobotsTxt, clients: frozenset[str] = frozenset()

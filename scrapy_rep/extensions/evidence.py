@@ -1,4 +1,4 @@
-"""What the signals of a crawl are to a ledger."""
+"""Makes the records of a ledger from the signals of a crawl."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
     from scrapy_rep.settings import RepSettings
 
-# Of one response, of which there can be a thousand.
+# The statements of one response that are recorded. A response can have a thousand.
 _MAX_STATEMENTS = 100
 
-# What was said once at the level "denied" is said again after so many others.
+# The number of decisions that are remembered at the level "denied", so that they are not
+# recorded twice.
 _MAX_SAID = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
@@ -50,10 +51,10 @@ _STOPPED_FLAG = "download_stopped"
 
 
 class Evidence:
-    """Makes records of signals, and hands them to *write*.
+    """Makes records from signals, and gives them to *write*.
 
-    At the level ``"denied"``, what the user of the crawler has decided against a site, or
-    in its place, is recorded once for each origin: that is what has to be justified.
+    At the level ``"denied"``, decisions of the crawler's user in the place of a site are
+    recorded once for each origin, since these have to be justified.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Evidence:
         )
 
     def _not_obeyed(self, request: Request) -> None:
-        """Where robots.txt does not count at all."""
+        """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
             self._said_of(
@@ -145,7 +146,7 @@ class Evidence:
             )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
-        """Whether *what* was decided about *origin* has not been said yet."""
+        """Whether a decision about *origin* has not been recorded yet."""
         key = str(origin or ""), what
         if key in self._said:
             return False
@@ -180,7 +181,7 @@ class Evidence:
             self._kept(url, NOFOLLOW, rules.because("nofollow"))
 
     def _kept(self, url: str, reason: str, because: Statement | None) -> None:
-        """What a page says does not count."""
+        """Record that a statement of a page is not obeyed."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
             said = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)

@@ -1,4 +1,4 @@
-"""What a site said of a link, an item or a file, as a row of a ledger."""
+"""Decisions about links, items and files, as rows of a ledger."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""What was said: a statement, the value of a ``rel``, or nothing."""
+"""The evidence: a statement, the value of a ``rel``, or None."""
 
 
 class PageDecision(NamedTuple):
-    """What was decided, and what it follows."""
+    """A decision, and the statement that it follows."""
 
     layer: Layer
     verdict: Verdict
@@ -28,10 +28,10 @@ class PageDecision(NamedTuple):
     because: Because = None
 
     entry: Entry | None = None
-    """What was known of the robots.txt, if that said it."""
+    """The entry of the robots.txt, if the statement is from there."""
 
     def decided(self, url: str, page: str | None, now: float) -> Decided:
-        """The row about *url*, which *page* links to or is; *now* is the time."""
+        """The row about *url*, which is *page* or is linked from it; *now* is the time."""
         origin, shown = _place(url)
         agent, statement = None, self.because
         fetched, line, source = None, None, None
@@ -61,6 +61,6 @@ class PageDecision(NamedTuple):
 # A page has several statements, and several items.
 @lru_cache(maxsize=64)
 def _place(url: str) -> tuple[str, str]:
-    """The origin of a URL, and the URL, as a ledger has them."""
+    """The origin of a URL, and the URL, in the form that a ledger has them."""
     origin = origin_of(url)
     return "" if origin is None else str(origin), url_text(url)

@@ -158,6 +158,8 @@ class RobotsTxtFetcher:
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
+                if target in {url, *redirects}:
+                    error += ", in a loop"
                 break
             redirects.append(target)
             asked = target

@@ -1,4 +1,4 @@
-"""Whether a host may be asked now: the one place where all that bears on it meets."""
+"""Decides whether a request to a host may be sent now."""
 
 from __future__ import annotations
 
@@ -37,25 +37,26 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.leases import TurnLeases
     from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
 
-# How often, in seconds, it is looked whether the spider is closing.
+# The seconds between two checks whether the spider is closing.
 _CLOSING_LOOK = 0.2
 
-# Seconds for which a robots.txt that has run out as it came is good for those who have
-# waited for it.
+# The seconds for which a robots.txt that was stale when it came is used by the requests
+# that waited for it.
 _MIN_HOLDS = 1.0
 
 
 class HostAccess:
-    """Whether hosts may be asked: by their robots.txt, by the delay that it asks for, by
-    its visiting hours, and by what the user of the crawler has decided.
+    """Decides for all requests to a host: by its robots.txt, the delay and the window for
+    visits in it, and ``REP_OVERRIDES``.
 
-    The queues ask it about hosts, the downloader middleware about requests. *store_client* is
-    that of the store in the settings, unless there is another.
+    The queues ask about hosts, the downloader middleware about requests. *store_client*
+    replaces the one of the store in the settings.
     """
 
     def __init__(
@@ -101,12 +102,11 @@ class HostAccess:
         return self._fetcher.leaves_room
 
     def is_known(self, queue: BackQueue) -> bool:
-        """Whether it is known what holds for *queue*; else it is parked until it is."""
+        """Whether the rules for *queue* are known; otherwise it is parked until they are."""
         origin = queue.key.origin
         if origin is None:
             return True
-        override = override_for(self._overrides, origin)
-        if override is not None and override.kind != "obey":
+        if self._override(origin) is not None:
             return True
         if self._hosts.may_go(queue, origin) is not None:
             return True
@@ -114,15 +114,15 @@ class HostAccess:
         return False
 
     def may_go(self, queue: BackQueue) -> bool:
-        """Whether a request of *queue* may go now; else the queue is parked."""
+        """Whether a request of *queue* may be sent now; otherwise the queue is parked."""
         origin = queue.key.origin
         if origin is None:
             return True
         fetched = float("-inf")
-        override = override_for(self._overrides, origin)
-        if override is not None and override.kind == "ignore":
-            return True
-        if override is not None and override.robots is not None:
+        override = self._override(origin)
+        if override is not None:
+            if override.robots is None:
+                return True
             robots = override.robots
         else:
             known = self._hosts.may_go(queue, origin)
@@ -139,11 +139,11 @@ class HostAccess:
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
 
     def terms(self, origin: Origin) -> Terms | None:
-        """What those who ask *origin* must keep to; None where that is not known."""
-        override = override_for(self._overrides, origin)
-        if override is not None and override.kind == "ignore":
-            return Terms(inf)
-        if override is not None and override.robots is not None:
+        """The terms for requests to *origin*; None where they are not known."""
+        override = self._override(origin)
+        if override is not None:
+            if override.robots is None:
+                return Terms(inf)
             return self.politeness.terms(self._identity.pace(override.robots), inf, inf)
         known = self.at_hand(origin)
         if known is None:
@@ -153,47 +153,54 @@ class HostAccess:
         pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
+    def _override(self, origin: Origin) -> Override | None:
+        """The override that counts in the place of the robots.txt of *origin*."""
+        override = override_for(self._overrides, origin)
+        return None if override is None or override.kind == "obey" else override
+
     def is_unreachable(self, origin: Origin) -> bool:
-        """Whether the robots.txt of *origin* is unreachable, and asked for again later."""
+        """Whether the robots.txt of *origin* is unreachable, and will be fetched again."""
         return self._hosts.is_unreachable(origin)
 
     def take_turns(self, leases: TurnLeases) -> None:
-        """Have *leases* say whose turn it is at a host."""
+        """Let *leases* decide which worker has the turn at a host."""
         self._turns.leases = leases
 
     def popped(self, queue: BackQueue, request: Request) -> None:
+        """*request* has left *queue*, and takes its turn."""
         if self._turns.groups and queue.key.origin is not None:
             self._turns.popped(queue, request)
 
     def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all, whatever its turn."""
+        """*queue* is not popped from after all, and gives up its turn."""
         if self._turns.groups and queue.key.origin is not None:
             self._turns.pass_on(queue)
 
     def done(self, request: Request) -> None:
-        """A request that was popped is nowhere to be seen any more."""
+        """A request that was popped has left the engine."""
         self._turns.step_aside(request)
 
     def note_cause(self, queue: BackQueue, request: Request) -> None:
+        """Remember the proxy of *request*, by which robots.txt may be fetched."""
         if queue.key.origin is not None:
             self._hosts.note_cause(queue.key.origin, request)
 
     def note_delay(self, queue: BackQueue, delay: float) -> None:
-        """Another worker has found that the host of *queue* asks for *delay* seconds, which
-        are to pass before its robots.txt is asked for as well.
+        """Another worker has found that the host of *queue* asks for a *delay* in seconds.
+        It is kept before the request for robots.txt too.
         """
         if queue.key.origin is not None:
             keys = keys_of_queue(queue.key)
             self._turns.group_of(keys, queue.key.origin, delay, inf)
 
     def go_on(self, ready: int) -> None:
-        """Get to know more hosts, where not many are *ready*."""
+        """Fetch more robots.txt files, if few back queues are *ready*."""
         self._hosts.ready = ready
         self._hosts.go_on()
 
     def _watch_for_closing(self) -> None:
-        """A request waits in the downloader, or something is fetched for those that wait:
-        have it end where the spider closes, which waits for it.
+        """Check from time to time whether the spider is closing, to end waiting requests
+        and fetches: the spider waits for them.
         """
         if not self._is_watching:
             self._is_watching = True
@@ -213,14 +220,14 @@ class HostAccess:
         self._watch_for_closing()
 
     def close(self) -> None:
-        """The spider closes: end all that waits in the downloader."""
-        # First, or what ends would give its turn to what is about to end.
+        """The spider closes: end all waiting in the downloader."""
+        # Turns first: a request that ends would give its turn to one that is about to end.
         self._turns.close()
         self._hosts.close()
         self.politeness.close()
 
     def tell(self) -> None:
-        """Say in the log what waits."""
+        """Log how many requests wait."""
         requests, hosts = map(
             sum, zip(self._hosts.waiting(), self.politeness.waiting(), strict=True)
         )
@@ -230,7 +237,7 @@ class HostAccess:
     # For the middleware.
 
     def at_hand(self, origin: Origin) -> Known | None:
-        """What is known of *origin*, if it is fresh and lets anything be fetched."""
+        """What is known of *origin*, if that is fresh and robots.txt is not unreachable."""
         known = self._cache.at_hand(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
@@ -239,33 +246,33 @@ class HostAccess:
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
     ) -> Known:
-        """What *request* must keep to, once it is known. Only one that *is patient* waits
-        for a robots.txt that is out of reach. Raises SpiderClosing.
+        """What is known of *origin*, for *request*, once it is known. Only a request that
+        *is patient* waits for a robots.txt that is unreachable. Raises SpiderClosing.
         """
         self._watch_for_closing()
         return await self._hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
-        """What the tdmrep.json of an origin says, for a *request* that needs it although
-        the crawl does not. Raises SpiderClosing.
+        """The tdmrep.json of an origin, for a *request* with a purpose that needs it, while
+        those of the crawl do not. Raises SpiderClosing.
         """
         return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Wait until *request* may go; returns False where it is to be judged again
-        after that. Raises SpiderClosing.
+        """Wait until *request* may be sent. Return False where robots.txt has to be asked
+        again after that. Raises SpiderClosing.
         """
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
     def step_aside(self, request: Request) -> None:
-        """*request* does not go to its host after all."""
+        """*request* is not sent after all, and gives up its turn."""
         self._turns.step_aside(request)
 
     def weigh(self, known: Known) -> None:
-        """The rules of *known* have been asked."""
+        """Update the memory that *known* counts with, after a decision."""
         self._cache.weigh(known)
 
     # For the fetcher.
@@ -274,14 +281,14 @@ class HostAccess:
     async def _turn_for_robotstxt(
         self, request: Request, *, is_stranger: bool
     ) -> AsyncIterator[None]:
-        """Wait until a robots.txt may be asked for, which is a request like any other."""
+        """The turn of a request for robots.txt, which keeps the delay as any other does."""
         group = self._turns.find(request)
         if group is not None:
             await self._turns.wait(request, group, is_stranger=is_stranger)
         try:
             yield
         finally:
-            # Where it was sent, that has been seen.
+            # If it was sent, its signal has ended the turn already.
             self._turns.step_aside(request)
 
 

@@ -1,4 +1,4 @@
-"""What waits for one robots.txt, and what is under way to get it."""
+"""The state of a host whose robots.txt is not known."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class Host:
         # An empty tuple takes no memory; nearly always there is one back queue, and no
         # waiter.
         self.parked: list[BackQueue] | tuple[()] = ()
-        """Back queues that wait for it."""
+        """The back queues that wait for robots.txt."""
 
         self.waiters: list[Deferred[None]] | tuple[()] = ()
-        """Requests in the downloader that wait for it, each with a Deferred of its own:
-        one that many await gives its result to the first alone."""
+        """The requests in the downloader that wait for robots.txt. Each has its own
+        Deferred: one that several await gives its result only to the first."""
 
         self.causes: Causes | None = None
-        """Requests that need it, reduced to what the request for robots.txt takes over."""
+        """The requests that need robots.txt, reduced to what the request for it takes over."""
 
         self.is_anew = False
-        """Whether it is to be fetched although it is known to be unreachable: there is
-        another proxy to try."""
+        """Whether robots.txt is to be fetched although it is known to be unreachable, by
+        another proxy."""
 
         self.is_wanted = False
-        """Whether it is to be got, and is not under way yet."""
+        """Whether robots.txt is to be fetched, and the fetch has not begun."""
 
         self.is_learning = False
-        """Whether it is under way."""
+        """Whether robots.txt is being fetched."""
 
         self.outage: Outage | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to remember."""
+        """Whether the state may be forgotten."""
         return not (
             self.parked
             or self.waiters
@@ -69,40 +69,43 @@ class Host:
 
     @property
     def queued(self) -> int:
-        """How many requests wait for it in queues."""
+        """The number of requests in queues that wait for robots.txt."""
         return sum(map(len, self.parked))
 
     def add_cause(self, cause: Request) -> bool:
-        """Remember a request that needs it. Returns whether it has a proxy of its own."""
+        """Remember a request that needs robots.txt. Return whether it has a new proxy."""
         if self.causes is None:
             self.causes = Causes()
         return self.causes.add(cause)
 
     def wait(self) -> Deferred[None]:
-        """What a request in the downloader awaits."""
+        """A Deferred that a request in the downloader awaits."""
         waiter: Deferred[None] = Deferred()
         self.waiters = self.waiters or []
         self.waiters.append(waiter)
         return waiter
 
     def park(self, queue: BackQueue) -> None:
-        """Have *queue* wait for it."""
+        """Make *queue* wait for robots.txt."""
         if self.parked:
             self.parked.append(queue)
         else:
             self.parked = [queue]
 
     def release_queues(self) -> Sequence[BackQueue]:
-        """The back queues that have waited, and no longer do."""
+        """Remove and return the back queues that wait."""
         parked, self.parked = self.parked, ()
         return parked
 
     def closing(self) -> SpiderClosing:
-        """What its waiters get where the spider closes."""
-        return SpiderClosing(f"{self.origin.robotstxt_url} is not waited for")
+        """The error that waiting requests get where the spider closes."""
+        return SpiderClosing(
+            f"The spider closes before {self.origin.robotstxt_url} has come"
+        )
 
     def release_waiters(self, error: SpiderClosing | None = None) -> int:
-        """Let the requests in the downloader go on, or fail. Returns how many these are."""
+        """End the waiting of requests in the downloader, or let them fail with *error*.
+        Return their number."""
         waiters, self.waiters = self.waiters, ()
         for waiter in waiters:
             if waiter.called:  # It was cancelled.
@@ -115,15 +118,16 @@ class Host:
 
 
 class GivenUpHosts:
-    """Hosts that were given up: those that were not met for longest are forgotten, and
-    asked again when they are met again.
+    """The hosts that were given up. Beyond a limit the least recent ones are forgotten, and
+    their robots.txt is fetched again for the next request.
     """
 
     def __init__(self) -> None:
         self._hosts: dict[Host, None] = {}
 
     def add(self, host: Host) -> Host | None:
-        """Remember *host*. Returns one whose outage is forgotten for it, if there is."""
+        """Remember *host*. Return a host that is forgotten in its place, if the limit is
+        passed."""
         self._hosts.pop(host, None)
         self._hosts[host] = None
         if len(self._hosts) <= _MAX_GIVEN_UP:
@@ -140,12 +144,12 @@ class GivenUpHosts:
 
 
 class WantedHosts:
-    """Hosts whose robots.txt is to be got, in the order in which they were wanted. Those
-    that a request in the downloader waits for go first.
+    """The hosts whose robots.txt is to be fetched, in order. Those that a request in the
+    downloader waits for come first.
     """
 
     def __init__(self) -> None:
-        # One that has become urgent is in both, and counts where it is met first.
+        # A host that has become urgent is in both, and is taken from the first.
         self._urgent: deque[Host] = deque()
         self._hosts: deque[Host] = deque()
 
@@ -157,8 +161,8 @@ class WantedHosts:
         host.is_wanted = True
 
     def next(self, *, is_needed: bool) -> Host | None:
-        """The next one, which then is no longer here; where none *is needed* for the
-        queues, only one that a request in the downloader waits for.
+        """Remove and return the next host. Where no host *is needed* for the queues, only
+        one that a request in the downloader waits for is returned.
         """
         for hosts in (self._urgent, self._hosts) if is_needed else (self._urgent,):
             while hosts:

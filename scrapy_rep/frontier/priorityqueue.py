@@ -1,4 +1,4 @@
-"""The requests to one host by priority, each priority in a queue of Scrapy's."""
+"""The requests to one host by priority, each priority in one of Scrapy's queues."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QueueClasses:
         self._of_start = of_start
 
     def rank(self, request: Request) -> int:
-        """The place of *request* among others: the highest goes first."""
+        """The rank of *request*: the highest goes first."""
         is_start = self._of_start is not None and request.meta.get("is_start_request")
         return 2 * request.priority + (not is_start)
 
@@ -44,7 +44,7 @@ class QueueClasses:
         return (usual,) if self._of_start is None else (usual, usual - 1)
 
     def open(self, folder: str, rank: int) -> QueueProtocol:
-        """A queue with the path that Scrapy's own class would give it in *folder*."""
+        """A queue with the path that Scrapy's priority queue would give it in *folder*."""
         path = f"{folder}/{_priority(rank)}"
         if rank % 2:
             return build_from_crawler(self._usual, self._crawler, path)
@@ -53,8 +53,8 @@ class QueueClasses:
 
 
 class HostRequests:
-    """What Scrapy's ScrapyPriorityQueue is, with the same files, in less memory: of many
-    hosts, each has one.
+    """Works as Scrapy's ScrapyPriorityQueue, with the same files, in less memory, since
+    each of many hosts has one.
     """
 
     __slots__ = ("_folder", "_kinds", "_levels")
@@ -80,7 +80,7 @@ class HostRequests:
         return sum(len(queue) for _, queue in levels)
 
     def push(self, request: Request) -> None:
-        """Raises what the class of the queue raises for what it can't write."""
+        """Raises what the queue class raises for a request that it cannot write."""
         rank = self._kinds.rank(request)
         levels = self._levels
         index = bisect_left(levels, rank, key=_rank_of)
@@ -99,13 +99,14 @@ class HostRequests:
             self._levels = [(rank, queue)]  # With no room for more of them.
 
     def pop(self) -> Request | None:
-        """The best request; None where there is none that can be read."""
+        """Remove and return the best request; None where none can be read."""
         levels = self._levels
         while levels:
             queue = levels[-1][1]
             before = len(queue)
             request = queue.pop()
-            # What can't be read, as its process was killed, must not be tried for ever.
+            # A queue that cannot be read, since its process was killed, must not be tried
+            # again.
             is_stuck = request is None and len(queue) == before
             if is_stuck or not len(queue):
                 levels.pop()
@@ -115,8 +116,8 @@ class HostRequests:
         return None
 
     def peek(self) -> Request | None:
-        """What :meth:`pop` would return. Raises NotImplementedError where the class of the
-        queue can't tell.
+        """The request that :meth:`pop` would return. Raises NotImplementedError where the
+        queue class cannot tell.
         """
         levels = [queue for _, queue in self._levels if len(queue)]
         if not levels:
@@ -127,7 +128,8 @@ class HostRequests:
         try:
             request: Request | None = queue.peek()
         finally:
-            # queuelib 1.10 leaves it where the next push would write over what is there.
+            # queuelib 1.10 leaves the file position where the next push would overwrite
+            # data.
             if isinstance(queue, LifoDiskQueue):
                 queue.f.seek(0, os.SEEK_END)
         return request

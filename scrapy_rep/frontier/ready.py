@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
 
-# Entries that count no more are left in the heap until there are too many of them.
+# Outdated entries stay in the heap until there are so many of them.
 _STALE_AT_LEAST = 64
 
 
 class ReadyQueues:
-    """Back queues that may be popped from: first that of the slot with the fewest active
-    requests, and of several such slots, the one that waited for longest.
+    """The ready back queues in order: first that of the slot with the fewest active
+    requests; of several such slots, the one that has waited longest.
 
     Each operation costs O(log slots).
     """
@@ -31,7 +31,7 @@ class ReadyQueues:
         return self._size
 
     def add(self, queue: BackQueue) -> None:
-        """Let *queue* have its turn after those that are here."""
+        """Put *queue* behind those that are here."""
         line = self._lines.get(queue.slot)
         if line is None:
             line = self._lines[queue.slot] = _SlotQueues(queue.slot)
@@ -40,12 +40,12 @@ class ReadyQueues:
         self._size += 1
 
     def first(self) -> BackQueue | None:
-        """The one whose turn it is."""
+        """The next back queue."""
         line = self._first_line()
         return None if line is None else line.queues[0]
 
     def take_first(self) -> BackQueue | None:
-        """The one whose turn it is, which then is no longer here."""
+        """Remove and return the next back queue."""
         line = self._first_line()
         if line is None:
             return None
@@ -59,7 +59,7 @@ class ReadyQueues:
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
-        """*slot* has more active requests than before, or fewer."""
+        """The number of active requests of *slot* has changed."""
         line = self._lines.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)
@@ -87,4 +87,4 @@ class _SlotQueues:
         self.slot = slot
         self.queues: deque[BackQueue] = deque()
         self.entry: tuple[int, int, _SlotQueues] | None = None
-        """Its place in the heap; any other entry for it counts no more."""
+        """Its entry in the heap; any other one is outdated."""

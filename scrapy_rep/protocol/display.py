@@ -18,8 +18,8 @@ _CREDENTIAL = re.compile(r"((?:username|password)=)[^&\s]*")
 def visible(text: str) -> str:
     r"""*text* on one line, with everything in it visible.
 
-    Control characters (C0, DEL, C1), those that turn the direction of writing, those
-    without a width, line separators, spaces other than the common one and lone surrogates
+    Control characters (C0, DEL, C1), characters that change the direction of writing,
+    characters without a width, line separators, spaces except U+0020 and lone surrogates
     become escapes as in Python: ``\x1b``, ``\u202e``. A backslash stays as it is.
     """
     if text.isprintable():

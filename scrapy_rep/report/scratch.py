@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.report.gaps import shortest_gaps
 from scrapy_rep.report.model import Crawl
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
@@ -22,6 +23,9 @@ _Kind = TypeVar("_Kind")
 
 TEXT_LIMIT = 20_000
 """Bytes of a URL or a statement that are carried over; ledgers have fewer."""
+
+# URLs of a host that are carried over from each ledger.
+_URLS_OF_HOST = 50
 
 _TABLES = """
 CREATE TABLE tally (
@@ -39,6 +43,11 @@ CREATE TABLE used (
     origin TEXT, purpose TEXT, verdict TEXT, source TEXT, statement TEXT, line INTEGER,
     count INTEGER, url TEXT
 );
+CREATE TABLE judged (
+    origin TEXT, url TEXT, verdict TEXT, layer TEXT, reason TEXT, line INTEGER,
+    statement TEXT, count INTEGER, urls INTEGER
+);
+CREATE TABLE gap (origin TEXT PRIMARY KEY, seconds REAL) WITHOUT ROWID;
 CREATE TABLE snapshot (
     crawl INTEGER, ledger INTEGER, origin TEXT, access TEXT, status INTEGER, error TEXT,
     fetched REAL, copy_of REAL, sha256 TEXT, url TEXT
@@ -47,6 +56,7 @@ CREATE TABLE snapshot (
 
 _INDEXES = """
 CREATE INDEX tally_origin ON tally (origin);
+CREATE INDEX judged_origin ON judged (origin);
 CREATE INDEX line_origin ON line (origin, sha256);
 CREATE INDEX snapshot_origin ON snapshot (origin, fetched);
 """
@@ -86,6 +96,25 @@ FROM decision WHERE layer = 'usage'
 GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
+# Of each host the URLs that were decided on most; one row adds up those left out.
+_JUDGED = f"""
+WITH judged AS (
+    SELECT origin, url, verdict, layer, reason, line, statement, count(*) AS times,
+           row_number() OVER (
+               PARTITION BY origin
+               ORDER BY layer = 'override', count(*) DESC, min(id)
+           ) AS place
+    FROM decision WHERE verdict = 'refused' OR layer = 'override'
+    GROUP BY origin, url, verdict, layer, reason
+)
+SELECT origin, {_bounded("url")}, verdict, layer, reason, line, {_bounded("statement")},
+       times, NULL
+FROM judged WHERE place <= {_URLS_OF_HOST}
+UNION ALL
+SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
+FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
+"""  # noqa: S608
+
 _SNAPSHOTS = """
 SELECT :base + crawl, :ledger, origin, access, status, error, fetched, copy_of, sha256,
        url, redirects
@@ -111,6 +140,7 @@ class Scratch:
                     self._add(path, ledger)
                 except (sqlite3.Error, ValueError) as error:
                     raise LedgerError(path, error) from None
+            self._copy("gap", 2, shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
 
@@ -141,6 +171,7 @@ class Scratch:
             _USED % ("source" if "source" in names else "NULL"), given
         )
         self._copy("used", 8, (row[:8] for row in used))
+        self._copy("judged", 9, ledger.execute(_JUDGED, given))
         self._copy("snapshot", 10, map(_snapshot, ledger.execute(_SNAPSHOTS, given)))
 
     def _copy(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:

@@ -55,6 +55,15 @@ def moment(seconds: float) -> str:
     return f"{time:%Y-%m-%d %H:%M}"
 
 
+def span(first: float, last: float) -> str:
+    """``2026-11-21 09:30 to 10:15``, in UTC; the day once, where it is the same."""
+    start, end = moment(first), moment(last)
+    if end == start:
+        return start
+    day, _, time = end.partition(" ")
+    return f"{start} to {time if start.startswith(f'{day} ') else end}"
+
+
 def size(octets: int) -> str:
     return f"{octets:,} bytes" if octets < 10_000 else f"{octets / 1024:,.0f} KiB"
 

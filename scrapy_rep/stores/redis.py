@@ -32,18 +32,18 @@ end
 return 0
 """
 
-# In milliseconds. The server refuses what takes its clock past 64 bits.
+# In milliseconds. The server refuses times beyond 64 bits.
 _MAX_LIFE_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class RedisStore(Store):
     """Keeps entries under ``PREFIX:entry:ORIGIN``, and locks under ``PREFIX:lock:ORIGIN``.
 
-    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, the same with ``rediss`` for
-    TLS, or ``unix://PATH[?db=DB]``. Other options of the client can follow as a query. A
-    call waits for the server for *timeout* seconds at most, once to connect and once to
-    be answered. Entries and locks run out by the server's clock. Raises
-    StoreNotInstalled without the client, and ValueError for a bad URL.
+    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
+    ``unix://PATH[?db=DB]``. Other options of the client may follow as a query. A call waits
+    for at most *timeout* seconds to connect, and as long for an answer. Entries and locks
+    expire by the server's clock. Raises StoreNotInstalled where the client is not
+    installed, and ValueError for a bad URL.
     """
 
     blocking = True
@@ -114,7 +114,7 @@ class RedisStore(Store):
 
 
 def _client(url: str, timeout: float) -> Redis:
-    # Here, because the package is an extra.
+    # Imported here, because the package is an extra.
     from redis import Redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.exceptions import ConnectionError as Disconnected  # noqa: PLC0415
@@ -124,8 +124,8 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # Once more and at once, for connections that a restart of the server has cut.
-        # The client's own default waits for seconds between attempts.
+        # One retry, at once, for connections that a restart of the server has closed. The
+        # client's default waits for seconds between attempts.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
     )
 

@@ -36,8 +36,8 @@ SCHEMA = Schema(
     ),
 )
 
-# Every so many entries that are put, the first included, at most so many rows that ran
-# out are removed: more than come in, in batches that nobody has to wait for.
+# Expired rows are removed once in so many writes, the first included, and at most so many
+# at once: more than are written, in batches that take little time.
 _SWEPT_EVERY = 100
 _MAX_SWEPT = 500
 
@@ -54,12 +54,12 @@ _LOCK = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the file at *path*, which is made, with its folder, when it is
-    first needed.
+    """Keeps entries in the file at *path*. The file and its folder are made at the first
+    call.
 
-    Several processes can use the file at once; who finds it locked waits for up to
-    *timeout* seconds. A process that is killed leaves whole entries, and locks that run
-    out. The clock that *now* comes from must be the same for all.
+    Several processes can use the file at once; one that finds it locked waits for up to
+    *timeout* seconds. A process that is killed leaves whole entries, and locks that expire.
+    All processes must take *now* from the same clock.
     """
 
     blocking = True
@@ -68,7 +68,7 @@ class SqliteStore(Store):
         self, path: str | os.PathLike[str], keep: float = KEEP, timeout: float = 5.0
     ) -> None:
         super().__init__(keep)
-        # For the folder to be the same wherever the process goes later.
+        # Absolute, since the process may change its working directory.
         self._path = Path(path).absolute()
         self._timeout = timeout
         self._mutex = Lock()
@@ -80,7 +80,7 @@ class SqliteStore(Store):
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
         until = now + seconds
         values = {"origin": origin, "owner": owner, "until": until, "now": now}
-        # One that holds for longer is from before the clock was set back.
+        # A lock that expires later was made before the clock was set back.
         values["latest"] = until + MAX_AHEAD
         with self._transaction() as connection:
             return connection.execute(_LOCK, values).rowcount > 0
@@ -123,22 +123,22 @@ class SqliteStore(Store):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._connected() as connection:
-            # Not a plain BEGIN, which may find only in its middle that another process
-            # has written meanwhile, and fail without waiting.
+            # A plain BEGIN would find only at its first write that another process has
+            # written meanwhile, and fail without waiting.
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time. After any failure it is closed, which
-        rolls back, and the next call has a new one.
+        """The connection, for one thread at a time. After a failure it is closed, which
+        rolls back, and the next call opens a new one.
         """
         failures = self._failures
         with self._mutex:
             if self._failures != failures:
-                # Whoever was here has waited in vain; there is no need to wait once more.
-                raise StoreError(str(self._path), "it has just failed")
+                # The call before this one has waited for nothing; do not wait again.
+                raise StoreError(str(self._path), "another call has just failed")
             try:
                 if self._closed:
                     raise StoreError(str(self._path), "it is closed")

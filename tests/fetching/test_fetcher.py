@@ -64,6 +64,14 @@ async def test_2_3_1_2_a_sixth_redirect_is_not_followed() -> None:
     assert len(engine.asked) == 6
 
 
+@coroutine_test
+async def test_a_redirect_loop_is_called_so() -> None:
+    """A robots.txt that redirects to itself is unavailable, and it is said why."""
+    result, _ = await fetch({URL: answer(URL, b"", 301, Location=URL)})
+    assert result.access == "unavailable"
+    assert result.error == "redirected more than 5 times, in a loop"
+
+
 @pytest.mark.parametrize(
     "location",
     [

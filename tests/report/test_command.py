@@ -162,7 +162,7 @@ def test_the_same_ledger_twice(tmp_path: Path) -> None:
     path = ledgers.realistic(tmp_path / "ledger")
     (tmp_path / "link").symlink_to(path)
     assert run(path, path, tmp_path / "link", "-o", tmp_path / "report.html") == 0
-    assert "0 of 1,560 requests" in (tmp_path / "report.html").read_text()
+    assert "0 of 1,560 pages fetched" in (tmp_path / "report.html").read_text()
 
 
 def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,14 @@ def test_moments() -> None:
     assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
 
 
+def test_spans() -> None:
+    """The day is there once, where it is the same; the end, where it is another minute."""
+    assert shown.span(0, 59) == "1970-01-01 00:00"
+    assert shown.span(0, 3660) == "1970-01-01 00:00 to 01:01"
+    assert shown.span(0, 90000) == "1970-01-01 00:00 to 1970-01-02 01:00"
+    assert shown.span(0, 1e30) == "1970-01-01 00:00 to –"
+
+
 def test_counts_and_sizes() -> None:
     """One of it, many of it; bytes, then KiB."""
     assert shown.count(1, "host") == "1 host"

@@ -1,4 +1,4 @@
-"""What a fetch of robots.txt came to, and what may be fetched then (RFC 9309, 2.3.1)."""
+"""The result of fetching a robots.txt, and what may be fetched then (RFC 9309, 2.3.1)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ HEADERS = frozenset(
 
 
 MAX_AHEAD = 300.0
-"""How many seconds the clock of another machine may be ahead of this one's."""
+"""The seconds by which the clock of another machine may be ahead."""
 
 
 class Access(str, Enum):
-    """The kinds of outcome that RFC 9309, 2.3.1, tells apart. A redirect is followed, so
-    what counts is where it ended.
+    """The kinds of result that RFC 9309, 2.3.1, distinguishes. Redirects are followed, so
+    there is no kind for them: the last answer counts.
     """
 
     SUCCESSFUL = "successful"
@@ -56,16 +56,17 @@ class AccessResult:
     """How one fetch of a robots.txt ended."""
 
     url: str
-    """What was asked for."""
+    """The URL of the first request."""
 
     status: int | None
     """The status of the last answer; None where there was none."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Of the last answer, those in ``HEADERS``: names in lower case, and values."""
+    """The headers of the last answer that are in ``HEADERS``: names in lower case, and
+    values."""
 
     body: bytes = b""
-    """Of the last answer, where that was successful."""
+    """The body of the last answer, if that was successful."""
 
     redirects: tuple[str, ...] = ()
     """The URLs that were redirected to, in order; the last is where the answer is from."""
@@ -74,9 +75,9 @@ class AccessResult:
     """Why there was no answer, or why the last one was not followed."""
 
     is_permanent: bool = False
-    """Whether it is of no use to wait and ask again: no server answers at that host, so
-    that its pages would fail as well, or a component of the project does not let
-    robots.txt be asked for."""
+    """Whether waiting and asking again is of no use: there is no server at that host, so
+    that its pages would fail too, or a component of the project drops the request for
+    robots.txt."""
 
     @property
     def access(self) -> Access:
@@ -85,7 +86,7 @@ class AccessResult:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # A redirect that is left over leads nowhere, or too far (RFC 2.3.1.2).
+        # A redirect that was not followed leads nowhere, or is one too many (RFC 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
@@ -201,8 +202,9 @@ def renew(
     bounds: Bounds = Bounds(),  # noqa: B008  immutable
     jitter: float = 0.0,
 ) -> Entry:
-    """What is known after a fetch that ended with *result*; *before* is what was known
-    until then. *jitter*, from 0 to 1, spreads when those who find nothing ask again.
+    """The entry after a fetch that ended with *result*; *before* is the entry until then.
+    *jitter*, from 0 to 1, spreads the times at which crawlers ask again for a robots.txt
+    that is unreachable.
     """
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)

@@ -1,8 +1,7 @@
-"""X-Robots-Tag field values to statements.
+"""Reads the statements in X-Robots-Tag headers.
 
-No text defines the grammar. This one reads every example of Google's and of MDN's pages
-as those pages explain them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot:
-nofollow")::
+No text defines the grammar. This one reads every example on Google's and MDN's pages as
+these pages explain it ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Span, StatementReader
 
 EVERYONE = frozenset({"*", "robots"})
-"""Agents that are everyone, as they are in robots.txt and as the name of a meta tag."""
+"""Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
 
 _PART = re.compile("[^,]+")
 # With a letter, since "15:00" is a time; not before "//", since that is a URL. Neither

@@ -1,7 +1,7 @@
-"""What a site can say about the indexing of a page: the names, and one statement each.
+"""The vocabulary of indexing rules, and the reading of statements.
 
-``robotstag`` and ``metatags`` find the text of statements, this module reads it, and
-``indexing`` adds up what was read.
+``header`` and ``metatags`` find the text of statements, this module reads it, and ``rules``
+combines the statements.
 
 Sources:
 
@@ -28,10 +28,10 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""How many statements of a response are read; the rest is ignored, with a finding. As
-many findings are kept."""
+"""The number of statements of a response that are read; the rest is ignored, with a
+finding. It is also the number of findings that are kept."""
 MAX_TEXT = 65_536
-"""How many bytes of one field line, or of one tag's content, are read."""
+"""The bytes that are read of one field line, or of one tag's content."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
 """The values of ``max-image-preview``, the most restrictive one first."""
@@ -71,7 +71,7 @@ def _image_preview(text: str) -> str | None:
 
 
 def _date(text: str) -> datetime | None:
-    # Few pages have one, so that the others need not load what reads dates.
+    # Imported here, since few pages have a date.
     from scrapy_rep.protocol.indexing.dates import read_date  # noqa: PLC0415
 
     return read_date(text)
@@ -89,15 +89,15 @@ name is never an agent, whatever the dialect."""
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """Every name that is understood, in lower case."""
 
-# How many parts a date may run over. They are words in a meta tag, where "Friday, June
-# 25, 2010 at 3:00 PM PST" has eight; in a header they are what stands between commas.
+# The number of parts that a date may have. In a meta tag parts are words: "Friday, June 25,
+# 2010 at 3:00 PM PST" has eight. In a header they are separated by commas.
 _DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
 """The source, agent and position of a Statement."""
 
 Span = tuple[int, int]
-"""Where a part of a text starts and ends."""
+"""The start and end of a part of a text."""
 
 
 class Statement(NamedTuple):
@@ -105,7 +105,7 @@ class Statement(NamedTuple):
 
     source: Source
     agent: str | None
-    """To whom it is addressed, as written; None for everyone."""
+    """The agent that it is addressed to, as written; None for everyone."""
     position: int
     """In a header, the number of the field line, from 1; in a page, the offset of the
     tag's ``<`` in bytes (of the page's UTF-8 form, if it is in UTF-16, UTF-32 or
@@ -115,13 +115,13 @@ class Statement(NamedTuple):
     name: str
     """In lower case."""
     value: Value = None
-    """None, too, if it could not be read; then the statement has no effect."""
+    """None also for a value that cannot be read; then the statement has no effect."""
     known: bool = True
     """Whether the name is in the dialect's vocabulary; else it has no effect."""
 
 
 class IndexingFinding(NamedTuple):
-    """Something that is wrong with how a site says what it says."""
+    """Something that is wrong with a statement, or with its tag or header."""
 
     code: str
     """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
@@ -129,11 +129,11 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """As in Statement."""
+    """The position, as in :class:`Statement`."""
 
 
 class StatementReader:
-    """The statements and findings of one response, while they are collected."""
+    """Collects the statements and findings of one response."""
 
     __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
 
@@ -143,7 +143,7 @@ class StatementReader:
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.full = False
-        """Whether there was more than is read, so that no more need be looked for."""
+        """Whether the limit is reached, so that nothing more need be read."""
 
     def find(self, code: str, message: str, location: Location) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
@@ -168,7 +168,7 @@ class StatementReader:
                 at = self._read_valued(location, text, spans, at)
                 continue
             if colon and name in DENIALS:
-                # "all: noindex" and the like are two statements, not one to lose.
+                # "all: noindex" is read as two statements, so that neither is lost.
                 spans[at] = (end - len(value), end)
                 end -= len(value)
                 self.find("stray-colon", f"{name} takes no value", location)

@@ -1,4 +1,4 @@
-"""What is wrong with the fields of lines, and with lines that have none."""
+"""Checks the fields of lines, and lines without a field."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# As they are written.
+# The fields in their proper spelling.
 _FIELDS = (
     "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
     "Visit-time",
 )  # fmt: skip
 _PROPER = {field.lower(): field for field in _FIELDS}
 
-# Fields that others define, and that are as they should be: preferences on the use of
-# what is crawled (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
+# Fields about the use of content, which other texts define (IETF AIPREF drafts,
+# contentsignals.org, RSL 1.0).
 _ELSEWHERE = {
     "content-signal": "Content-Signal",
     "content-usage": "Content-Usage",
@@ -46,7 +46,7 @@ _ANOTHER_FIELD = re.compile(
     rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
 ).search
 
-# Names are compared with the known ones as long as there are not too many, nor too long.
+# The number and the length of names that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 _LETTERS = re.compile("[^a-z]")
@@ -59,7 +59,7 @@ _BY_LETTERS = {
 
 
 class FieldCheck:
-    """Looks at the fields of one file."""
+    """Checks the fields of one file."""
 
     known = frozenset(_PROPER)
 

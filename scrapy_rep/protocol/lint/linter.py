@@ -1,7 +1,7 @@
-"""What is wrong with a robots.txt, line by line.
+"""Lints a robots.txt, line by line.
 
-It is read as the parser reads it, by the same functions; nothing here knows how a line
-or a pattern is written that they do not.
+The functions of the parser read it, so the linter and the parser agree on every line and
+pattern.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PAGE = re.compile(
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a robots.txt, by line. Any bytes at all are one.
+    """The findings of a robots.txt, by line. No content makes this raise.
 
     *url* is where it was fetched from, if it was; the end of such a file may be missing.
     The time it takes grows with the length of what is read of *body*, and is bounded.
@@ -73,7 +73,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 def _check_bytes(
     body: bytes, content: bytes, dialect: Dialect, url: str | None, found: Findings
 ) -> None:
-    """What can be said of the file before it is split into lines."""
+    """Check the file as a whole, before it is split into lines."""
     if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         found.add(
             0,
@@ -101,7 +101,7 @@ def _check_bytes(
 
 
 def _check_page(written: list[bytes], found: Findings) -> bool:
-    """Whether a page was sent in place of a robots.txt."""
+    """Whether the file is an HTML page in the place of a robots.txt."""
     for number, raw in enumerate(written, 1):
         if raw.strip():
             if _PAGE(raw):

@@ -1,4 +1,4 @@
-"""What is wrong with the records that say what content may be used for."""
+"""Checks the records about the use of content."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# Labels that are compared with the known ones, and their length.
+# The number and the length of labels that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 
-# Octets of records that are looked at, many times what any site has.
+# The octets of records that are checked, many times as many as any site has.
 _LOOKED_AT = 50_000
 
 
 def check_usage(lines: Sequence[Line], dialect: Dialect, found: Findings) -> None:
-    """Look at the records of use, one by one and together."""
+    """Check the records about use, one by one and together."""
     records = [line for line in lines if line.field in FIELDS]
     if not records:
         return
@@ -65,7 +65,7 @@ class _UsageCheck:
         self._octets = 0
 
     def check(self, line: Line) -> None:
-        """Look at one record."""
+        """Check one record."""
         self._octets += len(line.value)
         if self._octets > _LOOKED_AT:
             return
@@ -112,7 +112,7 @@ class _UsageCheck:
             self._found.add(line.number, "unknown-preference", message + remedy)
 
     def _meant(self, signal: Signal, label: str) -> str | None:
-        """The label that *label* is a misspelling of, or stands for elsewhere."""
+        """The label that is meant by *label*, which is misspelt or from another signal."""
         for row in ROWS:
             if row.label == label and row.signal is not signal:
                 for other in ROWS:
@@ -125,7 +125,7 @@ class _UsageCheck:
         return nearest(lowered, labels_of(signal)) if len(lowered) > 3 else None
 
     def compare(self, records: Iterable[Line]) -> None:
-        """Look for records that contradict each other: of one path, for one crawler."""
+        """Find records for one path and one crawler that contradict each other."""
         said: dict[tuple[object, str], tuple[bool, int]] = {}
         octets = 0
         for line in records:

@@ -1,16 +1,17 @@
-"""Text that is kept small, since most of it is never looked at again."""
+"""Compression of text that is rarely read again."""
 
 from __future__ import annotations
 
 import zlib
 from typing import NamedTuple
 
-# Bytes. Most files are smaller, and the few that are not make up most of the memory.
+# Bytes: shorter text is not compressed. Most files are shorter, and the few longer ones
+# take most of the memory.
 _WORTH_PACKING = 2048
 
 
 class Compressed(NamedTuple):
-    """A text in less memory."""
+    """A compressed text."""
 
     octets: bytes
 
@@ -19,5 +20,5 @@ class Compressed(NamedTuple):
 
 
 def pack(body: bytes) -> bytes | Compressed:
-    """*body* as it is best kept."""
+    """*body*, compressed where that saves memory."""
     return Compressed(zlib.compress(body, 1)) if len(body) > _WORTH_PACKING else body

@@ -1,4 +1,4 @@
-"""What of a robots.txt holds for one crawler."""
+"""The part of a robots.txt that one crawler follows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CrawlerRules:
-    """What holds for one sequence of product tokens.
+    """The groups, rules and delays for one sequence of product tokens.
 
     *text* is a robots.txt as :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text` gives it.
     """
@@ -30,21 +30,21 @@ class CrawlerRules:
         """The product token whose groups are followed, ``*``, or None."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """What the groups say to the crawler of how fast and when."""
+        """The delays, rates and windows that the groups state."""
 
         self.groups: list[GroupText] = [
             (text[start:end].decode("latin-1"), line) for start, end, line in spans
         ]
-        """The groups, as long as their rules are not indexed."""
+        """The text of the groups, until their rules are indexed."""
 
         self.index: RuleIndex | None = None
 
         self.asked = False
-        """Whether the rules have been asked about."""
+        """Whether a decision was made already."""
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
         if self.index is not None:
             return self.index.weight
         return sum(len(text) for text, _ in self.groups)

@@ -1,9 +1,9 @@
-"""Which lines about pace are for one crawler.
+"""The delay, rate and window lines that are for one crawler.
 
-``Crawl-delay``, ``Request-rate`` and ``Visit-time`` are not in RFC 9309, and what that
-says of groups is about rules: two user-agent lines share a rule that follows, whatever
-stands between them (2.2.4). A line about pace ends a run of user-agent lines in the mind
-of whoever writes one below each name, so it belongs to the run directly above it alone.
+``Crawl-delay``, ``Request-rate`` and ``Visit-time`` are not in RFC 9309, which says of
+rules that user-agent lines share those that follow, whatever stands between the lines
+(2.2.4). Sites that write a delay below each user-agent line mean it for that one. So such a
+record belongs to the run of user-agent lines directly above it alone.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 UserAgentLine: TypeAlias = tuple[int, int, bytes]
-"""Where it starts and ends, and its token; a line that names several comes as several."""
+"""The start and end of a user-agent line, and its token. A line with several tokens is
+there once for each."""
 
 Span: TypeAlias = tuple[int, int, int]
-"""Where a group starts and ends, its user-agent lines included, or several that are
-merged; and the number of its first line, from 1."""
+"""The start and end of a group, or of several that are merged, with the user-agent lines;
+and the number of the first line, from 1."""
 
-# For text in lower case. Neither goes over a character more than twice.
+# For text in lower case. Neither expression reads a character more than twice.
 _LINE = re.compile((line_of(*PACE_FIELDS) + r"([^#\n]*)").encode())
 _ENDS_RUN = re.compile(
     rf"\n{WS}(?!{SITEMAP}{WS}:)[^{WHITE_SPACE}:#\n][^:#\n]*:".encode()
@@ -44,13 +45,14 @@ def delays_of(
     *,
     dialect: Dialect,
 ) -> tuple[Record, ...]:
-    """The lines about pace in the groups *spans* of *text* that are for a crawler.
-
-    *lowered* is the text in lower case; *found* are all user-agent lines, and *hits* the places in it of those that name the
+    """The delay, rate and window lines in the groups *spans* of *text* that are for a
     crawler.
+
+    *lowered* is the text in lower case, *found* all user-agent lines, and *hits* the
+    indexes of those that name the crawler.
     """
     if dialect.misspelt_fields:
-        # Here more than these expressions know is a record.
+        # These expressions do not know misspelt fields.
         agents = {found[hit][2].decode() for hit in hits}
         return tuple(_read_all(text, spans, agents, dialect))
     starts = [start for start, _, _ in found]

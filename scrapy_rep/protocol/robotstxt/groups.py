@@ -1,4 +1,4 @@
-"""Groups of a robots.txt: who is meant, and what is said to them (RFC 9309, 2.1)."""
+"""The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Record(NamedTuple):
     line: int
 
     run: int = 0
-    """The run of user-agent lines directly above it: the number of its first line. A
-    record about pace is for the agents of that run alone."""
+    """The run of user-agent lines directly above it, by the number of its first line. A
+    delay, rate or window is for the agents of that run alone."""
 
 
 class Group(NamedTuple):
     """One or more user-agent lines, and what follows them.
 
-    However many agents share it, it is there once.
+    A group that several agents share is there once.
     """
 
     agents: tuple[str, ...]
-    """The tokens of its user-agent lines, in lower case; empty ones name nobody."""
+    """The tokens of its user-agent lines, in lower case; an empty one names no agent."""
 
     rules: tuple[Rule, ...]
     """In file order, empty ones included."""
@@ -61,7 +61,7 @@ def parse_groups(body: bytes, dialect: Dialect) -> Groups:
 
 
 def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
-    """The same, of lines that have been read."""
+    """The groups and sitemap lines among lines that were read already."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []
@@ -91,8 +91,8 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
             if not field:
                 close()
             elif agents and field in RULES:
-                # An empty one closes the run of user-agent lines as well. Rules that
-                # stand before any user-agent line are in no group (RFC 2.2.2).
+                # An empty rule ends the run of user-agent lines as well. Rules that stand
+                # before any user-agent line are in no group (RFC 2.2.2).
                 rules.append(Rule(field, text, number))
             elif agents:
                 records.append(Record(field, text, number, latest_run))

@@ -51,20 +51,20 @@ _BLANK = re.compile(rf"\n{WS}(?=\n)".encode())
 
 
 class FollowedGroups(NamedTuple):
-    """What in a text one crawler follows."""
+    """The groups of a text that one crawler follows."""
 
     agent: str | None
     """The first of its product tokens that has groups, or ``*``, or None."""
 
     spans: tuple[Span, ...]
-    """Where these groups are, in the order of the text."""
+    """The spans of these groups, in the order of the text."""
 
     records: tuple[Record, ...]
-    """What is said of how fast and when, to this crawler."""
+    """The delay, rate and window lines for this crawler."""
 
 
 def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGroups:
-    """The groups of the first of *agents* that has any in *text*, or of everyone."""
+    """The groups of the first of *agents* that has any in *text*, or else those of ``*``."""
     lowered = text.lower()
     found = _user_agent_lines(lowered, dialect)
     tokens = [token for _, _, token in found]
@@ -86,8 +86,8 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGrou
 
 
 def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:
-    """Whether a part of a text has a line about pace; a search says so faster than the
-    expression that reads these lines.
+    """Whether a part of a text may have a delay, rate or window line. A search for the
+    words takes less time than the expression that reads such lines.
     """
     return any(lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS)
 
@@ -100,8 +100,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
     for match in (_USER_AGENT_LETTERS if has_letters else expression)(lowered):
         start, end = match.span()
         if start and lowered[start - 1] != 0x0A:
-            # White space may stand before it, and nothing else. As the expression takes
-            # the rest of its line, this is done once a line at most.
+            # Only white space may stand before it. The expression matches up to the end of
+            # the line, so this runs once a line at most.
             word, start = start, lowered.rfind(b"\n", 0, start) + 1
             if lowered[start:word].strip():
                 continue
@@ -122,8 +122,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
 def _spans(
     lowered: bytes, found: list[UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
-    """The groups that the user-agent lines *hits* belong to, each once; those that follow
-    each other as one, where groups are merged.
+    """The spans of the groups that the user-agent lines *hits* belong to, each once. Where
+    groups are merged, neighbours are one span.
     """
     ours = frozenset(hits if dialect.merge_groups else ())
 

@@ -1,8 +1,8 @@
-"""Thousands of patterns with a ``*``, found by what a target has in it.
+"""An index of thousands of patterns with a ``*``, by parts that a target must contain.
 
-A robots.txt of the size that is read can have 25,000 of them, and to look for one word in
-a URL of 16 KB takes up to 50 microseconds. So the words are not looked for one after the
-other: the target is cut into all its parts of some lengths, and these are looked up.
+A robots.txt within the size limit can have 25,000 such patterns, and searching a URL of 16
+KB for one word takes up to 50 microseconds. So the words are not searched for one by one:
+the target is cut into all its parts of some lengths, and the parts are looked up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rulescan import Candidate
     from scrapy_rep.protocol.robotstxt.wildcards import Wildcards
 
-# Octets of the longest part that is looked up. A target is cut once for each length.
+# The octets of the longest part that is looked up. A target is cut once for each length.
 _PART = 6
 
 # An encoded slash in a target may stand for a raw one in a pattern.
@@ -26,7 +26,7 @@ _SLASH = re.compile("/|%2F")
 
 
 class WildcardIndex:
-    """All patterns of an index that have a ``*``, by a part of the needle of each."""
+    """Patterns with a ``*``, each by a part of its needle."""
 
     __slots__ = ("_by_part", "_groups", "_tests")
 
@@ -34,7 +34,8 @@ class WildcardIndex:
         self._groups = groups
 
         self._tests: list[tuple[Candidate, int, int]] = []
-        """Those that win come first: candidates, with their groups and places there."""
+        """Candidates, each with its group and its index there; a candidate that wins over
+        another is before it."""
 
         for group, wildcards in groups.items():
             for place, rule in enumerate(wildcards.rules):
@@ -42,14 +43,14 @@ class WildcardIndex:
         self._tests.sort(reverse=True)
 
         self._by_part: dict[int, dict[str, list[int]]] = {}
-        """For each length of a part, and each part, the places of tests."""
+        """Indexes of tests, by the length of a part and by the part."""
 
         parts = [
             _parts_of(groups[group].needles[place]) for _, group, place in self._tests
         ]
         number_of = Counter(part for found in parts for part in found)
         for place, found in enumerate(parts):
-            # The part that says most is the one that the fewest have.
+            # The best part to look up is the rarest one.
             part = min(found, key=number_of.__getitem__)
             by_part = self._by_part.setdefault(len(part), {})
             by_part.setdefault(part, []).append(place)
@@ -57,8 +58,8 @@ class WildcardIndex:
     def best(
         self, comparisons: Comparisons, groups: Collection[int]
     ) -> Candidate | None:
-        """The best of the patterns of *groups* that match a target. Raises
-        :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
+        """The best pattern of *groups* that matches a target.
+        Raises:class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
         """
         parts = _Parts(comparisons.target)
         may_have = parts.may_have
@@ -93,7 +94,7 @@ class _Parts(dict[int, set[str]]):
         return found
 
     def may_have(self, needle: str) -> bool:
-        """Whether all parts of *needle* are among them."""
+        """Whether the target has all parts of *needle*."""
         if len(needle) <= _PART:
             return needle in self[len(needle)]
         parts = self[_PART]
@@ -101,12 +102,12 @@ class _Parts(dict[int, set[str]]):
         return all(needle[i : i + _PART] in parts for i in starts)
 
     def may_have_encoded(self, needle: str) -> bool:
-        """The same, if a slash in *needle* may be encoded in the target."""
+        """Whether the target has all parts of *needle*, if slashes may be encoded in it."""
         return all(map(self.may_have, _SLASH.split(needle)))
 
 
 def _parts_of(needle: str) -> list[str]:
-    """Parts of *needle*, as long as can be, that are in each target that has it."""
+    """Parts of *needle*, as long as possible, which are in each target that contains it."""
     parts = []
     for word in filter(None, _SLASH.split(needle)):
         starts = range(0, len(word) - _PART, _PART)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 ECHO = Script("return {KEYS[1], ARGV[1], ARGV[2], #ARGV}")
 COUNT = Script("return redis.call('INCR', KEYS[1])")
 
+needs_redis = pytest.mark.skipif(
+    BINARY is None, reason="There is no redis-server on the PATH"
+)
+
 BYTES = bytes(range(256)) + b"\r\n$5\r\n"
 
 
@@ -147,10 +151,9 @@ def test_connection_that_is_open_after_a_pause(line: Line) -> None:
     assert line.wire.ask("CLIENT", "GETNAME") == b"same"
 
 
-def test_server_that_is_gone(tmp_path: object) -> None:
+@needs_redis
+def test_server_that_is_gone() -> None:
     """Calls fail until it is back."""
-    if BINARY is None:
-        pytest.skip("There is no redis-server on the PATH")
     with RedisServer(appendonly=True) as server:
         line = Line(server)
         line.wire.run(COUNT, ["x"], [])
@@ -167,7 +170,7 @@ def test_answer_that_comes_too_late(server: RedisServer) -> None:
     """A call is given up after its time-out, and not sent again; the next one does not
     take the answer for its own.
     """
-    line = Line(server, timeout=0.2)
+    line = Line(server, timeout=1)
     line.wire.run(COUNT, ["x"], [])
     with server.suspended(), pytest.raises(TimeoutError):
         line.wire.run(COUNT, ["x"], [])
@@ -179,7 +182,7 @@ def test_options_that_wait_and_send_again(server: RedisServer) -> None:
     """Those of the client have no effect here."""
     line = Line(
         server,
-        timeout=0.2,
+        timeout=1,
         socket_timeout=100,
         retry_on_timeout=True,
         retry_on_error=[ConnectionError, TimeoutError],
@@ -202,7 +205,7 @@ def test_client_of_another_kind(server: RedisServer) -> None:
     calls.close()
 
 
-@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
+@needs_redis
 def test_cluster() -> None:
     """The client of a cluster finds the node that has the keys of a script."""
     port = free_port()

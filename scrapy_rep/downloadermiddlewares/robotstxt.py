@@ -10,7 +10,7 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.fetching.request import RobotsTxtRequest, bound_decompression
+from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
@@ -117,7 +117,7 @@ class RobotsTxtMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
-            bound_decompression(request)
+            before_decompression(request, response)
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)
         return response

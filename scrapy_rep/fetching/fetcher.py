@@ -20,6 +20,7 @@ from scrapy_rep.compat.internals import (
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -241,11 +242,10 @@ class RobotsTxtFetcher:
             kind = type(exception)
             if request.url not in self._uncounted:
                 self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
-            error = f"{kind.__name__}: {exception}".rstrip(": ")
             # Of a proxy it says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
-            return _Answer(None, error, is_permanent=is_permanent)
+            return _Answer(None, in_words(exception), is_permanent=is_permanent)
 
     async def _download(self, request: Request) -> Response:
         # Taken last, so that what waits for its turn takes no place from others.

@@ -73,17 +73,21 @@ class Verdicts:
 
     def denied(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report a refusal. Return the error for the errback."""
+        override = case.override.pattern if case.override else None
         url = case.origin.robotstxt_url if case.origin else ""
         detail = ""
         if decision.reason is Reason.UNREACHABLE and case.entry is not None:
             detail = str(case.entry.result)
-        denied = RobotsDenied(decision, url, detail)
+        denied = RobotsDenied(decision, url, detail, override=override)
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)
         self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
         self._send(
-            request_denied, **case._asdict(), decision=decision, robotstxt_url=url
+            request_denied,
+            **case._asdict(),
+            decision=decision,
+            robotstxt_url=denied.robotstxt_url,
         )
         return denied
 

@@ -132,13 +132,12 @@ class Turns:
         """
         if group.holder is request:
             return
-        now = self._clock.monotonic()
-        has_turn = self.leases.has_turn(request)
-        while has_turn and not group.is_free(now):
+        now, has_turn = self._clock.monotonic(), self.leases.has_turn
+        while has_turn(request) and not group.is_free(now):
             # Another request went to the host before, nearly always for its robots.txt.
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
-        if has_turn or self._is_at_once(group, now):
+        if has_turn(request) or self._is_at_once(group, now):
             group.host = host_of(request)
             self._take(group, request)
             return

@@ -16,6 +16,8 @@ def open_ledger(path: str) -> sqlite3.Connection:
     A crawl may be writing it. Raises LedgerError for what is no ledger, or is one of a
     later version than this package knows.
     """
+    if Path(path).is_dir():
+        raise LedgerError(path, "this is a folder, not a ledger")
     try:
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)

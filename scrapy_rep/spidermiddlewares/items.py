@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ class ItemGate:
         self._refused_images = RefusedImages.of(crawler)
         self._unused_images = UnusedImages.of(crawler)
         self._listens = False
+        self._dropped: Counter[str] = Counter()
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
         """Whether all items may pass without annotation, as for most pages."""
@@ -79,7 +81,7 @@ class ItemGate:
         elif not rules.indexable(now):
             rule = "noindex" if not rules.index else "unavailable_after"
             self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
-            self._drop(item, response, ItemDenied(rule, rules))
+            self._drop(item, response, rule, ItemDenied(response.url, rule, rules))
             return False
         elif rules.unavailable_after is not None:
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
@@ -108,7 +110,8 @@ class ItemGate:
         elif denial is not None:
             purpose = denial.purpose
             self._crawler.stats.inc_value(stats.USAGE_DROPPED.format(purpose=purpose))
-            self._drop(item, response, UsageDenied(denial, entry))
+            exception = UsageDenied(response.url, denial, entry)
+            self._drop(item, response, purpose, exception)
             return False
         else:
             of_images = self._purposes.denial(request, preferences, image=True)
@@ -135,9 +138,16 @@ class ItemGate:
         else:
             self._crawler.stats.inc_value(stat)
 
-    def _drop(self, item: Any, response: Response, exception: DropItem) -> None:
+    def _drop(
+        self, item: Any, response: Response, reason: str, exception: DropItem
+    ) -> None:
         """Log that an item is dropped, and send the signal, as Scrapy does for item
-        pipelines."""
+        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter
+        chooses another.
+        """
+        if not self._dropped:
+            self._crawler.signals.connect(self._sum_up, signals.spider_closed)
+        self._dropped[reason] += 1
         spider = self._crawler.spider
         assert spider is not None
         entry = self._crawler.logformatter.dropped(item, exception, response, spider)
@@ -152,6 +162,20 @@ class ItemGate:
                 spider=spider,
                 exception=exception,
             )
+        )
+
+    def _sum_up(self) -> None:
+        """Say at the end of the crawl how many items were dropped, and why."""
+        logger.info(
+            "Items dropped because of what their pages say: %(count)d (%(reasons)s)",
+            {
+                "count": self._dropped.total(),
+                "reasons": ", ".join(
+                    f"{reason}: {count}"
+                    for reason, count in self._dropped.most_common()
+                ),
+            },
+            extra={"spider": self._crawler.spider},
         )
 
     def _send(

@@ -81,7 +81,7 @@ class Meta(NamedTuple):
     """A ``<meta>`` or ``<link>`` start tag.
 
     The first of several attributes with one name counts. Values are as written; None for an
-    attribute that is missing.
+    attribute that is missing, or that has no meaning: the name of a ``<link>``, say.
     """
 
     start: int
@@ -120,7 +120,7 @@ def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
         if match.start() == next_start:
             meta, position = _read_attributes(html, match.start(), match.end(2))
             if not templates and position >= 0:
-                yield meta
+                yield _as_element(meta, name)
             continue
         if plain is None:
             _, position = _read_attributes(html, match.start(), position)
@@ -171,6 +171,13 @@ def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]
 
 def _meta(start: int, values: dict[bytes, bytes]) -> Meta:
     return Meta(start, *map(values.get, _ATTRIBUTES))
+
+
+def _as_element(meta: Meta, name: bytes) -> Meta:
+    """Leave out the attributes that mean nothing in the element."""
+    if name == b"link":
+        return meta._replace(name=None, content=None)
+    return meta._replace(rel=None, href=None)
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:

@@ -36,6 +36,7 @@ _PAGE = re.compile(
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
     """The findings of a robots.txt, by line. No content makes this raise.
 
+    *url* is where it was fetched from, if it was; the end of such a file may be missing.
     The time it takes grows with the length of what is read of *body*, and is bounded.
     """
     content = decoded_text(body, dialect)
@@ -44,7 +45,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
     read = [read_line(n, raw, dialect) for n, raw in enumerate(written, 1)]
     says = [line for line in read if line is not None]
     groups, _ = groups_of(says, dialect)
-    _check_bytes(body, content, dialect, found)
+    _check_bytes(body, content, dialect, url, found)
     is_page = _check_page(written, found)
     fields = FieldCheck(dialect, found)
     for number, (raw, line) in enumerate(zip(written, read, strict=True), 1):
@@ -70,7 +71,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 
 
 def _check_bytes(
-    body: bytes, content: bytes, dialect: Dialect, found: Findings
+    body: bytes, content: bytes, dialect: Dialect, url: str | None, found: Findings
 ) -> None:
     """Check the file as a whole, before it is split into lines."""
     if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -93,8 +94,9 @@ def _check_bytes(
         found.add(
             content.count(b"\n") + 1,
             "too-large",
-            f"the first {dialect.size_limit} bytes of the file's {len(body)} are read, "
-            "up to here: put what matters first, and let patterns say more with less",
+            f"the file has {'at least ' if url else ''}{len(body):,} bytes, and the first "
+            f"{dialect.size_limit:,} are read, up to here: put what matters first, and let "
+            "patterns say more with less",
         )
 
 

@@ -27,6 +27,7 @@ from scrapy_rep.ledger.files import prepare
 from scrapy_rep.ledger.records import Crawl, End
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.settings import RepSettings, recorded
+from scrapy_rep.settings.sentence import say_in_one_sentence
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -52,8 +53,12 @@ class Ledger:
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
-        self._path = _path(settings.ledger, str(spider.name))
-        prepare(self._path)
+        try:
+            self._path = _path(settings.ledger, str(spider.name))
+            prepare(self._path)
+        except LedgerError:
+            say_in_one_sentence()
+            raise
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._look = create_looping_call(self._look_after)

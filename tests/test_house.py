@@ -40,6 +40,14 @@ def test_nothing_inside_imports_the_root(path: Path) -> None:
                 assert found.is_dir() or found.with_suffix(".py").exists(), alias.name
 
 
+def test_what_is_logged_is_visible() -> None:
+    """Each logger is one whose messages are made visible: nobody else gets one."""
+    for path in MODULES:
+        if path.name != "log.py" and "getLogger(" in path.read_text():
+            # Of others' loggers, the traceback of a wrong setting is taken away.
+            assert path.relative_to(PACKAGE).as_posix() == "settings/sentence.py"
+
+
 def test_the_protocol_needs_no_scrapy() -> None:
     """What a user of the protocol alone imports loads neither Scrapy nor Twisted."""
     code = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import re
@@ -26,6 +25,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.ledger.files import prepare
 from scrapy_rep.ledger.records import Crawl, End
 from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings, recorded
 from scrapy_rep.settings.sentence import say_in_one_sentence
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # How often, in seconds, it is looked how the writer fares.
 _LOOK_EVERY = 1.0

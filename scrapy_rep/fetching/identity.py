@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.log import get_logger
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robots import RobotsTxt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.fetching.storeclient import StoreClient
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds, in addition to the delay, after which the lease of a worker that has died is
 # free for others. One that lives renews it more often.

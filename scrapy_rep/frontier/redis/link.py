@@ -14,6 +14,7 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from redis.commands.core import Script
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds. Calls of a queue hold up the event loop, as all of scrapy-redis does.
 _TIMEOUT = 3.0

@@ -9,6 +9,7 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
+from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, bound_decompression
 from scrapy_rep.frontier.access import Access
@@ -118,6 +119,7 @@ class RobotsTxtMiddleware:
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
             bound_decompression(request)
+            response = without_idle_encoding(response)
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)
         return response

@@ -129,7 +129,8 @@ def _path(setting: str, spider: str) -> Path:
     """The file that the setting means. Raises LedgerError where it means none."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        "name": spider,
+        # Not the path of another folder, whatever the spider is called.
+        "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
     }

@@ -19,7 +19,12 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
+from scrapy_rep.fetching.answers import (
+    are_cookies_short,
+    headers_of,
+    is_encoded,
+    redirect_target,
+)
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -179,7 +184,7 @@ class RobotsTxtFetcher:
             self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
             self._crawler.stats.inc_value(key)
         is_successful = response.status // 100 == 2
-        if is_successful and response.headers.get("Content-Encoding"):
+        if is_successful and is_encoded(response):
             status, is_successful = None, False
             error = "compressed in a way that can't be read"
         return AccessResult(

@@ -205,6 +205,7 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
         ('["tdm"]', ("tdm",)),
     ],
     "REP_QUEUE_LEASE": [("30", 30.0)],
+    "REP_REDIRECT_PRIVATE": [("True", True), ("0", False)],
     "REP_REL": [
         ("", set()),
         ("nofollow, UGC", {"nofollow", "ugc"}),

@@ -25,6 +25,7 @@ from scrapy_rep.fetching.answers import (
     is_encoded,
     redirect_target,
 )
+from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -43,6 +44,8 @@ MAX_ON_NETWORK = 256
 """So many robots.txt files are asked for at once."""
 
 _PROXY_REFUSES = 407
+
+_PRIVATE = "redirected to {}, which is at a private address (REP_REDIRECT_PRIVATE)"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -149,11 +152,14 @@ class RobotsTxtFetcher:
         asked, redirects = url, list[str]()
         # For sites that redirect to themselves until a cookie comes back.
         cookies = CookieJar()
+        boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
             is_stranger = origin_of(asked) != where
             answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
             response, error = answer.response, answer.error
+            if response is not None and not boundary.lets_use(response):
+                response, error = None, _PRIVATE.format(origin_of(asked))
             if response is None or response.status not in _REDIRECTS:
                 break
             target = redirect_target(asked, response)
@@ -162,6 +168,9 @@ class RobotsTxtFetcher:
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
+                break
+            if not await boundary.lets_follow(asked, response, target):
+                response, error = None, _PRIVATE.format(origin_of(target))
                 break
             redirects.append(target)
             asked = target

@@ -56,6 +56,7 @@ DEFAULTS: dict[str, object] = {
     "REP_OVERRIDES": {},
     "REP_PURPOSES": [],
     "REP_QUEUE_LEASE": 60,
+    "REP_REDIRECT_PRIVATE": False,
     "REP_REL": [],
     "REP_REQUEST_META_KEYS": ["download_slot"],
     "REP_RETRY_TIMES": 1,
@@ -86,6 +87,9 @@ class RepSettings:
 
     download_timeout: float
     """In seconds, for each request."""
+
+    redirect_private: bool
+    """Whether a robots.txt on a public address may be redirected to a private one."""
 
     retry_times: int
     request_meta_keys: tuple[str, ...]
@@ -171,6 +175,7 @@ class RepSettings:
             agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
             dialect=dialect,
             download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
+            redirect_private=values.flag("REP_REDIRECT_PRIVATE"),
             retry_times=values.whole("REP_RETRY_TIMES", least=0),
             request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
             overrides=_overrides(values, dialect),

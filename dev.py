@@ -5,6 +5,8 @@
     python3 dev.py test      everything that must hold: lint, types, imports, tests
     python3 dev.py test -k race      the tests alone, with arguments for pytest
     python3 dev.py test --long       the tests alone, with many more examples
+    python3 dev.py docs      the site, in docs/_build
+    python3 dev.py package   wheel and sdist in dist, checked and used as a user would
 
 Needs Python 3.10 or newer, and nothing else: on Debian, as root, it installs the packages
 with the venv module and, for the tests, the Redis server and Chromium if they are not there.
@@ -17,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
 # What is compiled is kept: each of many processes would compile it again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+PACKAGING = ["build", "mypy", "pyright", "twine"]
 PYTHONS = [f"python3.{minor}" for minor in range(10, 15)]
 
 
@@ -38,6 +42,10 @@ def main(arguments: list[str]) -> int:
             return demo(rest)
         case ["test", *rest]:
             return test(rest)
+        case ["docs"]:
+            return docs()
+        case ["package"]:
+            return package()
     print(__doc__)
     return 0 if arguments in (["-h"], ["--help"]) else 2
 
@@ -97,6 +105,41 @@ def test(arguments: list[str]) -> int:
         ],
         checks,
     )
+
+
+def docs() -> int:
+    """Build the site, where a warning is an error, as the tests do."""
+    python = environment(".venv-docs", sys.executable, [f"{HERE}[docs]"])
+    site = HERE / "docs" / "_build"
+    return run(python, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(site))
+
+
+def package() -> int:
+    """Build the wheel and the sdist, check them, and do with the wheel what a user does:
+    install it where nothing else is, crawl, make a report, and check types.
+    """
+    tools = environment(".venv-package", sys.executable, PACKAGING)
+    shutil.rmtree(HERE / "dist", ignore_errors=True)
+    if run(tools, "-m", "build", "--quiet", "--outdir", "dist"):
+        return 1
+    built = sorted(map(str, (HERE / "dist").iterdir()))
+    (wheel,) = (path for path in built if path.endswith(".whl"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_venv(sys.executable, folder / "venv")
+        python = str(folder / "venv" / "bin" / "python")
+        example = shutil.copytree(HERE / "example_project", folder / "example")
+        user = shutil.copy(HERE / "tests" / "typing" / "user.py", folder)
+        scrapy = [python, "-m", "scrapy"]
+        steps = [
+            [tools, "-m", "twine", "check", "--strict", *built],
+            [python, "-m", "pip", "install", "--quiet", f"{wheel}[report]"],
+            [*scrapy, "crawl", "demo"],
+            [*scrapy, "rep", "report", "demo.ledger"],
+            [tools, "-m", "mypy", "--strict", "--python-executable", python, user],
+            [tools, "-m", "pyright", "--pythonpath", python, user],
+        ]
+        return int(any(run(*step, cwd=example) for step in steps))
 
 
 def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:

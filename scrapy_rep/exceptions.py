@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DropItem, IgnoreRequest
 
-from scrapy_rep.protocol.visible import visible
+from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
@@ -32,20 +32,30 @@ class RobotsDenied(IgnoreRequest):
     """A request is not sent, because robots.txt does not allow it.
 
     It reaches the errback of the request as any IgnoreRequest does. *robotstxt_url* is
-    empty where the URL of the request has no host that could be asked for one.
+    empty where no robots.txt was asked for: where the URL of the request has no host that
+    can be read, or where an override decided, whose pattern is *override*.
     """
 
     def __init__(
-        self, decision: Decision, robotstxt_url: str, detail: str = ""
+        self,
+        decision: Decision,
+        robotstxt_url: str,
+        detail: str = "",
+        *,
+        override: str | None = None,
     ) -> None:
-        if not robotstxt_url:
+        if override is not None:
+            robotstxt_url, place = "", f"REP_OVERRIDES[{override!r}]"
+        else:
+            place = robotstxt_url
+        if not place:
             why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
         elif decision.rule is None:
             reason = f"{decision.reason}: {detail}" if detail else decision.reason
-            why = f"{robotstxt_url} ({reason})"
+            why = f"{place} ({reason})"
         else:
             kind, pattern, line = decision.rule
-            why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
+            why = f"{place}, line {line} ({kind}: {pattern})"
         if decision.form:
             why += f", as {decision.form}"
         super().__init__(visible(f"Forbidden by {why}"))
@@ -71,13 +81,13 @@ class IndexingDenied(IgnoreRequest):
 
 class ItemDenied(DropItem):
     """An item is dropped, because its page must not be in an index. The message has the
-    statement that says so, as written, and where it stands.
+    URL of the page, the statement that says so, as written, and where it stands.
     """
 
-    def __init__(self, rule: str, rules: IndexingRules) -> None:
+    def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
         statement = rules.because(rule)
         why = f"{statement.text} ({statement.source})" if statement else rule
-        super().__init__(visible(f"Not for an index: {why}"))
+        super().__init__(visible(f"{url} is not for an index: {why}"))
         self.rule = rule
         self.rules = rules
         self.statement = statement
@@ -85,13 +95,13 @@ class ItemDenied(DropItem):
 
 class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the statement that says so, as written, and where it stands; *denial*
+    The message has the URL of the page and the statement that says so, as written; *denial*
     has the purpose, the statement and all the others, *entry* what was known of the
     robots.txt, where that says anything of use.
     """
 
-    def __init__(self, denial: Denial, entry: Entry | None = None) -> None:
-        super().__init__(visible(f"Not for {denial.purpose}: {denial.why}"))
+    def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
+        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
         self.denial = denial
         self.entry = entry
 
@@ -112,8 +122,8 @@ class QueueStateError(ValueError):
     def __init__(self, folder: str) -> None:
         super().__init__(
             f"{folder}: another SCHEDULER_PRIORITY_QUEUE than scrapy_rep.HostQueue or one "
-            "of Scrapy's has written this queue; go on with that, or start anew in an "
-            "empty JOBDIR."
+            "of Scrapy's has written this queue, or it is damaged; go on with that class, "
+            "or start anew in an empty JOBDIR."
         )
 
 

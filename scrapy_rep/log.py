@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from scrapy_rep.protocol.visible import visible
+from scrapy_rep.protocol.display import visible
 
 _ITEM = "item"
 """What Scrapy calls an item in what it logs: it writes that on many lines itself."""

@@ -49,8 +49,8 @@ robots.txt; None where that does not count), *override* (Override or None), and 
 request_denied = object()
 """A request is not sent, because robots.txt does not allow it.
 
-Arguments: *robotstxt_url* (str; empty where *origin* is None), and those of
-``request_allowed``.
+Arguments: *robotstxt_url* (str; empty where *origin* is None or an override decided), and
+those of ``request_allowed``.
 """
 
 robotstxt_known = object()

@@ -49,7 +49,7 @@ class RepCommand(ScrapyCommand):
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy_rep.commands.shared.running import exit_status  # noqa: PLC0415
+        from scrapy_rep.commands.shared.exit_status import exit_status  # noqa: PLC0415
 
         assert self.settings is not None
         run = _module(opts.subcommand).run

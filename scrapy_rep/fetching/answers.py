@@ -11,7 +11,7 @@ from w3lib.url import safe_url_string
 from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.robotstxt.lines import text as text_that_is_read
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def without_idle_encoding(response: Response) -> Response:
 def _is_text(body: bytes) -> bool:
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
-        text = text_that_is_read(body, RFC9309)
+        text = decoded_text(body, RFC9309)
     if len(text.translate(None, _NO_TEXT)) < len(text):
         return False
     try:

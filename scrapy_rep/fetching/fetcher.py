@@ -26,6 +26,7 @@ from scrapy_rep.fetching.answers import (
     redirect_target,
 )
 from scrapy_rep.fetching.boundary import Boundary
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -168,6 +169,8 @@ class RobotsTxtFetcher:
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
+                if target in {url, *redirects}:
+                    error += ", in a loop"
                 break
             if not await boundary.lets_follow(asked, response, target):
                 response, error = None, _PRIVATE.format(origin_of(target))
@@ -255,11 +258,10 @@ class RobotsTxtFetcher:
             kind = type(exception)
             if request.url not in self._uncounted:
                 self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
-            error = f"{kind.__name__}: {exception}".rstrip(": ")
             # Of a proxy it says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
-            return _Answer(None, error, is_permanent=is_permanent)
+            return _Answer(None, in_words(exception), is_permanent=is_permanent)
 
     async def _download(self, request: Request) -> Response:
         # Taken last, so that what waits for its turn takes no place from others.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.checks import flaw_of_tables, flaw_of_values
-from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
+from scrapy_rep.ledger.schema import SCHEMA
+from scrapy_rep.sqlitefiles import ForeignFile, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,8 +77,10 @@ def reading(path: str) -> Iterator[None]:
 def _size_of_file(path: str) -> int:
     """Raises LedgerError for a folder, and for what would be waited for: a pipe, a device."""
     found = Path(path).stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise LedgerError(path, "this is a folder, not a ledger")
     if not stat.S_ISREG(found.st_mode):
-        raise LedgerError(path, "this is no file")
+        raise LedgerError(path, "this is a pipe or a device, not a ledger")
     return found.st_size
 
 
@@ -98,10 +101,9 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
 
 
 def _flaw(connection: sqlite3.Connection) -> str | None:
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application_id != APPLICATION_ID:
-        return "this is no ledger"
-    if version > VERSION:
-        return f"it is of version {version}; this package knows up to {VERSION}"
+    try:
+        if not version_of(connection, SCHEMA):
+            return "it is no ledger"
+    except ForeignFile as error:
+        return str(error)
     return flaw_of_tables(connection)

@@ -11,9 +11,9 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.files import identity
 from scrapy_rep.ledger.files import close_for_good, open_to_write
 from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot, sha256
+from scrapy_rep.sqlitefiles import identity
 
 if TYPE_CHECKING:
     import os

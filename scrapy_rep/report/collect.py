@@ -1,8 +1,9 @@
-"""From ledgers to what a report says of them."""
+"""Collects what a report says from ledgers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
@@ -12,7 +13,9 @@ from scrapy_rep.report.check import check
 from scrapy_rep.report.documents import Documents
 from scrapy_rep.report.hosts import Hosts
 from scrapy_rep.report.model import Answers, Changed, Outage, Overridden, Report, Tally
+from scrapy_rep.report.urls import UrlsByHost
 from scrapy_rep.report.uses import uses
+from scrapy_rep.report.without import hosts_without
 from scrapy_rep.settings import DEFAULTS, OBEY
 from scrapy_rep.stats import RESPONSE_COUNT
 
@@ -86,9 +89,10 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
 
     Hosts and documents are read while they are iterated over, once.
     """
-    crawls = tuple(sorted(scratch.crawls.values(), key=lambda crawl: crawl.started))
+    crawls = tuple(sorted(scratch.crawls.values(), key=attrgetter("started")))
     documents = Documents(scratch, limits.documents)
-    hosts = Hosts(scratch, documents.numbers, limits.hosts)
+    urls = UrlsByHost(scratch, limits.rows)
+    hosts = Hosts(scratch, documents.numbers, urls.numbers, limits.hosts)
     outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
     answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
     used, used_left_out = uses(scratch, documents.numbers, limits.rows)
@@ -108,6 +112,8 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         documents=documents,
         documents_shown=len(documents.numbers),
         documents_left_out=documents.left_out,
+        urls=urls,
+        without=hosts_without(scratch.database, limits.rows),
         outages=tuple(outages[: limits.rows]),
         outages_left_out=max(0, len(outages) - limits.rows),
         overridden=tuple(overridden[: limits.rows]),

@@ -10,6 +10,9 @@ from scrapy_rep.ledger.terms import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from scrapy_rep.report.urls import UrlsByHost
+    from scrapy_rep.report.without import HostsWithout
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crawl:
@@ -81,6 +84,10 @@ class Host:
     delay: float | None
     """In seconds, as its robots.txt asks."""
 
+    gap: float | None
+    """In seconds, the shortest time between two requests; None where there is no delay, or
+    no ledger that has what was let through."""
+
     refused: int
     dropped: int
     rules: tuple[TopRule, ...]
@@ -90,6 +97,9 @@ class Host:
 
     document: int | None
     """The number of its robots.txt among those of the report, if it is there."""
+
+    urls: int | None
+    """Its number among the hosts whose refused URLs are shown, if it is there."""
 
 
 @dataclass(slots=True)
@@ -261,6 +271,8 @@ class Report:
     documents: Iterable[Document]
     documents_shown: int
     documents_left_out: int
+    urls: UrlsByHost
+    without: HostsWithout
     outages: tuple[Outage, ...]
     outages_left_out: int
     overridden: tuple[Overridden, ...]

@@ -55,6 +55,7 @@ def _environment() -> Environment:
         "moment": shown.moment,
         "setting": shown.setting,
         "size": shown.size,
+        "without": words.without_robotstxt,
         "visible": shown.visible,
         "whole": shown.whole,
     }
@@ -64,6 +65,7 @@ def _environment() -> Environment:
         "by_layer": words.by_layer,
         "layers": words.LAYERS,
         "reasons": words.REASONS,
+        "span": shown.span,
         "verdicts": words.VERDICTS,
     }
     return environment

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
 from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.report.gaps import shortest_gaps
 from scrapy_rep.report.model import Crawl
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 TEXT_LIMIT = 20_000
 """Bytes of a URL or a statement that are carried over; ledgers have fewer."""
+
+# URLs of a host that are carried over from each ledger.
+_URLS_OF_HOST = 50
 
 _TABLES = """
 CREATE TABLE tally (
@@ -36,6 +40,11 @@ CREATE TABLE used (
     origin TEXT, purpose TEXT, verdict TEXT, source TEXT, statement TEXT, line INTEGER,
     count INTEGER, url TEXT
 );
+CREATE TABLE judged (
+    origin TEXT, url TEXT, verdict TEXT, layer TEXT, reason TEXT, line INTEGER,
+    statement TEXT, count INTEGER, urls INTEGER
+);
+CREATE TABLE gap (origin TEXT PRIMARY KEY, seconds REAL) WITHOUT ROWID;
 CREATE TABLE snapshot (
     crawl INTEGER, ledger INTEGER, origin TEXT, access TEXT, status INTEGER, error TEXT,
     fetched REAL, copy_of REAL, sha256 TEXT, url TEXT
@@ -44,6 +53,7 @@ CREATE TABLE snapshot (
 
 _INDEXES = """
 CREATE INDEX tally_origin ON tally (origin);
+CREATE INDEX judged_origin ON judged (origin);
 CREATE INDEX line_origin ON line (origin, sha256);
 CREATE INDEX snapshot_origin ON snapshot (origin, fetched);
 """
@@ -83,6 +93,25 @@ FROM decision WHERE layer = 'usage'
 GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
+# Of each host the URLs that were decided on most; one row adds up those left out.
+_JUDGED = f"""
+WITH judged AS (
+    SELECT origin, url, verdict, layer, reason, line, statement, count(*) AS times,
+           row_number() OVER (
+               PARTITION BY origin
+               ORDER BY layer = 'override', count(*) DESC, min(id)
+           ) AS place
+    FROM decision WHERE verdict = 'refused' OR layer = 'override'
+    GROUP BY origin, url, verdict, layer, reason
+)
+SELECT origin, {_bounded("url")}, verdict, layer, reason, line, {_bounded("statement")},
+       times, NULL
+FROM judged WHERE place <= {_URLS_OF_HOST}
+UNION ALL
+SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
+FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
+"""  # noqa: S608
+
 _SNAPSHOTS = """
 SELECT :base + crawl, :ledger, origin, access, status, error, fetched, copy_of, sha256,
        url, redirects
@@ -107,6 +136,7 @@ class Scratch:
                 check_values(path, ledger)
                 with reading(path):
                     self._add(path, ledger)
+            self._copy("gap", 2, shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
 
@@ -137,6 +167,7 @@ class Scratch:
             _USED % ("source" if "source" in names else "NULL"), given
         )
         self._copy("used", 8, (row[:8] for row in used))
+        self._copy("judged", 9, ledger.execute(_JUDGED, given))
         self._copy("snapshot", 10, map(_snapshot, ledger.execute(_SNAPSHOTS, given)))
 
     def _copy(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy.utils.misc import load_object
-
+from scrapy_rep.compat.startlog import say_in_one_sentence
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import (
@@ -19,14 +19,16 @@ from scrapy_rep.protocol.access.overrides import (
 )
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
-from scrapy_rep.settings.sentence import say_in_one_sentence
-from scrapy_rep.settings.stores import store_of, without_password
-from scrapy_rep.settings.values import LINK_TYPES, Values, tokens_in
+from scrapy_rep.settings.stores import displayed, store_of
+from scrapy_rep.settings.values import LINK_TYPES, Values, named, tokens_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
+
+    from scrapy_rep.stores.base import Store
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
@@ -98,8 +100,8 @@ class RepSettings:
     bounds: Bounds
     """For how long a robots.txt may hold."""
 
-    store: str
-    """The URI of the store: as set, or of a file in JOBDIR, if there is one."""
+    store: str | type[Store]
+    """The address of the store, as set or of a file in JOBDIR; or a class of the user."""
 
     store_max_entries: int
     store_max_bytes: int
@@ -158,6 +160,11 @@ class RepSettings:
     :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
 
     @classmethod
+    def of(cls, crawler: Crawler) -> RepSettings:
+        """The settings of a crawl, which its components share: they are read once."""
+        return shared_component(crawler, _read_settings)
+
+    @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
         try:
@@ -169,7 +176,7 @@ class RepSettings:
     @classmethod
     def _read(cls, settings: BaseSettings) -> RepSettings:
         values = Values(settings, {**DEFAULTS, OBEY: False})
-        dialect = dialect_of(settings)
+        dialect = _dialect(values, settings)
         return cls(
             obey=values.flag(OBEY),
             agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
@@ -204,20 +211,17 @@ class RepSettings:
             usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
             usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
             == "allow",
-            clients=clients_of(settings),
+            clients=_clients(settings),
         )
 
 
-def dialect_of(settings: BaseSettings) -> Dialect:
-    """The dialect that the settings choose. Raises SettingError if it is none."""
-    values = Values(settings, DEFAULTS)
+def _read_settings(crawler: Crawler) -> RepSettings:
+    return RepSettings.from_settings(crawler.settings)
+
+
+def _dialect(values: Values, settings: BaseSettings) -> Dialect:
     value = values.get("REP_DIALECT")
-    found = value
-    if isinstance(value, str):
-        try:
-            found = DIALECTS.get(value) or load_object(value)
-        except (ValueError, TypeError, NameError, ImportError):
-            found = None
+    found = named(value, DIALECTS)
     if not isinstance(found, Dialect):
         names = ", ".join(map(repr, DIALECTS))
         allowed = f"{names}, or the import path of a Dialect"
@@ -230,8 +234,7 @@ def dialect_of(settings: BaseSettings) -> Dialect:
     return GOOGLE
 
 
-def clients_of(settings: BaseSettings) -> frozenset[str]:
-    """Those of the clients with ways of their own that the pages of a crawl are sent by."""
+def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
     found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
@@ -292,9 +295,11 @@ def _ledger(values: Values) -> str | None:
     return None if value is None or value == "" else values.name("REP_LEDGER")
 
 
-def recorded(settings: BaseSettings) -> dict[str, object]:
-    """Every setting that this package follows, without passwords."""
+def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
+    """Every setting that this package follows, without credentials; *read* is what was
+    read from them.
+    """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    found["REP_STORE"] = without_password(store_of(settings))
+    found["REP_STORE"] = displayed(read.store)
     return found

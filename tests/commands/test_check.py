@@ -84,6 +84,8 @@ def test_one_denied_of_several(rep: Rep) -> None:
         pytest.param(["--agent", "otherbot"], "otherbot", id="one"),
         pytest.param(["--agent", "nobot,mybot"], "mybot", id="separated by commas"),
         pytest.param(["--agent", "nobot", "--agent", "mybot"], "mybot", id="repeated"),
+        pytest.param(["--agent", "nobot,mybot,*"], "mybot", id="and everyone"),
+        pytest.param(["--agent", "mybot,"], "mybot", id="a comma at the end"),
         pytest.param(["--agent", "nobot"], "*", id="of whom nothing is said"),
         pytest.param(["--agent", "*"], "*", id="everyone"),
         pytest.param(
@@ -240,9 +242,52 @@ def test_long_list(rep: Rep) -> None:
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
 
 
+def test_a_bad_argument_among_others(rep: Rep) -> None:
+    """The others are judged, and the exit status is 2."""
+    urls = ["shop.example", "https://shop.example/tea", "http://[", BASKET]
+    ended = rep("check", *urls, *FILE, "--brief")
+    assert ended.status == 2
+    assert [line.split("\t")[1] for line in ended.out.splitlines()] == [
+        urls[1],
+        urls[3],
+    ]
+    assert "did you mean https://shop.example ?" in ended.err
+    assert "'http://[' is no URL" in ended.err
+
+
+def test_summary_of_a_list(rep: Rep) -> None:
+    """A list ends with a line, on standard error, that says how many are allowed."""
+    urls = [BASKET, "https://shop.example/tea", "nothing", "https://shop.example/"]
+    ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
+    assert ended.err.endswith(
+        "\nscrapy rep: 3 URLs: 2 allowed, 1 denied; lines that are no URL: 1\n"
+    )
+    ended = rep("check", "-", *FILE, "--format", "json", stdin=BASKET)
+    assert ended.err == "scrapy rep: 1 URL: 0 allowed, 1 denied\n"
+    assert rep("check", BASKET, *FILE).err == ""
+    Path("robots.txt").write_text("User-agent: *\nContent-Usage: train-ai=n\n")
+    ended = rep("check", "-", *FILE, "--purpose", "train-ai", "--brief", stdin=BASKET)
+    assert ended.err == (
+        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed not for the purposes\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"), [("1", "1 second"), ("1.0", "1 second"), ("0.5", "0.5 seconds")]
+)
+def test_seconds(rep: Rep, delay: str, words: str) -> None:
+    """One second is one second."""
+    Path("robots.txt").write_text(f"User-agent: *\nCrawl-delay: {delay}\n")
+    assert f"  crawl delay: {words}\n" in rep("check", BASKET, *FILE).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (
+            [BASKET.replace("https://", "")],
+            "did you mean https://shop.example/basket/1 ?",
+        ),
         (["shop.example/tea"], "did you mean https://shop.example/tea ?"),
         (["file:///etc/passwd"], "'file:///etc/passwd' is no URL of http"),
         (["http://["], "is no URL"),
@@ -252,6 +297,7 @@ def test_long_list(rep: Rep) -> None:
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
         ([BASKET, "--robots", "a\0b"], "null"),
         ([BASKET, "--agent", "bot 2"], "--agent is"),
+        ([BASKET, "--agent", ""], "--agent is"),
         ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
         ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
         ([BASKET, "--format", "xml"], "invalid choice: 'xml'"),

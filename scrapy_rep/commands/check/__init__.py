@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_purposes, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile, add_purposes
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "urls", nargs="+", metavar="URL", help="or - for a list on standard input"
     )
-    add_terms(parser)
+    add_profile(parser)
     add_purposes(parser)
     parser.add_argument(
         "--dialects",
@@ -39,6 +39,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.check.checking import check  # noqa: PLC0415
+    from scrapy_rep.commands.check.command import check  # noqa: PLC0415
 
     return check(arguments, settings)

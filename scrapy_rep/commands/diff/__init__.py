@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
             metavar=name.upper(),
             help="a file, a URL, or - for standard input",
         )
-    add_terms(parser)
+    add_profile(parser)
     parser.add_argument(
         "--urls",
         metavar="LIST|LEDGER",
@@ -38,6 +38,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.diff.differences import diff  # noqa: PLC0415
+    from scrapy_rep.commands.diff.command import diff  # noqa: PLC0415
 
     return diff(arguments, settings)

@@ -32,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.lint.linting import lint  # noqa: PLC0415
+    from scrapy_rep.commands.lint.command import lint  # noqa: PLC0415
 
     arguments.agent = ["*"]
     return lint(arguments, settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="of a crawl with REP_LEDGER_LEVEL = 'all'; one with the refused alone tells "
         "only what is newly allowed",
     )
-    add_terms(parser)
+    add_profile(parser, default="as in each past crawl")
     parser.add_argument(
         "--robots",
         action="append",
@@ -36,16 +36,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="where to write the URLs that were fetched and are now forbidden",
     )
-    parser.add_argument(
-        "--state",
-        metavar="FILE",
-        help="where to keep how far it has come: run again after an interruption, it "
-        "goes on from there. It is removed at the end",
-    )
     add_format(parser)
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.replay.replaying import replay  # noqa: PLC0415
+    from scrapy_rep.commands.replay.command import replay  # noqa: PLC0415
 
     return replay(arguments, settings)

@@ -1,4 +1,4 @@
-"""What the user of the crawler has decided about hosts, whatever they say themselves."""
+"""The user's own decisions about hosts, which count in the place of their robots.txt."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _HOST_PATTERN = re.compile(
 
 
 class Override(NamedTuple):
-    """What holds for the hosts of one pattern."""
+    """The decision about the hosts of one pattern."""
 
     pattern: str
-    """As in the setting."""
+    """The pattern as written in the setting."""
 
     kind: Literal["obey", "ignore", "robotstxt"]
 
@@ -51,7 +51,7 @@ class Override(NamedTuple):
 
     @property
     def precision(self) -> tuple[bool, int, bool]:
-        """Of two overrides that cover an origin, the one with more of it holds."""
+        """A sort key: of several overrides that cover an origin, the greatest decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
@@ -76,7 +76,7 @@ def parse_overrides(
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
-    """What the user has decided about *origin*, if anything."""
+    """The override that decides about *origin*, if there is one."""
     for override in overrides:
         if override.covers(origin):
             return override

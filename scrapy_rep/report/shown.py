@@ -1,4 +1,4 @@
-"""How values are written on a page."""
+"""Formats values for the page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def visible(text: object, limit: int = 1000) -> str:
-    r"""The text of a stranger, each character of it to be seen.
+    r"""*text* with its invisible characters replaced by their codes, such as ``\u{1b}``.
 
-    Those without a look of their own become their codes: ``\u{1b}``. What is longer than
-    *limit* characters is cut, and says so.
+    A text of more than *limit* characters is cut, and its end says so.
     """
     written = str(text)
     more = len(written) - limit
@@ -37,7 +36,7 @@ def _seen(character: str) -> str:
 
 
 def setting(value: object) -> str:
-    """The value of a setting, without the passwords of URLs."""
+    """The value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return _CREDENTIALS.sub("…", text)
 
@@ -47,7 +46,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """In two units, or in one from ten of it on; a dash where there is none."""
+    """A duration in two units, or in one from ten of it on; a dash for None."""
     if seconds is None:
         return "–"
     if seconds < 60:

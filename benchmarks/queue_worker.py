@@ -28,6 +28,7 @@ from scrapy_redis.queue import PriorityQueue
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.politeness import Terms
 from scrapy_rep.frontier.redis import HostQueue
+from scrapy_rep.frontier.redis.link import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +123,17 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         pipeline.execute_command = execute_command
     else:
         owner, name = queue._link, "run"
-        pipeline = owner.client.pipeline(transaction=False)
+        pipeline = queue.server.pipeline(transaction=False)
+
+        known = {
+            script: queue.server.script_load(source(script))
+            for script in ("push", "learned")
+        }
 
         def replaced(script: str, keys: list[str], *args: Any) -> Any:
-            if script not in {"push", "learned"}:
+            if script not in known:
                 return before(script, keys, *args)
-            owner._script(script)(keys, args, client=pipeline)
+            pipeline.evalsha(known[script], len(keys), *keys, *args)
             send(_AT_ONCE)
             return 1
 

@@ -116,8 +116,8 @@ class QueueStateError(ValueError):
     def __init__(self, folder: str) -> None:
         super().__init__(
             f"{folder}: another SCHEDULER_PRIORITY_QUEUE than scrapy_rep.HostQueue or one "
-            "of Scrapy's has written this queue; go on with that, or start anew in an "
-            "empty JOBDIR."
+            "of Scrapy's has written this queue, or it is damaged; go on with that class, "
+            "or start anew in an empty JOBDIR."
         )
 
 

@@ -7,13 +7,25 @@ from typing import Any
 
 import pytest
 from scrapy.settings import Settings
+from scrapy.utils.spider import DefaultSpider
+from scrapy.utils.test import get_crawler
 
+from scrapy_rep import settings as settings_module
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import DEFAULTS, RepSettings
+from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
+from scrapy_rep.stores.memory import MemoryStore
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
+
+
+class OwnStore(MemoryStore):
+    pass
 
 
 def read(**settings: Any) -> RepSettings:
@@ -45,6 +57,45 @@ def test_defaults() -> None:
 def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
     """A dialect is chosen by its name, by the path of an object, or by the switch."""
     assert read(**settings).dialect == dialect
+
+
+def test_the_components_of_a_crawl_share_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many components ask for the settings of a crawl, they are read once."""
+    reads = []
+    once = RepSettings.from_settings
+    monkeypatch.setattr(
+        RepSettings, "from_settings", lambda found: reads.append(found) or once(found)
+    )
+    crawler = get_crawler(DefaultSpider, {"ROBOTSTXT_OBEY": True})
+    for component in (
+        RobotsTxtMiddleware,
+        IndexingMiddleware,
+        IndexingGateMiddleware,
+    ):
+        component.from_crawler(crawler)
+    RobotParser.from_crawler(crawler, b"")
+    assert reads == [crawler.settings]
+
+
+@pytest.mark.parametrize("value", [f"{__name__}.OwnStore", OwnStore])
+def test_a_store_of_ones_own(value: Any) -> None:
+    """A store is chosen by its address, or by the path of a class, as a dialect is."""
+    assert read(REP_STORE=value).store is OwnStore
+    recorded = settings_module.recorded(
+        Settings({"REP_STORE": value}), read(REP_STORE=value)
+    )
+    assert recorded["REP_STORE"] == f"{__name__}.OwnStore"
+
+
+@pytest.mark.parametrize(
+    "value", [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "no.such.module", 3]
+)
+def test_what_is_no_store(value: Any) -> None:
+    """What is neither an address nor the path of a Store stops the start, and says so."""
+    with pytest.raises(SettingError, match=r"or the import path of a Store\.$"):
+        read(REP_STORE=value)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +258,7 @@ def test_the_purpose_whose_name_can_not_be() -> None:
     ],
 )
 def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -> None:
-    """Issue 15, 2: lists and dictionaries, from the command line as well."""
+    """Purposes and their agents: lists and dictionaries, from the command line as well."""
     assert getattr(read(**{name: value}), field) == expected
 
 

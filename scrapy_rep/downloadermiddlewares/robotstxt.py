@@ -10,10 +10,10 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.fetching.request import RobotsTxtRequest, bound_decompression
-from scrapy_rep.frontier.access import Access
+from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
+from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.protocol.access.overrides import override_for
@@ -47,7 +47,7 @@ class RobotsTxtMiddleware:
     responses to this package's own requests are seen before they are decompressed."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if not settings.obey:
             raise NotConfigured
         self._crawler = crawler
@@ -55,7 +55,7 @@ class RobotsTxtMiddleware:
         self._purposes = Purposes.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
         self._frontier = Frontier.of(crawler)
-        self._access = self._frontier.access = Access(
+        self._access = self._frontier.access = HostAccess(
             crawler, self._frontier.alarms, settings, self._identity, self._verdicts
         )
         self._overrides = settings.overrides
@@ -117,7 +117,7 @@ class RobotsTxtMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
-            bound_decompression(request)
+            before_decompression(request, response)
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)
         return response

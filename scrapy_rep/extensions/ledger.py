@@ -1,4 +1,4 @@
-"""Keeps a record of what was asked and decided."""
+"""The extension that writes a ledger of the decisions of a crawl."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How often, in seconds, it is looked how the writer fares.
+# The seconds between two checks of the writer.
 _LOOK_EVERY = 1.0
 
 
 class Ledger:
-    """Writes the file of ``REP_LEDGER``, whatever becomes of it: the crawl goes on."""
+    """Writes the file of ``REP_LEDGER``. Where that fails, the crawl continues."""
 
     ORDER = 500
     """After Scrapy's own extensions, so that their stats of the end are in the record."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if settings.ledger is None:
             raise NotConfigured
         self._crawler = crawler
@@ -71,7 +71,7 @@ class Ledger:
             user_agent=header,
             agents=agents,
             dialect=self._settings.dialect.name,
-            settings=recorded(self._crawler.settings),
+            settings=recorded(self._crawler.settings, self._settings),
             versions=_versions(),
             started=time.time(),
         )
@@ -92,7 +92,7 @@ class Ledger:
         self._look_after()
 
     def _look_after(self) -> None:
-        """Say in stats, and once in the log, how the writer fares."""
+        """Update the stats of the writer, and log each kind of failure once."""
         writer = self._writer
         assert writer is not None
         for key, count in (
@@ -104,13 +104,13 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "The ledger can't be written, and the crawl goes on; it is tried again: %s",
+                "The ledger cannot be written; the crawl continues and tries again: %s",
                 writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records are missing in the ledger %s, since it could not be written in "
-                "time; the stats say how many",
+                "The ledger %s lacks records that could not be written in time; the stat "
+                "rep/ledger/dropped counts them",
                 self._path,
             )
 
@@ -121,7 +121,7 @@ class Ledger:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """The file that the setting means. Raises LedgerError where it means none."""
+    """The path that the setting gives. Raises LedgerError for an unknown placeholder."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
         "name": spider,

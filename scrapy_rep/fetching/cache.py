@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.fetching.files import FileCache
 from scrapy_rep.fetching.tdmrep import TdmRepCache, url_of
-from scrapy_rep.protocol.access.results import Entry, robots_of
+from scrapy_rep.protocol.access.results import Entry, State, robots_of
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -38,9 +38,9 @@ class Known(NamedTuple):
     """What is known of its tdmrep.json, where that is asked for."""
 
     @property
-    def is_out_of_reach(self) -> bool:
-        """Whether nothing may be fetched because robots.txt is unreachable."""
-        return self.entry.unreachable_since is not None and self.robots.denies_all
+    def state(self) -> State:
+        """What a crawler keeps to of the robots.txt."""
+        return self.entry.state(self.robots.dialect)
 
 
 class RobotsTxtCache(FileCache[RobotsTxt]):
@@ -73,7 +73,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         if kept is None:
             return None
         known = Known(origin, kept.entry, kept.read)
-        if not self._mines or known.is_out_of_reach:
+        if not self._mines or known.state is State.UNREACHABLE:
             return known
         tdmrep = self._tdmrep.at_hand(origin)
         if tdmrep is None and self._may_fetch(known.robots, url_of(origin)):
@@ -108,7 +108,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         """
         kept, is_new = await self._kept(origin, causes, anew=anew)
         known = Known(origin, kept.entry, kept.read)
-        if self._mines and not known.is_out_of_reach:
+        if self._mines and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
             # It may have run out meanwhile, and is good for those who have waited.
             weight = kept.read.weight

@@ -35,7 +35,7 @@ class Identity:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
         self._of_purpose = settings.purpose_agents

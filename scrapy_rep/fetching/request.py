@@ -10,8 +10,10 @@ from scrapy.exceptions import StopDownload
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import meta
+from scrapy_rep.fetching.wholeness import check_whole
 
 if TYPE_CHECKING:
+    from scrapy.http import Response
     from typing_extensions import Self
 
 # What a robots.txt may come to when it is decompressed. It is not asked for compressed,
@@ -77,10 +79,12 @@ class RobotsTxtRequest(Request):
             raise StopDownload(fail=True)
 
 
-def bound_decompression(request: Request) -> None:
-    """Let a robots.txt that comes compressed be decompressed only so far.
+def before_decompression(request: Request, response: Response) -> None:
+    """Let a robots.txt that comes compressed be decompressed only so far, and only where
+    all of it is there. Raises IncompleteBody otherwise.
 
     To be called between download and decompression: as a bound of the download it would
     fail long files rather than cut them.
     """
+    check_whole(response, _MAX_DECOMPRESSED)
     request.meta["download_maxsize"] = _MAX_DECOMPRESSED

@@ -1,4 +1,4 @@
-"""Where a request goes to."""
+"""The destination of a request."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _OF_HTTP = ("http://", "https://")
 
 
 def is_of_http(request: Request) -> bool:
-    """Whether a request is one of HTTP, going by what Scrapy chooses its handler by.
+    """Whether a request is for http or https, by the scheme that Scrapy chooses its handler
+    by.
 
-    Nothing else has a robots.txt that this package asks for.
+    For other schemes, no robots.txt is fetched.
     """
     if request.url.startswith(_OF_HTTP):
         return True
@@ -31,7 +32,7 @@ def is_of_http(request: Request) -> bool:
 
 
 def origin_asked(request: Request) -> Origin | None:
-    """The origin that a request of HTTP is sent to, or None if its host or port can't be
+    """The origin that an HTTP request is sent to, or None if its host or port cannot be
     read.
     """
     try:

@@ -1,4 +1,4 @@
-"""What tells hosts from each other: for queues, and for delays."""
+"""The keys of hosts, for queues and for delays."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 
 class HostKey(NamedTuple):
-    """What tells a host: an origin in a download slot."""
+    """The key of a host: an origin in a download slot."""
 
     slot: str
 
     origin: Origin | None
-    """None where no robots.txt has a say: for another scheme, or because the spider says
-    so (``dont_obey_robotstxt``)."""
+    """None where no robots.txt counts: for another scheme, or with ``dont_obey_robotstxt``."""
 
     was_redirected: bool = False
-    """Whether these requests came from another host, whose slot Scrapy leaves them."""
+    """Whether these requests were redirected from another host, whose slot Scrapy leaves
+    them."""
 
     @property
     def host(self) -> str:
-        """The name of the host, as delays know it."""
+        """The name of the host, for delays."""
         return bare_host(self.origin) if self.origin is not None else ""
 
 
 def bare_host(origin: Origin) -> str:
-    """The host of *origin*, whose name may end with the dot of the root or not."""
+    """The host of *origin*, without a dot at its end."""
     return origin.host.rstrip(".")
 
 
 def host_of(request: Request) -> str:
-    """The host of *request*, as delays know it."""
+    """The name of the host of *request*, for delays."""
     origin = origin_asked(request)
     return bare_host(origin) if origin is not None else ""
 
@@ -57,8 +57,8 @@ def keys_of(crawler: Crawler, request: Request) -> tuple[str, str]:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request* came from another host, whose download slot Scrapy leaves it:
-    that is no choice of anybody's.
+    """Whether *request* was redirected from another host. Scrapy leaves it the download
+    slot of that host, which nobody chose.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host

@@ -7,7 +7,8 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.ledger.schema import ADDED, SCHEMA
+from scrapy_rep.sqlitefiles import ForeignFile, make_tables, use_write_ahead_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,18 +50,18 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         pass
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
     try:
-        if not _is_ledger(connection, path):
-            _make(connection, path)
-        # The switch below fails at once where another process writes; this waits for it.
+        make_tables(connection, SCHEMA)
         connection.execute("BEGIN IMMEDIATE")
         _add_columns(connection)
         connection.execute("COMMIT")
-        # A transaction survives a process that is killed, and readers and the writer do
-        # not wait for each other.
-        connection.execute("PRAGMA journal_mode = WAL")
+        # A transaction survives a process that is killed.
+        use_write_ahead_log(connection)
         # A machine that loses its power loses no more than a process that is killed. The
         # price is one fsync for each batch, of which there is at most one each half second.
         connection.execute("PRAGMA synchronous = FULL")
+    except ForeignFile as error:
+        connection.close()
+        raise LedgerError(str(path), error) from None
     except BaseException:
         connection.close()
         raise
@@ -79,33 +80,6 @@ def close_for_good(connection: sqlite3.Connection) -> None:
         pass
     finally:
         connection.close()
-
-
-def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a ledger, and not empty. Raises LedgerError for any other file."""
-    # Before the other two: another process may be creating all three in one transaction.
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if not tables:
-        return False
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application_id != APPLICATION_ID:
-        raise LedgerError(str(path), "this is a database of something else, no ledger")
-    if version > VERSION:
-        why = f"it is of version {version}; this package writes version {VERSION}"
-        raise LedgerError(str(path), why)
-    return True
-
-
-def _make(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have been faster.
-    if not _is_ledger(connection, path):
-        for statement in TABLES.split(";\n"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:

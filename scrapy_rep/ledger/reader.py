@@ -6,7 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import APPLICATION_ID, VERSION
+from scrapy_rep.ledger.schema import SCHEMA
+from scrapy_rep.sqlitefiles import ForeignFile, version_of
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
@@ -20,16 +21,13 @@ def open_ledger(path: str) -> sqlite3.Connection:
     try:
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(path, error) from None
-    if application_id != APPLICATION_ID:
+    try:
+        if not version_of(connection, SCHEMA):
+            raise ForeignFile("it is no ledger")
+    except (ForeignFile, sqlite3.Error) as error:
         connection.close()
-        raise LedgerError(path, "this is no ledger")
-    if version > VERSION:
-        connection.close()
-        why = f"it is of version {version}; this package knows up to {VERSION}"
-        raise LedgerError(path, why)
+        raise LedgerError(path, error) from None
     connection.row_factory = sqlite3.Row
     return connection

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.protocol.access.results import Access, copy_held
+from scrapy_rep.protocol.access.results import Access, State
+from scrapy_rep.protocol.display import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +21,6 @@ MAX_URL = 4096
 
 MAX_TEXT = 1024
 """Characters of a rule, a statement, a header value or an error that are kept."""
-
-_USERINFO = re.compile(r"//[^/?#\s]*@")
 
 # The bytes of memory that a record takes besides its texts, about.
 _RECORD = 600
@@ -87,7 +85,7 @@ class Snapshot(NamedTuple):
     def row(self) -> tuple[object, ...]:
         """All columns but ``id``, ``crawl`` and ``sha256``."""
         entry, result = self.entry, self.entry.result
-        held = copy_held(entry, self.dialect)
+        is_stale = entry.state(self.dialect) is State.STALE
         headers = [(storable(name), storable(value)) for name, value in result.headers]
         return (
             self.origin,
@@ -95,18 +93,18 @@ class Snapshot(NamedTuple):
             _json([url_text(url) for url in result.redirects]),
             str(result.access),
             result.status,
-            storable(_masked(result.error)) or None,
+            storable(without_credentials(result.error)) or None,
             _json(headers),
             entry.fetched,
             entry.expires,
-            None if held is None else entry.copy_fetched,
+            entry.copy_fetched if is_stale else None,
         )
 
     @property
     def body(self) -> bytes | None:
         """The file that is followed, if there is one: its bytes, as far as they are read."""
-        answer = copy_held(self.entry, self.dialect) or self.entry.result
-        if answer.access is not Access.SUCCESSFUL:
+        answer = self.entry.answer(self.dialect)
+        if answer is None or answer.access is not Access.SUCCESSFUL:
             return None
         # One byte more tells a reader that the file was cut.
         return answer.body[: self.dialect.size_limit + 1]
@@ -144,9 +142,7 @@ class Decided(NamedTuple):
 
 def url_text(url: str) -> str:
     """A URL as a ledger stores it: without user and password."""
-    if "@" in url:
-        url = _masked(url)
-    return storable(url, MAX_URL)
+    return storable(without_credentials(url), MAX_URL)
 
 
 def storable(written: str, at_most: int = MAX_TEXT) -> str:
@@ -161,10 +157,6 @@ def storable(written: str, at_most: int = MAX_TEXT) -> str:
 
 def sha256(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
-
-
-def _masked(written: str) -> str:
-    return _USERINFO.sub("//***@", written)
 
 
 def _json(value: Any) -> str:

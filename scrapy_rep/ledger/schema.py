@@ -7,6 +7,8 @@ is in ``PRAGMA user_version``.
 
 from __future__ import annotations
 
+from scrapy_rep.sqlitefiles import Schema
+
 VERSION = 1
 
 APPLICATION_ID = 0x52455031
@@ -73,3 +75,6 @@ CREATE TABLE decision (
 
 ADDED = {"decision": ("form TEXT", "source TEXT")}
 """The columns that tables made by earlier versions of this package can lack."""
+
+SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
+"""The file as a whole."""

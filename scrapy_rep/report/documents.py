@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
-from scrapy_rep.protocol.robotstxt.lines import text as text_that_is_read
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 from scrapy_rep.report.excerpt import excerpt
 from scrapy_rep.report.model import Document, Mark, Version
 
@@ -79,7 +79,7 @@ class Documents:
         crawl = self._scratch.crawls.get(row["crawl"])
         # The dialect of the crawl decides where a line ends.
         dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309
-        read = text_that_is_read(body, dialect).decode("utf-8", "backslashreplace")
+        read = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
         return Version(
             url=row["url"],
             first=row["first"],

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from datetime import datetime, timezone
 
-# Categories of characters that move, hide or reverse others, or can't be seen.
-_UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+from scrapy_rep.protocol import display
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-
 
 def visible(text: object, limit: int = 1000) -> str:
-    r"""*text* with its invisible characters replaced by their codes, such as ``\u{1b}``.
-
-    A text of more than *limit* characters is cut, and its end says so.
+    """*text* on one line, with its invisible characters replaced by their codes. A text of
+    more than *limit* characters is cut, and its end says so.
     """
     written = str(text)
     more = len(written) - limit
     if more > 0:
         written = written[:limit]
-    if not written.isprintable():
-        written = "".join(map(_seen, written))
+    written = display.visible(written)
     return f"{written}… ({more:,} more characters)" if more > 0 else written
-
-
-def _seen(character: str) -> str:
-    if unicodedata.category(character) in _UNSEEN:
-        return f"\\u{{{ord(character):x}}}"
-    return character
 
 
 def setting(value: object) -> str:
     """The value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _CREDENTIALS.sub("…", text)
+    return display.without_credentials(text)
 
 
 def whole(number: float) -> str:

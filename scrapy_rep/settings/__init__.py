@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy.utils.job import job_dir
-from scrapy.utils.misc import load_object
 
+from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError, StoreNotInstalled
 from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import ALLOWED as ALLOWED_OVERRIDES
 from scrapy_rep.protocol.access.overrides import Override, parse_overrides
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
+from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
-from scrapy_rep.settings.values import Values, tokens_in
+from scrapy_rep.settings.values import Values, named, tokens_in
 from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
-from scrapy_rep.stores import open_store
+from scrapy_rep.stores import SCHEMES, open_store
+from scrapy_rep.stores.base import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
 OBEY = "ROBOTSTXT_OBEY"
@@ -91,8 +93,8 @@ class RepSettings:
     bounds: Bounds
     """For how long a robots.txt may hold."""
 
-    store: str
-    """The URI of the store: as set, or of a file in JOBDIR, if there is one."""
+    store: str | type[Store]
+    """The address of the store, as set or of a file in JOBDIR; or a class of the user."""
 
     store_max_entries: int
     store_max_bytes: int
@@ -151,10 +153,15 @@ class RepSettings:
     :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
 
     @classmethod
+    def of(cls, crawler: Crawler) -> RepSettings:
+        """The settings of a crawl, which its components share: they are read once."""
+        return shared_component(crawler, _read_settings)
+
+    @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
         values = Values(settings, DEFAULTS)
-        dialect = dialect_of(settings)
+        dialect = _dialect(values)
         return cls(
             obey=settings.getbool(OBEY),
             agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
@@ -188,22 +195,19 @@ class RepSettings:
             usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
             usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
             == "allow",
-            clients=clients_of(settings),
+            clients=_clients(settings),
         )
 
 
-def dialect_of(settings: BaseSettings) -> Dialect:
-    """The dialect that the settings choose. Raises SettingError if it is none."""
-    values = Values(settings, DEFAULTS)
+def _read_settings(crawler: Crawler) -> RepSettings:
+    return RepSettings.from_settings(crawler.settings)
+
+
+def _dialect(values: Values) -> Dialect:
     if values.flag("REP_GOOGLE_COMPATIBLE"):
         return GOOGLE
     value = values.get("REP_DIALECT")
-    found = value
-    if isinstance(value, str):
-        try:
-            found = DIALECTS.get(value) or load_object(value)
-        except (ValueError, NameError, ImportError):
-            found = None
+    found = named(value, DIALECTS)
     if isinstance(found, Dialect):
         return found
     names = ", ".join(map(repr, DIALECTS))
@@ -212,8 +216,7 @@ def dialect_of(settings: BaseSettings) -> Dialect:
     )
 
 
-def clients_of(settings: BaseSettings) -> frozenset[str]:
-    """Those of the clients with ways of their own that the pages of a crawl are sent by."""
+def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
     found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
@@ -253,37 +256,43 @@ def _ledger(values: Values) -> str | None:
     return None if path is None else values.name("REP_LEDGER")
 
 
-def _store(settings: BaseSettings) -> str:
-    uri = settings.get("REP_STORE")
-    if uri is None:
-        # A crawl that is resumed goes on with what it has.
+def _store(settings: BaseSettings) -> str | type[Store]:
+    value = settings.get("REP_STORE")
+    if value is None:
+        # A crawl that is resumed continues with the robots.txt files that it has.
         folder = job_dir(settings)
         return (
             f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else "memory://"
         )
+    is_address = isinstance(value, str) and "://" in value
+    found = None if is_address else named(value, SCHEMES)
+    if isinstance(found, type) and issubclass(found, Store):
+        return found
     try:
-        open_store(uri, max_entries=1, max_bytes=1).close()
+        open_store(value, max_entries=1, max_bytes=1).close()
     except (TypeError, ValueError, AttributeError):
-        shown = _without_password(uri)
-        raise SettingError("REP_STORE", shown, ALLOWED_STORES) from None
+        allowed = f"{ALLOWED_STORES}, or the import path of a Store"
+        raise SettingError("REP_STORE", _displayed(value), allowed) from None
     except StoreNotInstalled as error:
         allowed = f"one that can be used: {error}"
-        raise SettingError("REP_STORE", _without_password(uri), allowed) from None
-    return str(uri)
+        raise SettingError("REP_STORE", _displayed(value), allowed) from None
+    return str(value)
 
 
-def _without_password(uri: object) -> object:
-    if not isinstance(uri, str):
-        return uri
-    before, at, after = uri.rpartition("@")
-    uri = f"{before.partition('//')[0]}//***@{after}" if at else uri
-    # The client of Redis takes them from the query as well.
-    return re.sub("((?:username|password)=)[^&]*", r"\1***", uri)
+def _displayed(store: object) -> object:
+    """The value of ``REP_STORE`` without credentials."""
+    if isinstance(store, str):
+        return address_without_credentials(store)
+    if isinstance(store, type):
+        return f"{store.__module__}.{store.__qualname__}"
+    return store
 
 
-def recorded(settings: BaseSettings) -> dict[str, object]:
-    """Every setting that this package follows, without passwords."""
+def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
+    """Every setting that this package follows, without credentials; *read* is what was
+    read from them.
+    """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    found["REP_STORE"] = _without_password(_store(settings))
+    found["REP_STORE"] = _displayed(read.store)
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scrapy.utils.misc import load_object
+
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
@@ -103,6 +105,21 @@ class Values:
         if number < least:
             raise SettingError(name, value, f"a whole number, {least} or greater")
         return number
+
+
+def named(value: object, names: Mapping[str, object]) -> object:
+    """The object that a setting chooses: by one of *names*, or by its import path.
+
+    A value that is not a string is the object itself. None for a string that names nothing.
+    """
+    if not isinstance(value, str):
+        return value
+    if value in names:
+        return names[value]
+    try:
+        return load_object(value)
+    except (ImportError, NameError, TypeError, ValueError):
+        return None
 
 
 def tokens_in(setting: str, value: str | Iterable[object]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What becomes of an item whose page does not allow all that the crawl is for."""
+"""Drops or annotates items whose page does not allow all that the crawl is for."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 
 class ItemGate:
-    """Lets an item pass as far as its page allows it to be in an index, and to serve the
+    """Decides whether an item passes: whether its page may be in an index, and serve the
     purposes of the crawl.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         self._unused_images = UnusedImages.of(crawler)
@@ -43,7 +43,7 @@ class ItemGate:
         self._dropped: Counter[str] = Counter()
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether there is nothing to ask about any item, as for most pages."""
+        """Whether all items may pass without annotation, as for most pages."""
         if self._settings.usage != "ignore":
             request = response.request
             if self._purposes.of_request(request) and (
@@ -60,7 +60,7 @@ class ItemGate:
     def may_keep(
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
-        """Whether *item* passes, once it has been annotated where that is wanted."""
+        """Whether *item* passes. It is annotated first, if the settings say so."""
         counts = rules is not None and self._settings.noindex != "ignore"
         if counts and not response.meta.get(meta.DONT_OBEY_NOINDEX):
             assert rules is not None
@@ -123,8 +123,8 @@ class ItemGate:
     # Both.
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
-        """Write what was found into the field of *item* that is for it."""
-        # It imports what items may be made of, some megabytes: not before there is one.
+        """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
+        # Imported here: it loads the libraries for all types of items, some megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         name = self._settings.item_field
@@ -133,7 +133,7 @@ class ItemGate:
             before = adapter.get(name)
             adapter[name] = {**before, **found} if isinstance(before, dict) else found
         except (KeyError, TypeError, ValueError):
-            # A field that the type of the item does not have, or won't have so.
+            # The type of the item does not have the field, or does not take the value.
             self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
         else:
             self._crawler.stats.inc_value(stat)
@@ -141,8 +141,9 @@ class ItemGate:
     def _drop(
         self, item: Any, response: Response, reason: str, exception: DropItem
     ) -> None:
-        """Tell that an item is dropped, as Scrapy does for an item pipeline: at the level
-        of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter chooses another.
+        """Log that an item is dropped, and send the signal, as Scrapy does for item
+        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter
+        chooses another.
         """
         if not self._dropped:
             self._crawler.signals.connect(self._sum_up, signals.spider_closed)
@@ -189,7 +190,8 @@ class ItemGate:
         )
 
     def _listen(self) -> None:
-        """Be told of the end of each item, as of the first for which it matters."""
+        """Connect to the signals for the end of items, at the first item for which it
+        matters."""
         if not self._listens:
             self._listens = True
             for signal in (

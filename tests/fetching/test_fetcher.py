@@ -11,7 +11,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.request import bound_decompression
+from scrapy_rep.fetching.request import before_decompression
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -246,5 +246,5 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
 def test_decompression_is_bounded() -> None:
     """Between download and decompression the request gets a bound that can fail it."""
     request = Request(URL, meta={"download_maxsize": 0})
-    bound_decompression(request)
+    before_decompression(request, answer(URL))
     assert 512_000 < request.meta["download_maxsize"] < 100_000_000

@@ -27,9 +27,9 @@ from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.access import Access
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.queue import HostQueue
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.stores.memory import MemoryStore
@@ -453,7 +453,7 @@ class Crawl:
 
     def _obey(self) -> None:
         middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
-        middleware._access = self.frontier.access = Access(
+        middleware._access = self.frontier.access = HostAccess(
             self.crawler,
             self.frontier.alarms,
             RepSettings.from_settings(self.crawler.settings),

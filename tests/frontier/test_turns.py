@@ -302,4 +302,4 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     ):
         crawl.push("http://a.example/1")
         assert len(crawl.run()) == 1
-    assert "kept by this worker alone" in caplog.text
+    assert "without regard to other workers" in caplog.text

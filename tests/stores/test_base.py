@@ -290,7 +290,7 @@ class TestOpenStore:
         with pytest.raises(StoreNotInstalled) as raised:
             open_store("redis://:secret@localhost:6379/0", **BOUNDS)
         assert str(raised.value) == (
-            "redis://localhost:6379/0: it needs a package that is not installed: "
+            "redis://***@localhost:6379/0: it needs a package that is not installed: "
             "pip install 'scrapy-rep[redis]'"
         )
 

@@ -14,7 +14,7 @@ import pytest
 
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.base import KEEP
-from scrapy_rep.stores.sqlite import APPLICATION, SCHEMA, SqliteStore
+from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
 from tests.stores.places import DAY, ORIGIN, START, entry
 
 CHECKOUT = Path(__file__).parents[2]
@@ -288,11 +288,11 @@ class TestSchema:
         """A file that a later version wrote is left alone, and the message says so."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
-        sql(path, f"PRAGMA user_version = {SCHEMA + 1}")
+        sql(path, f"PRAGMA user_version = {SCHEMA.version + 1}")
         before = path.read_bytes()
         sentence = (
-            rf"robots\.db: a later version of scrapy-rep wrote it \(schema {SCHEMA + 1};"
-            rf" this version reads {SCHEMA}\)"
+            rf"robots\.db: a later version of scrapy-rep wrote it \(version {SCHEMA.version + 1};"
+            rf" this one knows up to {SCHEMA.version}\)"
         )
         with (
             closing(SqliteStore(path)) as store,
@@ -306,13 +306,13 @@ class TestSchema:
         sql(
             path,
             "CREATE TABLE entries (host TEXT, body BLOB)",
-            f"PRAGMA application_id = {APPLICATION}",
+            f"PRAGMA application_id = {SCHEMA.application_id}",
         )
         with closing(SqliteStore(path)) as store:
             assert store.get(ORIGIN, START) is None
             store.put(ORIGIN, entry(), START)
             assert store.get(ORIGIN, START) == entry()
-        assert sql(path, "PRAGMA user_version") == SCHEMA
+        assert sql(path, "PRAGMA user_version") == SCHEMA.version
 
     def test_another_program(self, path: Path) -> None:
         """The database of another program is left alone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.shared.output import BLUE, RED, Painted
-from scrapy_rep.protocol.visible import columns, visible
+from scrapy_rep.protocol.display import columns, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.indexing.statements import Flaw, Statement
+    from scrapy_rep.protocol.indexing.statements import IndexingFinding, Statement
 
 _SILENCE = IndexingRules().to_dict()
 
@@ -150,7 +150,7 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _finding_record(finding: Flaw) -> dict[str, Any]:
+def _finding_record(finding: IndexingFinding) -> dict[str, Any]:
     return {
         "code": finding.code,
         "message": finding.message,

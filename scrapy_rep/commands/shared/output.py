@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.visible import visible
+from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from argparse import Namespace

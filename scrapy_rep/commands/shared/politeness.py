@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scrapy_rep.frontier.demands import demand
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
@@ -15,17 +18,16 @@ if TYPE_CHECKING:
 
 def refusals(pace: Pace, settings: RepSettings, now: datetime) -> Iterator[str]:
     """Why a crawl at the time *now* (UTC) would not ask for what the rules allow."""
-    delay = pace.delay(now)
-    if settings.crawl_delay and delay > settings.crawl_delay_max:
+    delay, opens, reason = demand(pace, settings, now)
+    if reason is Reason.CRAWL_DELAY:
         yield (
             f"a crawl skips this host: it asks for {in_seconds(delay)} between requests, "
             f"and REP_CRAWL_DELAY_MAX is {settings.crawl_delay_max:g}"
         )
-    closed = pace.opens_in(now)
-    if settings.visit_time and closed > settings.visit_time_wait:
+    if opens > settings.visit_time_wait:
         yield (
             "a crawl refuses it now: the host wants no visits before "
-            f"{now + timedelta(seconds=closed):%H:%M} UTC, and REP_VISIT_TIME_WAIT is "
+            f"{now + timedelta(seconds=opens):%H:%M} UTC, and REP_VISIT_TIME_WAIT is "
             f"{in_seconds(settings.visit_time_wait)}"
         )
 

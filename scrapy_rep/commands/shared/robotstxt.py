@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.lines import text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class LoadedRobotsTxt:
         """A line, with *around* lines before and after it."""
         if self._lines is None:
             # Numbers are those of the lines that the dialect reads.
-            read = text(self.robots.body, self.dialect)
+            read = decoded_text(self.robots.body, self.dialect)
             self._lines = read.decode("utf-8", "replace").split("\n")
             if not self._lines[-1]:
                 self._lines.pop()

@@ -32,9 +32,10 @@ local function leave(worker, number, host, fetched, delay, gap)
     local wait = math.max(free - now, 0)
     if had and state[5] then pass_on(host, now + wait) end
     if out > 0 or state[4] or wait > 0 then
-        call('HSET', key, 'out', math.max(out, 0), 'free', free)
+        call('HSET', key, 'out', math.max(out, 0))
         if gap > 0 then call('HSET', key, 'gap', gap) end
         if wait > 0 then
+            call('HSET', key, 'free', free)
             -- What is known of no robots.txt is forgotten when the next one may go, and
             -- nothing before.
             local life = call('PTTL', key)

@@ -20,11 +20,11 @@ for index = last_done + 1, #ARGV, 4 do
     local fetched = ARGV[index + 2] == '1'
     leave(worker, ARGV[index], ARGV[index + 1], fetched, 0, tonumber(ARGV[index + 3]))
 end
+local ended = 0
 for index = 9, last_done do
-    if call('HDEL', leases, '=' .. ARGV[index]) == 1 then
-        call('DECR', prefix .. ':count')
-    end
+    ended = ended + call('HDEL', leases, '=' .. ARGV[index])
 end
+if ended > 0 then call('DECRBY', prefix .. ':count', ended) end
 
 local function park(queue, host, moment)
     begin()
@@ -68,7 +68,11 @@ for _ = 1, looks do
             local lease = cmsgpack.pack({ queue, item[2], item[1] })
             call('HSET', leases, '=' .. number, lease, '@' .. number, host)
             out = out + 1
-            call('HSET', key, 'out', out, 'free', now + pause)
+            if pause > 0 then
+                call('HSET', key, 'out', out, 'free', now + pause)
+            else
+                call('HSET', key, 'out', out)
+            end
             -- Not to be forgotten while a request is under way.
             if free > 0 and not state[6] then call('PERSIST', key) end
             if is_empty(queue) then

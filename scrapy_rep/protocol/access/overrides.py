@@ -1,4 +1,4 @@
-"""What the user of the crawler has decided about hosts, whatever they say themselves."""
+"""The user's own decisions about hosts, which count in the place of their robots.txt."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _HOST_PATTERN = re.compile(
 
 
 class Override(NamedTuple):
-    """What holds for the hosts of one pattern."""
+    """The decision about the hosts of one pattern."""
 
     pattern: str
-    """As in the setting."""
+    """The pattern as written in the setting."""
 
     kind: Literal["obey", "ignore", "robotstxt"]
 
@@ -48,7 +48,7 @@ class Override(NamedTuple):
 
     @property
     def precision(self) -> tuple[bool, int, bool]:
-        """Of two overrides that cover an origin, the one with more of it holds."""
+        """A sort key: of several overrides that cover an origin, the greatest decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
@@ -57,14 +57,14 @@ def parse_overrides(
 ) -> tuple[Override, ...]:
     """The overrides of a setting, the most precise first.
 
-    Raises ValueError for what is none.
+    Raises ValueError for a pattern or value that is not allowed.
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(sorted(overrides, key=lambda one: one.precision, reverse=True))
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
-    """What the user has decided about *origin*, if anything."""
+    """The override that decides about *origin*, if there is one."""
     for override in overrides:
         if override.covers(origin):
             return override

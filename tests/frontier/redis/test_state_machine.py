@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.redis.worker import Limits, Popped
-from scrapy_rep.frontier.terms import Terms
 from tests.frontier.redis.machine import Item, Member, Model, ms
 from tests.frontier.redis.shared import (
     EXEMPT,

@@ -112,6 +112,7 @@ IGNORED = {
     "another attribute": '<meta property="robots" content="noindex">',
     "http-equiv": '<meta http-equiv="robots" content="noindex">',
     "another element": '<metadata name="robots" content="noindex">',
+    "a link's name": '<link rel="no-license" name="robots" content="noindex">',
     "a name in the name": '<meta data-name="robots" content="noindex">',
     "no closing quote": '<meta name="robots content="noindex">',
     "cut in the name": '<p><meta name="rob',

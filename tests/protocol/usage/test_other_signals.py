@@ -186,6 +186,11 @@ def test_license_records(body: str, agent: str, licenses: tuple[str, ...]) -> No
     assert stated(found) == {}
 
 
+def test_a_meta_tag_is_no_license_link() -> None:
+    page = b"<meta name='a&b' rel=license href=/license>"
+    assert UsagePreferences.parse(html=page).licenses == ()
+
+
 def test_license_links() -> None:
     """RSL 1.0, 4.5 and 4.6.1: evidence, which grants nothing by itself."""
     found = UsagePreferences.parse(

@@ -14,7 +14,7 @@ import pickle
 import sys
 from collections import deque
 from contextlib import contextmanager
-from time import monotonic, process_time
+from time import monotonic, process_time, sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +208,7 @@ class Side:
             if request is None:
                 misses += 1
                 assert misses < 10_000, "the queue hands out nothing"
+                sleep(0.001)  # A server that did not answer in time is left alone.
                 self.queue._ask_at = float("-inf")
                 continue
             count -= 1

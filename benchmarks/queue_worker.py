@@ -133,6 +133,8 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         def replaced(script: str, keys: list[str], *args: Any) -> Any:
             if script not in known:
                 return before(script, keys, *args)
+            if script == "push":
+                args = (0, *args[1:])  # However long it waits, it is not too late.
             pipeline.evalsha(known[script], len(keys), *keys, *args)
             send(_AT_ONCE)
             return 1

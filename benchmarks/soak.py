@@ -147,7 +147,10 @@ class SoakSpider(scrapy.Spider):
             yield self.request(f"{origin}/private/{number}")
 
     def note_error(self, failure: Failure) -> None:
-        if isinstance(failure.value, IgnoreRequest) and "/private/" in failure.request.url:
+        if (
+            isinstance(failure.value, IgnoreRequest)
+            and "/private/" in failure.request.url
+        ):
             self.refused += 1
         else:
             print(failure.request.url, failure.value, file=sys.stderr)

@@ -1,21 +1,20 @@
-"""What ledgers know of past crawls: their URLs, and what was decided."""
+"""The URLs of past crawls and the decisions on them, read from ledgers."""
 
 from __future__ import annotations
 
 import heapq
-import json
-import sqlite3
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.checks import read_texts
+from scrapy_rep.ledger.reader import check_values, open_ledger, reading
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -61,23 +60,23 @@ class PastDecision(NamedTuple):
     """The name of the dialect of the crawl."""
 
     times: int
-    """How often the URL was decided on."""
+    """The number of decisions on the URL."""
 
     snapshot: tuple[str, int] | None
-    """The ledger that has the robots.txt of that time, and its number there."""
+    """The path of the ledger that has the robots.txt of that time, and its id there."""
 
 
 class PastCrawls:
     """Several ledgers, read as one, in the order of origins and then of URLs.
 
-    Raises LedgerError for what is no ledger, or is broken.
+    Raises LedgerError for a file that is not a ledger, or is broken.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._crawls = [_crawls(path) for path in paths]
         self.count: int = sum(next(_rows(path, _COUNT))["times"] for path in paths)
-        """How many decisions there are."""
+        """The number of decisions."""
 
     @property
     def dialects(self) -> set[str]:
@@ -111,7 +110,7 @@ class PastFiles:
         self._latest: tuple[tuple[str, int], Dialect, RobotsTxt | None] | None = None
 
     def robots(self, past: PastDecision, dialect: Dialect) -> RobotsTxt | None:
-        """What was kept to at that time; None where the ledger has it not."""
+        """The robots.txt that decided; None where the ledger does not have it."""
         if past.snapshot is None:
             return None
         latest = self._latest
@@ -120,13 +119,14 @@ class PastFiles:
             rows = _rows(path, _BODY, str(number))
             body = next((row["body"] for row in rows), None)
             robots = body and RobotsTxt.parse(bytes(body), dialect)
-            # URLs come in the order of their origins.
+            # Decisions come in the order of origins, so one file is enough to keep.
             latest = self._latest = (past.snapshot, dialect, robots or None)
         return latest[2]
 
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
     """The URLs in a ledger, each once: those of an origin, or of all."""
+    _check(path)
     if origin is None:
         rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")
     else:
@@ -136,20 +136,24 @@ def urls_of(path: str, origin: str | None) -> Iterator[str]:
 
 
 def origin_count(path: str) -> int:
-    """How many origins there are URLs of in a ledger."""
+    """The number of origins in a ledger."""
     count: int = next(_rows(path, "SELECT count(DISTINCT origin) FROM decision"))[0]
     return count
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger."""
-    try:
+    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    _check(path)
+    with reading(path):
         return {
-            row["id"]: (tuple(json.loads(row["agents"])), row["dialect"])
+            row["id"]: (read_texts(row["agents"]), row["dialect"])
             for row in _rows(path, "SELECT id, agents, dialect FROM crawl")
         }
-    except (TypeError, ValueError) as error:
-        raise LedgerError(path, error) from None
+
+
+def _check(path: str) -> None:
+    with closing(open_ledger(path)) as connection:
+        check_values(path, connection)
 
 
 def _decisions(
@@ -173,8 +177,5 @@ def _decisions(
 
 
 def _rows(path: str, sql: str, *parameters: str) -> Iterator[sqlite3.Row]:
-    with closing(open_ledger(path)) as connection:
-        try:
-            yield from connection.execute(sql, parameters)
-        except sqlite3.Error as error:
-            raise LedgerError(path, error) from None
+    with closing(open_ledger(path)) as connection, reading(path):
+        yield from connection.execute(sql, parameters)

@@ -115,6 +115,12 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             self._in_use.put(origin, (kept, weight), weight)
         return known, is_new
 
+    def lacks_tdmrep(self, known: Known) -> bool:
+        """Whether the tdmrep.json of an origin has yet to come."""
+        if self._tdmrep.at_hand(known.origin) is not None:
+            return False
+        return self._may_fetch(known.robots, url_of(known.origin))
+
     async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
         """The tdmrep.json of an origin, once it is known; None where it must not be
         fetched. Raises SpiderClosing, or a cancellation.

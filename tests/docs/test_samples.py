@@ -147,6 +147,9 @@ def commands() -> Iterator[tuple[str, str]]:
         code = re.sub(r' "\n(.*?)"$', "", sample.code, flags=re.DOTALL | re.MULTILINE)
         for line in code.splitlines():
             yield str(sample), line.partition("  #")[0]
+    for sample in samples("console"):
+        if sample.mark != "run":  # What is marked so is run, and not looked at here.
+            yield str(sample), sample.code.partition("\n")[0].removeprefix("$ ")
 
 
 @pytest.mark.parametrize(("where", "line"), list(commands()))
@@ -172,6 +175,8 @@ def test_commands(where: str, line: str) -> None:
             assert f'case ["{command}", *rest]' in (ROOT / "dev.py").read_text()
         case ["python" | "python3", "-m", module, *_]:
             assert find_spec(module)
+        case ["python", path] if path.endswith(".py"):
+            assert (ROOT / path).exists()
         case [".", ".venv/bin/activate"] | ["sqlite3", *_]:
             pass
         case other:

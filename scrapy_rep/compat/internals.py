@@ -6,7 +6,6 @@ here returns a neutral value, and one warning names what is missing.
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.python.failure import Failure
 
 from scrapy_rep.compat.versions import SlotState
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _warn = cache(
     partial(

@@ -9,6 +9,7 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
+from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.destinations import is_of_http, origin_asked
@@ -117,6 +118,7 @@ class RobotsTxtMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
+            response = without_idle_encoding(response)
             before_decompression(request, response)
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)

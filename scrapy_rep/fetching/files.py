@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +13,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult, Entry, renew
 from scrapy_rep.stores.lru import LRU
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = Origin | str
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # What is read and indexed already. More than that is in the store, as it was sent.
 _MAX_IN_USE = 5_000

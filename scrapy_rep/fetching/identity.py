@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,12 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.log import get_logger
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 from scrapy_rep.protocol.robotstxt.pace import Pace
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings
+from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robots import RobotsTxt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
@@ -118,8 +118,8 @@ class Identity:
         return written, self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Say at the start, not at the first request, if nobody can tell who crawls, or
-        if sites may not know the name.
+        """Say at the start, not at the first request, if nobody can tell who crawls, if
+        sites may not know the name, and which settings change nothing.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
@@ -129,6 +129,13 @@ class Identity:
                 "'-', the only ones that RFC 9309 knows (2.2.1). It is followed as it is; "
                 "some sites and checkers may cut it.",
                 {"token": ", ".join(unusual)},
+                extra={"spider": spider},
+            )
+        for name, nearest in unknown_names(self._crawler.settings):
+            meant = f"; is it {nearest} that is meant?" if nearest else ""
+            logger.warning(
+                "%(name)s is no setting of scrapy-rep, and changes nothing%(meant)s",
+                {"name": name, "meant": meant},
                 extra={"spider": spider},
             )
         parser = _unused_parser(self._crawler.settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from functools import partial
@@ -14,7 +13,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
-from scrapy_rep.exceptions import StoreError
+from scrapy_rep.exceptions import SpiderClosing, StoreError
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.stores.base import Store
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -88,13 +88,18 @@ class StoreClient:
         self, origin: Origin | str, known: Entry | None
     ) -> Entry | None:
         """A fresh entry, newer than the one *known*, that another worker has fetched in
-        the meantime; or None, and the lock with it: then this one is to fetch it.
+        the meantime; or None, and the lock with it: then this one is to fetch it. Raises
+        SpiderClosing where the spider has closed meanwhile.
         """
         while True:
             entry = await self.get(origin)
             if _is_news(entry, known):
                 return entry
-            if await self._lock(origin):
+            has_lock = await self._lock(origin)
+            if self._is_closed:
+                # Without a store there are no others, but now there is no crawl either.
+                raise SpiderClosing(f"The robots.txt of {origin} is not waited for")
+            if has_lock:
                 # Between the two questions another may have brought it.
                 entry = await self.get(origin)
                 if not _is_news(entry, known):

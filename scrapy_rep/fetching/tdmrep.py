@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -10,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_rep import stats
 from scrapy_rep.fetching.files import FileCache
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class TdmRepCache(FileCache[TdmRep]):

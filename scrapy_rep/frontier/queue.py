@@ -244,30 +244,33 @@ class HostQueue:
             rmtree(folder, ignore_errors=True)
 
     def _resume(self, state: Any) -> None:
+        try:
+            self._read(state)
+        except (AttributeError, RecursionError, TypeError, ValueError) as error:
+            raise QueueStateError(self._folder) from error
+
+    def _read(self, state: Any) -> None:
         if isinstance(state, dict):
             self._unsorted = self._scrapys_own(DownloaderAwarePriorityQueue, state)
             return
         if isinstance(state, list) and all(isinstance(each, int) for each in state):
             self._unsorted = self._scrapys_own(ScrapyPriorityQueue, state)
             return
-        try:
-            name, queues, unsorted = state
-            if name != _NAME:
-                raise ValueError(name)
-            for slot, origin, was_redirected, prios in queues:
-                where = origin_of(origin) if origin else None
-                queue = self._open(HostKey(slot, where, was_redirected), prios)
-                if queue:
-                    self._add(queue)
-                    # Nothing is fetched before the spider is open. Whether the host is
-                    # ready is asked when it is its turn.
-                    self.ready.add(queue)
-                else:
-                    self._frontier.leave_slot(queue.slot)
-        except (TypeError, ValueError) as error:
-            raise QueueStateError(self._folder) from error
+        name, queues, unsorted = state
+        if name != _NAME:
+            raise ValueError(name)
+        for slot, origin, was_redirected, prios in queues:
+            where = origin_of(origin) if origin else None
+            queue = self._open(HostKey(slot, where, was_redirected), prios)
+            if queue:
+                self._add(queue)
+                # Nothing is fetched before the spider is open. Whether the host is
+                # ready is asked when it is its turn.
+                self.ready.add(queue)
+            else:
+                self._frontier.leave_slot(queue.slot)
         if unsorted:
-            self._resume(unsorted)
+            self._read(unsorted)
 
     def _scrapys_own(self, kind: Any, state: Any) -> Any:
         queue = kind(

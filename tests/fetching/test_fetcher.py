@@ -143,7 +143,9 @@ async def test_a_component_that_drops_it_gives_no_permission() -> None:
 @coroutine_test
 async def test_what_stays_compressed_gives_no_permission() -> None:
     """A body that nothing here can read is not taken for one without rules."""
-    result, _ = await fetch({URL: answer(URL, b"?", Content_Encoding="lzma")})
+    result, _ = await fetch(
+        {URL: answer(URL, b"\x5d\x00\x00\x80", Content_Encoding="lzma")}
+    )
     assert result.access == "unreachable"
 
 

@@ -10,7 +10,7 @@ import pytest
 from scrapy import signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.exceptions import StoreError
+from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching import storeclient
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
@@ -87,6 +87,20 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     await first.unlock(WHERE)
     assert await maybe_deferred_to_future(waiting) == brought
     assert store.lock(NAME, "anyone", 1, time.time())
+
+
+@coroutine_test
+async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for another worker is not told to fetch when the spider has closed."""
+    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    client, store, crawler = shared()
+    assert store.lock(NAME, "another worker", 60, time.time())
+    waiting = deferred_from_coro(client.entry_or_lock(WHERE, None))
+    crawler.signals.send_catch_log(
+        signals.spider_closed, spider=crawler.spider, reason="shutdown"
+    )
+    with pytest.raises(SpiderClosing):
+        await maybe_deferred_to_future(waiting)
 
 
 @coroutine_test

@@ -86,7 +86,7 @@ def _first_that_matches(rules: list[Any], url: str) -> int:
     target = url_target(url, _IN_SEQUENCE)
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
-        if isinstance(location, str) and location:
+        if isinstance(location, str) and (location := location.strip(" \t\v\f")):
             octets = location.encode("utf-8", "surrogatepass")
             patterns = read_patterns("disallow", octets, _IN_SEQUENCE)
             if any(matches(each.octets, target) for each in patterns):

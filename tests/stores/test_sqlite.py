@@ -175,6 +175,20 @@ class TestFile:
             store.put(ORIGIN, entry(), START)
             assert store.get(ORIGIN, START) == entry()
 
+    def test_removed_while_it_is_open(self, path: Path) -> None:
+        """SQLite would go on writing where nobody reads. It is a failure, and the next call
+        makes the file anew.
+        """
+        with closing(SqliteStore(path)) as store:
+            store.put(ORIGIN, entry(), START)
+            path.unlink()
+            with pytest.raises(StoreError, match="it was moved or removed"):
+                store.get(ORIGIN, START)
+            assert store.get(ORIGIN, START) is None
+            store.put(ORIGIN, entry(), START)
+            with closing(SqliteStore(path)) as other:
+                assert other.get(ORIGIN, START) == entry()
+
     def test_names_that_are_no_text(self, path: Path) -> None:
         """Nor does an origin that can't be written raise anything else."""
         with (

@@ -101,15 +101,16 @@ class _UsageCheck:
             self._found.add(line.number, "unknown-label", message)
         elif label == "use":
             if value not in {"immediate", "reference", "full"}:
-                message = "use is immediate, reference or full, and says nothing else"
+                message = "use is immediate, reference or full: write one of these"
                 self._found.add(line.number, "unknown-preference", message)
         elif value not in {row.allows, row.disallows}:
-            message = (
-                f"{label} is {row.allows} or {row.disallows}, and says nothing else"
-            )
             meant = _value_meant(signal, value)
-            remedy = f": write {label}={meant}" if meant else ""
-            self._found.add(line.number, "unknown-preference", message + remedy)
+            remedy = f"write {label}={meant}" if meant else "write one of the two"
+            message = (
+                f"{label} is {row.allows} or {row.disallows}, and says nothing else: "
+                f"{remedy}"
+            )
+            self._found.add(line.number, "unknown-preference", message)
 
     def _meant(self, signal: Signal, label: str) -> str | None:
         """The label that is meant by *label*, which is misspelt or from another signal."""

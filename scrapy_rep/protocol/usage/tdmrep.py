@@ -65,8 +65,9 @@ class TdmRep:
 def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
-        if isinstance(location, str) and location:
-            octets = location.encode("utf-8", "surrogatepass")
+        if isinstance(location, str) and (location := location.strip(" \t\v\f")):
+            # There are no comments here.
+            octets = location.replace("#", "%23").encode("utf-8", "surrogatepass")
             yield octets, tuple(_statements(number, location, rule))
 
 

@@ -358,3 +358,12 @@ def test_nobody_loads_it_who_does_not_ask() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
     assert found.stdout.split("\n")[:2] == ["[]", "True"]
+
+
+@pytest.mark.parametrize("url", ["http://a.example/\ud800", "http://\udc80/", "\ud800"])
+def test_a_url_that_can_not_be_encoded(url: str) -> None:
+    """What is relative to it is found all the same."""
+    body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
+    codes = {finding.code for finding in RobotsTxt.parse(body, url=url).lint()}
+    assert codes >= {"absolute-url"}
+    assert codes & {"relative-sitemap", "bad-sitemap"}

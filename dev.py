@@ -5,6 +5,8 @@
     python3 dev.py test      everything that must hold: lint, types, imports, tests
     python3 dev.py test -k race      the tests alone, with arguments for pytest
     python3 dev.py test --long       the tests alone, with many more examples
+    python3 dev.py docs      the site, in docs/_build
+    python3 dev.py package   wheel and sdist in dist, checked and used as a user would
 
 Needs Python 3.10 or newer, and nothing else: on Debian, as root, it installs the packages
 with the venv module and, for the tests, the Redis server and Chromium if they are not there.
@@ -17,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
 # What is compiled is kept: each of many processes would compile it again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+PACKAGING = ["build", "mypy", "pyright", "twine"]
 PYTHONS = [f"python3.{minor}" for minor in range(10, 15)]
 
 
@@ -38,6 +42,10 @@ def main(arguments: list[str]) -> int:
             return demo(rest)
         case ["test", *rest]:
             return test(rest)
+        case ["docs"]:
+            return docs()
+        case ["package"]:
+            return package()
     print(__doc__)
     return 0 if arguments in (["-h"], ["--help"]) else 2
 
@@ -52,9 +60,9 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Checks and tests on the newest Scrapy, then the tests on the oldest.
+    """Checks, then the tests on the newest and on the oldest Scrapy, side by side.
 
-    Each on the newest and the oldest Python of this machine.
+    On the newest and the oldest Python of this machine.
     """
     for program in ("redis-server", "chromium"):
         if not shutil.which(program) and not install(program):
@@ -66,16 +74,15 @@ def test(arguments: list[str]) -> int:
     )
     on_newest, on_oldest = [newest, "-m", "pytest"], [oldest, "-m", "pytest"]
     # Crawls wait for servers that are slow on purpose more than they compute. The slow
-    # tests come first, and whoever is done takes the next one.
-    parallel = ["-n", str(3 * (os.cpu_count() or 1))]
-    parallel += ["--dist", "loadgroup", "--no-loadscope-reorder"]
-    not_newest = ["-m", "not newest"]
+    # tests come first, and whoever is done takes the next one. A third of the tests run on
+    # the oldest.
+    cores = os.cpu_count() or 1
+    parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
+    tests_on_newest = [*on_newest, *parallel, str(3 * cores)]
+    tests_on_oldest = [*on_oldest, *parallel, str(2 * cores), "-m", "not newest"]
     if arguments:
         return run_timed(
-            [
-                [*on_newest, *parallel, *arguments],
-                [*on_oldest, *parallel, *not_newest, *arguments],
-            ]
+            [[*tests_on_newest, *arguments], [*tests_on_oldest, *arguments]]
         )
     # Whatever collects the tests first leaves them compiled to all that come after it.
     collect = ["--collect-only", "-qq"]
@@ -92,17 +99,53 @@ def test(arguments: list[str]) -> int:
     measured = ["--cov", "--cov-report=term"]
     return run_timed(
         [
-            ["env", "MODES=reactorless", *on_newest, *parallel, *measured],
-            ["env", "MODES=select", *on_oldest, *parallel, *not_newest],
+            ["env", "MODES=reactorless", *tests_on_newest, *measured],
+            ["env", "MODES=select", *tests_on_oldest],
         ],
         checks,
     )
 
 
-def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
-    """Run *checks* side by side, then *steps* up to the first that fails.
+def docs() -> int:
+    """Build the site, where a warning is an error, as the tests do."""
+    python = environment(".venv-docs", sys.executable, [f"{HERE}[docs]"])
+    site = HERE / "docs" / "_build"
+    return run(python, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(site))
 
-    Says at the end how long each took. Return the status of the first that failed.
+
+def package() -> int:
+    """Build the wheel and the sdist, check them, and do with the wheel what a user does:
+    install it where nothing else is, crawl, make a report, and check types.
+    """
+    tools = environment(".venv-package", sys.executable, PACKAGING)
+    shutil.rmtree(HERE / "dist", ignore_errors=True)
+    if run(tools, "-m", "build", "--quiet", "--outdir", "dist"):
+        return 1
+    built = sorted(map(str, (HERE / "dist").iterdir()))
+    (wheel,) = (path for path in built if path.endswith(".whl"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_venv(sys.executable, folder / "venv")
+        python = str(folder / "venv" / "bin" / "python")
+        example = shutil.copytree(HERE / "example_project", folder / "example")
+        user = shutil.copy(HERE / "tests" / "typing" / "user.py", folder)
+        scrapy = [python, "-m", "scrapy"]
+        steps = [
+            [tools, "-m", "twine", "check", "--strict", *built],
+            [python, "-m", "pip", "install", "--quiet", f"{wheel}[report]"],
+            [*scrapy, "crawl", "demo"],
+            [*scrapy, "rep", "report", "demo.ledger"],
+            [tools, "-m", "mypy", "--strict", "--python-executable", python, user],
+            [tools, "-m", "pyright", "--pythonpath", python, user],
+        ]
+        return int(any(run(*step, cwd=example) for step in steps))
+
+
+def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
+    """Run *checks* side by side, then, if none failed, *steps* side by side.
+
+    What the first step prints is shown at once, and that of the others when it has ended. Says
+    at the end how long each took. Return the status of the first that failed.
     """
     began = time.monotonic()
     status, times = 0, []
@@ -114,12 +157,20 @@ def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
             print(done.stdout, flush=True)
             times.append((seconds, check))
             status = status or done.returncode
-    for step in steps:
-        if status:
-            break
-        start = time.monotonic()
-        status = run(*step)
-        times.append((time.monotonic() - start, step))
+    if not status:
+        # Crawls wait more than they compute: one run goes on while another waits.
+        with ThreadPoolExecutor(len(steps)) as pool:
+            others = [pool.submit(capture, step) for step in steps[1:]]
+            start = time.monotonic()
+            status = run(*steps[0])
+            times.append((time.monotonic() - start, steps[0]))
+            for step, (seconds, done) in zip(
+                steps[1:], (other.result() for other in others), strict=True
+            ):
+                print("$", *step)
+                print(done.stdout, flush=True)
+                times.append((seconds, step))
+                status = status or done.returncode
     print("\nSeconds that each took, and all:")
     for seconds, step in times:
         print(f"{seconds:6.0f}  {' '.join(step).replace(f'{HERE}/', '')}")

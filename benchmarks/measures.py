@@ -14,7 +14,11 @@ from benchmarks import corpus, hostile
 from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
 from benchmarks.table import Row, Target, Task, compare, timed
 from benchmarks.timing import Times, environment, interleaved
+from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.groups import parse_groups
+from scrapy_rep.protocol.robotstxt.groupsearch import follow
+from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.peers import Parser
 
 HOSTILE_TIMEOUT = 20.0
+AGENT = ("examplebot",)
 LITERALS = (1_000, 10_000)
 
 # Those who have something to show for parsing.
@@ -38,6 +43,22 @@ def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
     what = "read a file, find the agent's rules"
     task = Task(what, do, Target(6), peers=PARSERS)
     yield from compare(task, files, rounds)
+
+
+def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """What it gains to look for the groups of one crawler rather than read all of them."""
+
+    def search() -> None:
+        for body in files:
+            follow(canonical_text(decoded_text(body, RFC9309), RFC9309), AGENT, RFC9309)
+
+    def read() -> None:
+        for body in files:
+            parse_groups(body, RFC9309)
+
+    tasks = {"find the groups of one crawler": search, "read all groups": read}
+    for what, times in interleaved(tasks, rounds).items():
+        yield timed(what, OURS, times, len(files))
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
@@ -215,6 +236,6 @@ def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 ALL = (
-    ready, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
+    ready, groups, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
     import_time,
 )  # fmt: skip

@@ -14,7 +14,7 @@ import pickle
 import sys
 from collections import deque
 from contextlib import contextmanager
-from time import monotonic, process_time
+from time import monotonic, process_time, sleep
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from scrapy_redis.queue import PriorityQueue
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.politeness import Terms
 from scrapy_rep.frontier.redis import HostQueue
+from scrapy_rep.frontier.redis.link import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +123,19 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         pipeline.execute_command = execute_command
     else:
         owner, name = queue._link, "run"
-        pipeline = owner.client.pipeline(transaction=False)
+        pipeline = queue.server.pipeline(transaction=False)
+
+        known = {
+            script: queue.server.script_load(source(script))
+            for script in ("push", "learned")
+        }
 
         def replaced(script: str, keys: list[str], *args: Any) -> Any:
-            if script not in {"push", "learned"}:
+            if script not in known:
                 return before(script, keys, *args)
-            owner._script(script)(keys, args, client=pipeline)
+            if script == "push":
+                args = (0, *args[1:])  # However long it waits, it is not too late.
+            pipeline.evalsha(known[script], len(keys), *keys, *args)
             send(_AT_ONCE)
             return 1
 
@@ -202,6 +210,7 @@ class Side:
             if request is None:
                 misses += 1
                 assert misses < 10_000, "the queue hands out nothing"
+                sleep(0.001)  # A server that did not answer in time is left alone.
                 self.queue._ask_at = float("-inf")
                 continue
             count -= 1

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             adapter.close()
     print(table(results, suite.topics))
     disputed = sum(case.is_disputed for case in suite.cases)
-    print(f"\n{len(suite.cases)} cases; {disputed} of them count for nobody.")
+    print(f"\n{len(suite.cases)} cases; {disputed} of them are not counted.")
     if options.failures:
         for result in results:
             show_failures(result)

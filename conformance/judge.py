@@ -54,7 +54,7 @@ class Result:
 
     passed: Counter[str] = field(default_factory=Counter)
     disputed: int = 0
-    """How many of the cases that count for nobody it answers as noted there."""
+    """How many of the disputed cases, which are not counted, it answers as noted there."""
 
     failures: list[Failure] = field(default_factory=list)
 

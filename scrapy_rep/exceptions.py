@@ -1,10 +1,16 @@
-"""Every error that this package raises."""
+"""Every error that this package raises.
+
+What a server wrote is made visible in a message, since Scrapy logs it; as it was written,
+it is in the attributes.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DropItem, IgnoreRequest
+
+from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
@@ -26,7 +32,8 @@ class RobotsDenied(IgnoreRequest):
     """A request is not sent, because robots.txt does not allow it.
 
     It reaches the errback of the request as any IgnoreRequest does. *robotstxt_url* is
-    empty where the URL of the request has no host that could be asked for one.
+    empty where no robots.txt was asked for: where the URL of the request has no host that
+    can be read, or where an override decided, whose pattern is *override*.
     """
 
     def __init__(
@@ -35,21 +42,26 @@ class RobotsDenied(IgnoreRequest):
         robotstxt_url: str,
         detail: str = "",
         *,
+        override: str | None = None,
         via: str = "",
     ) -> None:
-        if not robotstxt_url:
+        if override is not None:
+            robotstxt_url, place = "", f"REP_OVERRIDES[{override!r}]"
+        else:
+            place = robotstxt_url
+        if not place:
             why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
         elif decision.rule is None:
             reason = f"{decision.reason}: {detail}" if detail else decision.reason
-            why = f"{robotstxt_url} ({reason})"
+            why = f"{place} ({reason})"
         else:
             kind, pattern, line = decision.rule
-            why = f"{robotstxt_url}, line {line} ({kind}: {pattern})"
+            why = f"{place}, line {line} ({kind}: {pattern})"
         if decision.form:
             why += f", as {decision.form}"
         if via:
             why += f"; {via}"
-        super().__init__(f"Forbidden by {why}")
+        super().__init__(visible(f"Forbidden by {why}"))
         self.decision = decision
         self.robotstxt_url = robotstxt_url
 
@@ -66,19 +78,19 @@ class IndexingDenied(IgnoreRequest):
     """
 
     def __init__(self, message: str, rules: IndexingRules) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.rules = rules
 
 
 class ItemDenied(DropItem):
     """An item is dropped, because its page must not be in an index. The message has the
-    statement that says so, as written, and where it stands.
+    URL of the page, the statement that says so, as written, and where it stands.
     """
 
-    def __init__(self, rule: str, rules: IndexingRules) -> None:
+    def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
         statement = rules.because(rule)
         why = f"{statement.text} ({statement.source})" if statement else rule
-        super().__init__(f"Not for an index: {why}")
+        super().__init__(visible(f"{url} is not for an index: {why}"))
         self.rule = rule
         self.rules = rules
         self.statement = statement
@@ -86,13 +98,13 @@ class ItemDenied(DropItem):
 
 class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the statement that says so, as written, and where it stands; *denial*
+    The message has the URL of the page and the statement that says so, as written; *denial*
     has the purpose, the statement and all the others, *entry* what was known of the
     robots.txt, where that says anything of use.
     """
 
-    def __init__(self, denial: Denial, entry: Entry | None = None) -> None:
-        super().__init__(f"Not for {denial.purpose}: {denial.why}")
+    def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
+        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
         self.denial = denial
         self.entry = entry
 
@@ -103,7 +115,7 @@ class MediaUsageDenied(IgnoreRequest):
     """
 
     def __init__(self, url: str, denial: Denial) -> None:
-        super().__init__(f"{url} is not for {denial.purpose}: {denial.why}")
+        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
         self.denial = denial
 
 
@@ -113,8 +125,8 @@ class QueueStateError(ValueError):
     def __init__(self, folder: str) -> None:
         super().__init__(
             f"{folder}: another SCHEDULER_PRIORITY_QUEUE than scrapy_rep.HostQueue or one "
-            "of Scrapy's has written this queue; go on with that, or start anew in an "
-            "empty JOBDIR."
+            "of Scrapy's has written this queue, or it is damaged; go on with that class, "
+            "or start anew in an empty JOBDIR."
         )
 
 
@@ -124,7 +136,7 @@ class StoreError(Exception):
     """
 
     def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where}: {why}")
+        super().__init__(visible(f"{where}: {why}"))
 
 
 class StoreNotInstalled(StoreError):
@@ -135,4 +147,4 @@ class LedgerError(Exception):
     """A ledger can't be read or written. The message says which one, and why."""
 
     def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where}: {why}")
+        super().__init__(visible(f"{where}: {why}"))

@@ -8,7 +8,6 @@ In the settings of a project::
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 from scrapy.utils.misc import load_object
 
 from scrapy_rep.frontier.browsers import Browsers, browsers_of, open_crawls
+from scrapy_rep.log import get_logger
 from scrapy_rep.meta import PAGE_INIT
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Route,
     )
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Chromium's name for what was blocked by those who watch over it. A page whose navigation
 # ends with it has failed; one that "was aborted" would be taken for a file to be saved.

@@ -1,4 +1,4 @@
-"""This package's parser under Scrapy's own middleware.
+"""The parser of this package, for Scrapy's own robots.txt middleware.
 
 ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
 """
@@ -15,7 +15,7 @@ from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.settings import clients_of, dialect_of
+from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -24,7 +24,7 @@ _tokens = lru_cache(maxsize=64)(product_tokens)
 
 
 class RobotParser(BaseRobotParser):
-    """A robots.txt, with the interface that Scrapy gives to its parsers."""
+    """A robots.txt with the interface of Scrapy's parsers."""
 
     def __init__(
         self, robots: RobotsTxt, clients: frozenset[str] = frozenset()
@@ -39,8 +39,8 @@ class RobotParser(BaseRobotParser):
         """Parse *robotstxt_body* in the dialect that the settings choose."""
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
-            dialect = dialect_of(crawler.settings)
-            clients = clients_of(crawler.settings)
+            settings = RepSettings.of(crawler)
+            dialect, clients = settings.dialect, settings.clients
         return cls(RobotsTxt.parse(robotstxt_body, dialect), clients)
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:

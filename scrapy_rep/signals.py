@@ -50,8 +50,8 @@ browser came to the URL where no spider asked for it; else None), and *spider*.
 request_denied = object()
 """A request is not sent, because robots.txt does not allow it.
 
-Arguments: *robotstxt_url* (str; empty where *origin* is None), and those of
-``request_allowed``.
+Arguments: *robotstxt_url* (str; empty where *origin* is None or an override decided), and
+those of ``request_allowed``.
 """
 
 robotstxt_known = object()

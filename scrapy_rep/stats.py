@@ -70,38 +70,3 @@ USAGE_DROPPED = "rep/usage/dropped/{purpose}"
 """Items dropped, by the purpose that their page is not for."""
 USAGE_MEDIA = "rep/usage/media/{purpose}"
 """Files kept from media pipelines, by the purpose that they are not for."""
-
-ALL = (
-    ABORTED,
-    ARRIVED,
-    ANNOTATED,
-    NOT_ANNOTATED,
-    NOINDEX,
-    EXPIRING,
-    MEDIA_REFUSED,
-    NOFOLLOW,
-    FROM_STORE,
-    STORE_ERRORS,
-    LEDGER_DROPPED,
-    LEDGER_ERRORS,
-    LEDGER_RECORDED,
-    STOPPED,
-    STOPPED_BYTES,
-    REQUEST_COUNT,
-    RESPONSE_COUNT,
-    RESPONSE_STATUS_COUNT,
-    EXCEPTION_COUNT,
-    FORBIDDEN,
-    DENIED,
-    ACCESS,
-    FROM_COPY,
-    GIVEN_UP,
-    DELAYED_HOSTS,
-    SKIPPED_HOSTS,
-    WAITED,
-    OVERRIDE,
-    TDMREP,
-    USAGE_ANNOTATED,
-    USAGE_DROPPED,
-    USAGE_MEDIA,
-)

@@ -14,6 +14,8 @@ from tests import effort
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tests.stores.redis_server import RedisServer
+
 MARKERS = (
     "newest: is the same on every Scrapy, and so is left out on the oldest",
     "unmeasured: goes where others go, and so is not measured for coverage, nor its crawls",
@@ -67,6 +69,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         measuring._collector.resume()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One for all tests of this process; under xdist, each worker has its own."""
+    # Tests of the protocol need no client of Redis.
+    from tests.stores import redis_server as module  # noqa: PLC0415
+
+    if module.BINARY is None:
+        pytest.skip("There is no redis-server on the PATH")
+    with module.RedisServer() as server:
+        yield server
 
 
 def marks_of_package(item: pytest.Item) -> Iterable[pytest.MarkDecorator]:

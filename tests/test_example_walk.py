@@ -62,9 +62,10 @@ def test_walk(tmp_path: Path) -> None:
     assert named == {"check", "lint", "page", "diff", "replay", "report"}
     report = (project / "robots-report.html").read_text()
     for said in (
-        "were forbidden at that time",
+        "pages fetched were forbidden",
+        "Hosts treated as having no robots.txt",
         "Hosts",
         "robots.txt files, as they were",
     ):
         assert said in report
-    assert "stayed away" in report
+    assert "no answer later" in report

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -33,6 +35,8 @@ print(json.dumps({
 }))
 sys.exit(3)
 """
+OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+FD_SETSIZE = 1024
 READY = (
     "import sys, time; print('ready', flush=True); sys.stdin.read(); time.sleep(600)"
 )
@@ -198,3 +202,17 @@ def counts(stats: dict[str, Any]) -> dict[str, Any]:
         if not key.endswith(("time", "_seconds")) and "memusage" not in key
         if not isinstance(value, float)
     }
+
+
+def test_many_open_files(module: Callable[[str], str], tmp_path: Path) -> None:
+    """A test may have more files open than ``select`` can tell apart."""
+    with contextlib.ExitStack() as files:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (2048, OPEN_FILES[1]))
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, OPEN_FILES)
+        nowhere = files.enter_context(Path(os.devnull).open())
+        while nowhere.fileno() < FD_SETSIZE:
+            nowhere = files.enter_context(Path(os.devnull).open())
+        name = module("import sys; sys.exit(4)")
+        process = forks.start([name], cwd=tmp_path, stdout=nowhere)
+        assert process.wait(60) == 4

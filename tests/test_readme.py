@@ -1,24 +1,30 @@
-"""The tables of the README say what the code says."""
+"""The tables of the reference, and the README, say what the code says."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 import scrapy.signals
+from scrapy.settings import Settings
 
 from scrapy_rep import exceptions, meta, settings, signals, stats
 
 pytestmark = pytest.mark.newest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def table(heading: str, number: int = 0) -> list[list[str]]:
-    """The rows of a table in the section under *heading*, without its head."""
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+def reference(page: str) -> str:
+    return (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def table(page: str, number: int = 0) -> list[list[str]]:
+    """The rows of a table of a page of the reference, without its head."""
+    tables = re.findall(r"(?:^\|.*\n)+", reference(page), re.MULTILINE)
     rows = tables[number].strip().split("\n")[2:]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
 
@@ -29,7 +35,7 @@ def names(rows: list[list[str]]) -> list[str]:
 
 def test_settings() -> None:
     """Each setting has a row, in alphabetical order, with its default."""
-    rows = table("Settings")
+    rows = table("settings")
     assert names(rows) == sorted(settings.DEFAULTS)
     for (name, default), row in zip(
         sorted(settings.DEFAULTS.items()), rows, strict=True
@@ -38,25 +44,44 @@ def test_settings() -> None:
         assert shown == repr(default).replace("'", '"'), name
 
 
+@pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
+def test_setting(name: str) -> None:
+    """Each setting has an entry: its type, its default, and an example of another value
+    that can be set.
+    """
+    entry = reference("settings").split(f"\n### `{name}`\n")[1].split("\n### ")[0]
+    default = repr(settings.DEFAULTS[name]).replace("'", '"')
+    assert re.match(rf"\n- Type: .+\n- Default: `{re.escape(default)}`\n", entry)
+    (example,) = re.findall(rf"^- Example: `{name} = (.+)`$", entry, re.MULTILINE)
+    value = ast.literal_eval(example)
+    assert value != settings.DEFAULTS[name]
+    settings.RepSettings.from_settings(Settings({name: value}))
+    assert len(entry.rpartition("`\n")[2].split()) > 5, "says what it is"
+
+
+def test_entries_of_settings() -> None:
+    """The entries are those of settings, in the order of their names."""
+    entries = re.findall(r"^### `(REP_\w+)`$", reference("settings"), re.MULTILINE)
+    assert entries == sorted(settings.DEFAULTS)
+
+
+def test_reasons_of_defaults() -> None:
+    """Each default is given its reason."""
+    page = (ROOT / "docs" / "explanation" / "defaults.md").read_text(encoding="utf-8")
+    for name, default in settings.DEFAULTS.items():
+        (row,) = re.findall(rf"^\|[^|]*`{name}`[^|]*\| (.*?) \|", page, re.MULTILINE)
+        assert f"`{default!r}`".replace("'", '"') in row, name
+
+
 def test_stats() -> None:
-    """Each stat key has a row."""
-    assert sorted(names(table("Stats"))) == sorted(stats.ALL)
-
-
-def test_every_stat_is_listed() -> None:
-    """No key is written that is not in the list which the README is held against."""
-    spelt = {
-        value
-        for name, value in vars(stats).items()
-        if name.isupper() and isinstance(value, str)
-    }
-    assert spelt == set(stats.ALL)
+    """Each stat key has a row, and each row is a stat key."""
+    keys = [value for name, value in vars(stats).items() if name.isupper()]
+    assert sorted(names(table("stats"))) == sorted(keys)
 
 
 def test_meta_keys_and_flags() -> None:
     """Each meta key and flag that a user meets has a row."""
-    section = "Request.meta and Response.flags"
-    shown = {*names(table(section)), *names(table(section, 1))}
+    shown = {*names(table("meta")), *names(table("meta", 1))}
     spelt = {value for name, value in vars(meta).items() if name.isupper()}
     assert shown == {value for value in spelt if not value.startswith("_")}
 
@@ -64,7 +89,7 @@ def test_meta_keys_and_flags() -> None:
 def test_signals() -> None:
     """Each signal of ours has a row, and each row is a signal."""
     ours = {name for name in vars(signals) if name.islower() and name[0] != "_"}
-    shown = names(table("Signals"))
+    shown = names(table("signals"))
     assert {name for name in ours if f"scrapy_rep.signals.{name}" in shown} == ours - {
         "annotations"
     }
@@ -77,7 +102,7 @@ def test_signals() -> None:
 
 def test_exceptions() -> None:
     """Each exception has a row with its base class."""
-    rows = table("Exceptions")
+    rows = table("exceptions")
     shown = {row[0].strip("` ").rpartition(".")[2]: row[1] for row in rows}
     ours = {
         name: value
@@ -93,7 +118,4 @@ def test_exceptions() -> None:
 def test_the_two_commands(command: str) -> None:
     """Both commands of the README are commands of dev.py."""
     assert f"python3 dev.py {command} " in README
-    assert (
-        f'case ["{command}", *rest]'
-        in (Path(__file__).parents[1] / "dev.py").read_text()
-    )
+    assert f'case ["{command}", *rest]' in (ROOT / "dev.py").read_text()

@@ -11,7 +11,7 @@ from scrapy.exceptions import NotConfigured
 
 from demo.judge import forbidden_hits, gaps, noindex_pages, untimely_hits
 from demo.middlewares import BundledSite
-from scrapy_rep.exceptions import UsageDenied
+from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.signals import link_dropped, request_denied
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ class Report:
     def note_dropped_item(self, item: dict[str, Any], exception: Exception) -> None:
         if isinstance(exception, UsageDenied):
             self.items[item["url"]] = ("dropped", *said_of_use(exception))
-            return
-        statement = str(exception).removeprefix("Not for an index: ")
-        self.items[item["url"]] = ("dropped", "itself", statement)
+        elif isinstance(exception, ItemDenied):
+            statement = exception.statement
+            said = f"{statement.text} ({statement.source})" if statement else ""
+            self.items[item["url"]] = ("dropped", "itself", said)
 
     def note_kept_item(self, item: dict[str, Any]) -> None:
         until = item.get("robots", {}).get("unavailable_after")

@@ -1,4 +1,4 @@
-"""``scrapy rep report``: ledgers as one HTML file."""
+"""``scrapy rep report``: a report on past crawls, as one HTML file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,124 +15,101 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-HELP = "Make an HTML file of what ledgers say"
+HELP = "Write a report on past crawls, as one HTML file"
 
 _DEFAULT_OUTPUT = "robots-report.html"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "ledgers", nargs="+", metavar="LEDGER", help="files of REP_LEDGER"
+        "ledgers", nargs="+", metavar="LEDGER", help="ledgers of crawls (REP_LEDGER)"
     )
     parser.add_argument(
         "-o",
         "--output",
         default=_DEFAULT_OUTPUT,
         metavar="FILE",
-        help="the file to write, - for standard output; %(default)s if not given. "
-        "An older report is replaced, another file is not",
+        help="the file to write, or - for standard output (default: %(default)s); an "
+        "older report is replaced, any other file is not",
     )
     parser.add_argument(
         "--hosts",
         type=int,
         default=10_000,
         metavar="N",
-        help="the most hosts in the table (default: %(default)s)",
+        help="how many hosts to list at most (default: %(default)s)",
     )
     parser.add_argument(
         "--robotstxt",
         type=int,
         default=200,
         metavar="N",
-        help="the most hosts whose robots.txt is shown (default: %(default)s)",
+        help="how many hosts to show the robots.txt of at most (default: %(default)s)",
     )
 
 
 def run(arguments: Namespace, settings: BaseSettings) -> int:
-    """The exit status: 0, or 2 with a message for what can't be."""
+    """The exit status: 0. Raises UsageError or LedgerError where no report is written."""
+    from scrapy.exceptions import UsageError  # noqa: PLC0415
+
     try:
-        _write(arguments)
-    except _Refused as refused:
-        print(refused, file=sys.stderr)
-        return 2
-    if arguments.output != "-":
-        print(f"{arguments.output} is written: open it in a browser", file=sys.stderr)
+        from scrapy_rep.report.render import MARK  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(
+            f"A report needs a package that is not installed ({error.name}): "
+            "pip install scrapy-rep[report]"
+        ) from None
+    from scrapy_rep.commands.shared.output import complain  # noqa: PLC0415
+    from scrapy_rep.commands.shared.output_file import OutputFile  # noqa: PLC0415
+
+    if min(arguments.hosts, arguments.robotstxt) < 0:
+        raise UsageError("--hosts and --robotstxt must be 0 or greater")
+    output = arguments.output
+    if output == "-":
+        for part in _parts(arguments):
+            sys.stdout.buffer.write(part.encode())
+        sys.stdout.buffer.flush()
+        return 0
+    if not _may_be_replaced(output, MARK):
+        raise UsageError(f"{output} exists and is not a report; it is not replaced")
+    with OutputFile(output, output, arguments.ledgers) as file:
+        for part in _parts(arguments):
+            file.write(part)
+    complain(f"{output} is written; open it in a browser")
     return 0
 
 
-class _Refused(Exception):
-    """What is asked for can't be done. The message says why."""
-
-
-def _write(arguments: Namespace) -> None:
+def _parts(arguments: Namespace) -> Iterator[str]:
+    """The parts of the page, one after the other."""
     import sqlite3  # noqa: PLC0415
 
-    try:
-        from scrapy_rep.report.render import MARK, render  # noqa: PLC0415
-    except ImportError as error:
-        raise _Refused(
-            f"A report needs a package that is not there ({error.name}): "
-            "pip install scrapy-rep[report]"
-        ) from None
     from scrapy_rep.exceptions import LedgerError  # noqa: PLC0415
     from scrapy_rep.report.collect import Limits, collect  # noqa: PLC0415
+    from scrapy_rep.report.render import render  # noqa: PLC0415
     from scrapy_rep.report.scratch import Scratch  # noqa: PLC0415
 
-    if min(arguments.hosts, arguments.robotstxt) < 0:
-        raise _Refused("--hosts and --robotstxt must be 0 or greater.")
-    output = arguments.output
-    _check_output(output, MARK)
     ledgers = dict.fromkeys(os.path.realpath(path) for path in arguments.ledgers)
     limits = Limits(hosts=arguments.hosts, documents=arguments.robotstxt)
-    try:
-        with closing(Scratch(ledgers)) as scratch:
-            parts = render(collect(scratch, limits), time.time())
-            _save(output, parts)
-    except LedgerError as error:
-        raise _Refused(error) from None
-    except sqlite3.Error as error:
-        raise _Refused(f"{', '.join(ledgers)}: {error}") from None
-    except OSError as error:
-        raise _Refused(f"{output}: {error.strerror or error}") from None
+    with closing(Scratch(ledgers)) as scratch:
+        try:
+            yield from render(collect(scratch, limits), time.time())
+        except sqlite3.Error as error:
+            raise LedgerError(", ".join(ledgers), error) from None
 
 
-def _check_output(output: str, mark: str) -> None:
-    """Refuse to replace what is no report: a ledger, say, of whoever forgot the -o."""
+def _may_be_replaced(output: str, mark: str) -> bool:
+    """Whether *output* does not exist, is empty or begins with the *mark* of a report.
+
+    A user who mistakes the argument of ``-o`` must not lose a ledger.
+    """
     path = Path(output)
-    if output == "-" or not path.exists():
-        return
-    if path.is_file():
+    if not path.exists():
+        return True
+    if not path.is_file():
+        return False
+    try:
         with path.open("rb") as file:
             begins = file.read(len(mark))
-        if not begins or begins == mark.encode():
-            return
-    raise _Refused(f"{output} is there, and is no report; it is not replaced.")
-
-
-def _save(output: str, parts: Iterator[str]) -> None:
-    """Write all of it or nothing."""
-    if output == "-":
-        for part in parts:
-            sys.stdout.buffer.write(part.encode())
-        sys.stdout.buffer.flush()
-        return
-    # Where the output is a link, what it leads to is written.
-    path = Path(output).resolve()
-    with NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-        written = Path(file.name)
-        try:
-            file.writelines(parts)
-            file.close()
-            written.chmod(0o666 & ~_umask())
-            written.replace(path)
-        except BaseException:
-            written.unlink()
-            raise
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+    except OSError:
+        return False
+    return not begins or begins == mark.encode()

@@ -1,19 +1,20 @@
-"""What this package uses of Scrapy although Scrapy does not document it.
+"""The private names of Scrapy that this package uses.
 
-Tried on Scrapy 2.14.0 and 2.19.0. Where a later Scrapy has no such thing any more, it is
-as if it said no, and one warning names what is missing.
+Tested on Scrapy 2.14.0 and 2.19.0. Where a later Scrapy lacks one of them, the function
+here returns a neutral value, and one warning names what is missing.
 """
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from twisted.python.failure import Failure
 
 from scrapy_rep.compat.versions import SlotState
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
@@ -22,23 +23,27 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-_warn = cache(partial(logger.warning, "Scrapy has no %s; what needs it is left out"))
+_warn = cache(
+    partial(
+        logger.warning, "This version of Scrapy has no %s: scrapy-rep does without it"
+    )
+)
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The proxy that the ``Proxy-Authorization`` header of a request is for."""
+"""The meta key of the proxy that the ``Proxy-Authorization`` header of a request is for."""
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is being closed, of which there is no signal before the end."""
+    """Whether the spider is being closed. Scrapy sends no signal before the end of that."""
     if _find(crawler.engine, "_slot") is None:  # It is closed.
         return hasattr(crawler.engine, "_slot")
     return _find(crawler.engine, "_slot.closing") is not None
 
 
 def wake(crawler: Crawler) -> None:
-    """Have the engine ask its scheduler for requests now, not at its next heartbeat."""
+    """Make the engine ask its scheduler for requests now rather than at its next heartbeat."""
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None:
         schedule()
@@ -50,20 +55,18 @@ def active_requests(crawler: Crawler) -> Collection[object]:
 
 
 def requests_in_progress(crawler: Crawler) -> Collection[object]:
-    """The requests between the scheduler and the end of their callback and of all that it
-    has made.
-    """
+    """The requests between the scheduler and the end of their callback and its output."""
     return _find(crawler.engine, "_slot.inprogress") or set()
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """The key of the download slot of *request*; its host, nearly always."""
+    """The key of the download slot of *request*, nearly always its host."""
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState | None:
-    """The download slot of that name; None where it can't be told."""
+    """The state of the download slot with that key; None where it is unknown."""
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None:
@@ -84,7 +87,7 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
     handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
     sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
     pools = [(getattr(session, "connector", None), "_limit") for session in sessions]
-    # None: there is no such limit to raise. 0: there is no limit.
+    # None means that there is no such attribute, and 0 that there is no limit.
     limits = [(downloader, "total_concurrency"), *pools]
     raised = [limit for limit in limits if getattr(*limit, None)]
     for owner, name in raised:
@@ -97,8 +100,8 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
 
 
 def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
-    """Whether the downloader takes another request, with those *apart* left out of the
-    count, and its limit without the *raised* part.
+    """Whether the downloader has room for another request, if requests of class *apart* do
+    not count, and its limit is *raised* by so many for them.
     """
     limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
     active = active_requests(crawler)
@@ -108,21 +111,32 @@ def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
 
 
 def is_scraper_full(crawler: Crawler) -> bool:
-    """Whether callbacks and item pipelines can't keep up."""
+    """Whether the scraper has too much to do: callbacks and item pipelines cannot keep up."""
     needs_backout = _find(crawler.engine, "scraper.slot.needs_backout")
     return needs_backout is not None and needs_backout()
 
 
 def fail(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Give *error* to the errback of *request*, as if a download had ended with it."""
+    """Call the errback of *request* with *error*, as if a download had ended with it."""
     enqueue = _find(crawler.engine, "scraper.enqueue_scrape")
     if request.errback is not None and enqueue is not None:
-        # The engine looks whether all is done when a download ends, which this is not.
+        # The engine checks whether the crawl is done when a download ends; here none has.
         enqueue(Failure(error), request).addBoth(lambda _: wake(crawler))
 
 
 def _find(owner: Any, path: str) -> Any:
     """The attribute at a dotted *path*; None where there is none."""
+    try:
+        return _getter(path)(owner)
+    except AttributeError:
+        return _look_for(owner, path)
+
+
+_getter = cache(attrgetter)
+
+
+def _look_for(owner: Any, path: str) -> Any:
+    """The same, for what may be missing on the way."""
     for name in path.split("."):
         if owner is not None and not hasattr(owner, name):
             _warn(path)

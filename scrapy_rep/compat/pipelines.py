@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from scrapy.pipelines.media import MediaPipeline
 from scrapy.utils.misc import arg_to_iter
 
-from scrapy_rep.meta import REFUSALS
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -20,9 +18,9 @@ if TYPE_CHECKING:
     Refusals = Callable[[Any, str], dict[str, Any]]
 
 
-def mark_media_requests(crawler: Crawler, refusals: Refusals) -> None:
-    """Have the requests of media pipelines say in their meta what *refusals* has against
-    their item.
+def mark_media_requests(crawler: Crawler, key: str, refusals: Refusals) -> None:
+    """Have the requests of media pipelines say in their meta, at *key*, what *refusals* has
+    against their item.
 
     A pipeline fetches once what several items name, and remembers what became of it. A
     request with something against it is none that others can share.
@@ -35,25 +33,26 @@ def mark_media_requests(crawler: Crawler, refusals: Refusals) -> None:
         if isinstance(pipeline, MediaPipeline) and hasattr(pipeline, "_fingerprinter"):
             asked: Any = pipeline
             asked.get_media_requests = partial(
-                _marked, pipeline.get_media_requests, refusals
+                _marked, pipeline.get_media_requests, key, refusals
             )
-            asked._fingerprinter = _Apart(pipeline._fingerprinter)
+            asked._fingerprinter = _Apart(pipeline._fingerprinter, key)
 
 
 def _marked(
-    get: Callable[[Any, Any], Any], refusals: Refusals, item: Any, info: Any
+    get: Callable[[Any, Any], Any], key: str, refusals: Refusals, item: Any, info: Any
 ) -> Iterator[Request]:
     for request in arg_to_iter(get(item, info)):
-        request.meta[REFUSALS] = refusals(item, request.url)
+        request.meta[key] = refusals(item, request.url)
         yield request
 
 
 class _Apart:
     """Tells requests with something against them from others of the same URL."""
 
-    def __init__(self, fingerprinter: Any) -> None:
+    def __init__(self, fingerprinter: Any, key: str) -> None:
         self._fingerprinter = fingerprinter
+        self._key = key
 
     def fingerprint(self, request: Request) -> bytes:
         found: bytes = self._fingerprinter.fingerprint(request)
-        return found + b"refused" if request.meta.get(REFUSALS) else found
+        return found + b"refused" if request.meta.get(self._key) else found

@@ -1,4 +1,4 @@
-"""Where versions of Scrapy differ, each difference under a name."""
+"""Differences between versions of Scrapy, and what the components of a crawl share."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
         if hasattr(exceptions, name)
     ),
 )
-"""What a download ends with where nobody answers at a host."""
+"""The errors of a download where there is no server at a host."""
 
 
 class SlotState(NamedTuple):
-    """A download slot at a moment. Times are in seconds, moments of the monotonic clock."""
+    """The state of a download slot. Times are in seconds, moments those of the monotonic
+    clock."""
 
     concurrency: int
     active: int = 0
     delay: float = 0.0
     is_queueing: bool = False
-    """Whether a request waits in it, for its delay or for its turn."""
+    """Whether a request waits in the slot."""
 
     last_seen: float = float("-inf")
-    """When it last sent a request."""
+    """The moment at which it last sent a request."""
 
 
 def is_interactive(crawler: Crawler) -> bool:
     """Whether a person waits for one page: ``scrapy shell``, ``fetch`` and ``view``."""
     spider = crawler.spider
-    # The shell has a setting of its own; the others have a spider of Scrapy's, or replace
-    # what the spider begins with.
+    # The shell changes a setting; the others use a spider of Scrapy's, or replace its start
+    # method.
     in_shell = crawler.settings.getpriority("DUPEFILTER_CLASS")
     start = getattr(type(spider), "start", None)
     return (
@@ -73,7 +74,7 @@ def is_parse_command(crawler: Crawler) -> bool:
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
-    """The one of its *kind* that the components of a crawl share; made if there is none.
+    """The object of a *kind* that the components of a crawl share; made at the first call.
 
     It is kept with the crawler, and freed with it.
     """
@@ -85,7 +86,7 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 async def sleep(seconds: float) -> None:
-    """Let *seconds* pass, under any reactor and without one (Scrapy 2.18 has its own)."""
+    """Wait for *seconds*, with any reactor and without one (Scrapy 2.18 has its own)."""
     over: Deferred[None] = Deferred()
     timer = scrapy_asyncio.call_later(seconds, over.callback, None)
     try:
@@ -97,7 +98,7 @@ async def sleep(seconds: float) -> None:
 async def run_in_thread(
     function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
-    """What *function* returns, called where it holds nothing up."""
+    """The result of *function*, called on a thread."""
     if HAS_RUN_IN_THREAD:
         return await scrapy_asyncio.run_in_thread(function, *args, **kwargs)
     # Imports the reactor, which must not be done before Scrapy has installed it.

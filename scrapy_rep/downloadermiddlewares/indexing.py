@@ -48,7 +48,7 @@ class IndexingMiddleware:
     and RetryMiddleware (550), when it is certain that the response is the last."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         is_silent = not (settings.header_enabled or settings.meta_enabled)
         if is_silent and not settings.purposes:
             raise NotConfigured

@@ -10,12 +10,13 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.fetching.request import RobotsTxtRequest, bound_decompression
-from scrapy_rep.frontier.access import Access
+from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.browsers import Browsers, enter
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
+from scrapy_rep.frontier.hostaccess import HostAccess
+from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
@@ -48,7 +49,7 @@ class RobotsTxtMiddleware:
     responses to this package's own requests are seen before they are decompressed."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if not settings.obey:
             enter(crawler, None)
             raise NotConfigured
@@ -56,7 +57,7 @@ class RobotsTxtMiddleware:
         self._purposes = Purposes.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
         self._frontier = Frontier.of(crawler)
-        self._access = self._frontier.access = Access(
+        self._access = self._frontier.access = HostAccess(
             crawler,
             self._frontier.alarms,
             settings,
@@ -139,7 +140,8 @@ class RobotsTxtMiddleware:
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)
         if isinstance(request, RobotsTxtRequest):
-            bound_decompression(request)
+            response = without_idle_encoding(response)
+            before_decompression(request, response)
             return response
         if is_for_browser(request):
             self._browsers.end(request, response)

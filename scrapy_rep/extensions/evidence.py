@@ -1,4 +1,4 @@
-"""What the signals of a crawl are to a ledger."""
+"""Makes the records of a ledger from the signals of a crawl."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scrapy import signals
 from scrapy_rep import meta
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
-from scrapy_rep.extensions.said import Said
+from scrapy_rep.extensions.pagedecisions import PageDecision
 from scrapy_rep.frontier.outcomes import Case
-from scrapy_rep.ledger.records import Decided, Snapshot, text, url_text
+from scrapy_rep.ledger.records import Decided, Snapshot, storable, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
     from scrapy_rep.settings import RepSettings
 
-# Of one response, of which there can be a thousand.
+# The statements of one response that are recorded. A response can have a thousand.
 _MAX_STATEMENTS = 100
 
-# What was said once at the level "denied" is said again after so many others.
+# The number of decisions that are remembered at the level "denied", so that they are not
+# recorded twice.
 _MAX_SAID = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
@@ -51,10 +52,10 @@ _STOPPED_FLAG = "download_stopped"
 
 
 class Evidence:
-    """Makes records of signals, and hands them to *write*.
+    """Makes records from signals, and gives them to *write*.
 
-    At the level ``"denied"``, what the user of the crawler has decided against a site, or
-    in its place, is recorded once for each origin: that is what has to be justified.
+    At the level ``"denied"``, decisions of the crawler's user in the place of a site are
+    recorded once for each origin, since these have to be justified.
     """
 
     def __init__(
@@ -116,7 +117,10 @@ class Evidence:
         line, statement = None, None
         why: str = reason.value
         if rule is not None:
-            line, statement = rule.line, text(f"{rule.kind.title()}: {rule.pattern}")
+            line, statement = (
+                rule.line,
+                storable(f"{rule.kind.title()}: {rule.pattern}"),
+            )
         if override is not None:
             layer = Layer.OVERRIDE
             statement = statement or f"{override.pattern}: {override.kind}"
@@ -141,13 +145,15 @@ class Evidence:
         )
 
     def _not_obeyed(self, request: Request) -> None:
-        """Where robots.txt does not count at all."""
+        """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
-            self._said_of(request.url, Said(Layer.OVERRIDE, Verdict.ALLOWED, OBEY))
+            self._said_of(
+                request.url, PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, OBEY)
+            )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
-        """Whether *what* was decided about *origin* has not been said yet."""
+        """Whether a decision about *origin* has not been recorded yet."""
         key = str(origin or ""), what
         if key in self._said:
             return False
@@ -165,13 +171,13 @@ class Evidence:
         if self._has_all:
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _MAX_STATEMENTS):
-                said = Said(Layer(each.source), Verdict.NOTED, each.name, each)
+                said = PageDecision(Layer(each.source), Verdict.NOTED, each.name, each)
                 self._said_of(url, said, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
             because = rules.because("noindex")
             layer = Layer.HEADER if because else Layer.USAGE
-            said = Said(layer, Verdict.DROPPED, "stopped", because)
+            said = PageDecision(layer, Verdict.DROPPED, "stopped", because)
             self._said_of(url, said, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
@@ -182,10 +188,10 @@ class Evidence:
             self._kept(url, NOFOLLOW, rules.because("nofollow"))
 
     def _kept(self, url: str, reason: str, because: Statement | None) -> None:
-        """What a page says does not count."""
+        """Record that a statement of a page is not obeyed."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
-            said = Said(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
+            said = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
             self._said_of(url, said, page=url)
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
@@ -205,7 +211,7 @@ class Evidence:
     ) -> None:
         layer = Layer(because.source) if because else Layer.META
         url = response.url
-        self._said_of(url, Said(layer, verdict, why, because), page=url)
+        self._said_of(url, PageDecision(layer, verdict, why, because), page=url)
 
     def _link_dropped(
         self,
@@ -215,7 +221,7 @@ class Evidence:
         statement: Statement | str | None,
     ) -> None:
         source = statement.source if isinstance(statement, Statement) else reason
-        said = Said(Layer(source), Verdict.DROPPED, "nofollow", statement)
+        said = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
         self._said_of(request.url, said, page=response.url)
 
     def _media_refused(
@@ -230,7 +236,7 @@ class Evidence:
             layer = Layer.USAGE
         else:
             layer = Layer(statement.source) if statement else Layer.META
-        said = Said(layer, Verdict.DROPPED, reason, statement, entry)
+        said = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
         self._said_of(request.url, said, page=page_url)
 
     # Use.
@@ -240,7 +246,7 @@ class Evidence:
     ) -> None:
         for each in preferences.statements[:_MAX_STATEMENTS]:
             reason = each.category or str(each.signal)
-            said = Said(Layer.USAGE, Verdict.NOTED, reason, each, entry)
+            said = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
             self._said_of(response.url, said, page=response.url)
 
     def _usage_annotated(
@@ -251,10 +257,14 @@ class Evidence:
     def _use(
         self, response: Response, verdict: Verdict, denial: Denial, entry: Entry | None
     ) -> None:
-        said = Said(Layer.USAGE, verdict, denial.purpose, denial.statement, entry)
+        said = PageDecision(
+            Layer.USAGE, verdict, denial.purpose, denial.statement, entry
+        )
         self._said_of(response.url, said, page=response.url)
 
-    def _said_of(self, url: str, said: Said, *, page: str | None = None) -> None:
+    def _said_of(
+        self, url: str, said: PageDecision, *, page: str | None = None
+    ) -> None:
         self._write(said.decided(url, page, time.time()))
 
 

@@ -1,8 +1,7 @@
-"""Keeps a record of what was asked and decided."""
+"""The extension that writes a ledger of the decisions of a crawl."""
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import re
@@ -19,41 +18,47 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
+from scrapy_rep.compat.startlog import say_in_one_sentence
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.ledger.files import prepare
-from scrapy_rep.ledger.records import Crawl, End
+from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
 from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings, recorded
 
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# How often, in seconds, it is looked how the writer fares.
+# The seconds between two checks of the writer.
 _LOOK_EVERY = 1.0
 
 
 class Ledger:
-    """Writes the file of ``REP_LEDGER``, whatever becomes of it: the crawl goes on."""
+    """Writes the file of ``REP_LEDGER``. Where that fails, the crawl continues."""
 
     ORDER = 500
     """After Scrapy's own extensions, so that their stats of the end are in the record."""
 
     def __init__(self, crawler: Crawler) -> None:
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         if settings.ledger is None:
             raise NotConfigured
         self._crawler = crawler
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
-        self._path = _path(settings.ledger, str(spider.name))
-        prepare(self._path)
+        try:
+            self._path = _path(settings.ledger, str(spider.name))
+            prepare(self._path)
+        except LedgerError:
+            say_in_one_sentence()
+            raise
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._look = create_looping_call(self._look_after)
@@ -66,12 +71,12 @@ class Ledger:
 
     def _spider_opened(self, spider: Spider) -> None:
         header, agents = self._identity.introduced(spider)
-        crawl = Crawl(
+        crawl = StartedCrawl(
             spider=spider.name,
             user_agent=header,
             agents=agents,
             dialect=self._settings.dialect.name,
-            settings=recorded(self._crawler.settings),
+            settings=recorded(self._crawler.settings, self._settings),
             versions=_versions(),
             started=time.time(),
         )
@@ -87,12 +92,12 @@ class Ledger:
             return
         self._look.stop()
         self._look_after()
-        end = End(time.time(), reason, dict(self._crawler.stats.get_stats()))
+        end = EndedCrawl(time.time(), reason, dict(self._crawler.stats.get_stats()))
         await run_in_thread(self._writer.close, end)
         self._look_after()
 
     def _look_after(self) -> None:
-        """Say in stats, and once in the log, how the writer fares."""
+        """Update the stats of the writer, and log each kind of failure once."""
         writer = self._writer
         assert writer is not None
         for key, count in (
@@ -104,13 +109,13 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "The ledger can't be written, and the crawl goes on; it is tried again: %s",
+                "The ledger cannot be written; the crawl continues and tries again: %s",
                 writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records are missing in the ledger %s, since it could not be written in "
-                "time; the stats say how many",
+                "The ledger %s lacks records that could not be written in time; the stat "
+                "rep/ledger/dropped counts them",
                 self._path,
             )
 
@@ -121,10 +126,11 @@ class Ledger:
 
 
 def _path(setting: str, spider: str) -> Path:
-    """The file that the setting means. Raises LedgerError where it means none."""
+    """The path that the setting gives. Raises LedgerError for an unknown placeholder."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        "name": spider,
+        # Not the path of another folder, whatever the spider is called.
+        "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
     }

@@ -19,7 +19,14 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
+from scrapy_rep.fetching.answers import (
+    are_cookies_short,
+    headers_of,
+    is_encoded,
+    redirect_target,
+)
+from scrapy_rep.fetching.boundary import Boundary
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -38,6 +45,8 @@ MAX_ON_NETWORK = 256
 """So many robots.txt files are asked for at once."""
 
 _PROXY_REFUSES = 407
+
+_PRIVATE = "redirected to {}, which is at a private address (REP_REDIRECT_PRIVATE)"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -144,11 +153,14 @@ class RobotsTxtFetcher:
         asked, redirects = url, list[str]()
         # For sites that redirect to themselves until a cookie comes back.
         cookies = CookieJar()
+        boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
             is_stranger = origin_of(asked) != where
             answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
             response, error = answer.response, answer.error
+            if response is not None and not boundary.lets_use(response):
+                response, error = None, _PRIVATE.format(origin_of(asked))
             if response is None or response.status not in _REDIRECTS:
                 break
             target = redirect_target(asked, response)
@@ -157,6 +169,11 @@ class RobotsTxtFetcher:
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
+                if target in {url, *redirects}:
+                    error += ", in a loop"
+                break
+            if not await boundary.lets_follow(asked, response, target):
+                response, error = None, _PRIVATE.format(origin_of(target))
                 break
             redirects.append(target)
             asked = target
@@ -179,7 +196,7 @@ class RobotsTxtFetcher:
             self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
             self._crawler.stats.inc_value(key)
         is_successful = response.status // 100 == 2
-        if is_successful and response.headers.get("Content-Encoding"):
+        if is_successful and is_encoded(response):
             status, is_successful = None, False
             error = "compressed in a way that can't be read"
         return AccessResult(
@@ -241,11 +258,10 @@ class RobotsTxtFetcher:
             kind = type(exception)
             if request.url not in self._uncounted:
                 self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
-            error = f"{kind.__name__}: {exception}".rstrip(": ")
             # Of a proxy it says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
-            return _Answer(None, error, is_permanent=is_permanent)
+            return _Answer(None, in_words(exception), is_permanent=is_permanent)
 
     async def _download(self, request: Request) -> Response:
         # Taken last, so that what waits for its turn takes no place from others.

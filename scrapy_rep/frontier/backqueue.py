@@ -1,4 +1,4 @@
-"""The requests to one host, and the download slot that they are in."""
+"""Back queues: the requests to one host each, and the download slots that they are in."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.frontier.hostkeys import HostKey
-    from scrapy_rep.frontier.levels import Levels
+    from scrapy_rep.frontier.priorityqueue import HostRequests
 
 
 class Owner(Protocol):
-    """The queue of the scheduler that back queues are a part of."""
+    """The scheduler's queue, which owns back queues."""
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
     def take(self, queue: BackQueue) -> Request | None: ...
@@ -23,9 +23,9 @@ class Owner(Protocol):
 
 
 class Slot:
-    """What Scrapy counts together, by its key: nearly always a host.
+    """A download slot of Scrapy, by its key, which is nearly always a host.
 
-    Its limit is ``CONCURRENT_REQUESTS_PER_DOMAIN``, or an entry of ``DOWNLOAD_SLOTS``.
+    ``CONCURRENT_REQUESTS_PER_DOMAIN`` or ``DOWNLOAD_SLOTS`` limits its active requests.
     """
 
     __slots__ = ("_parked", "active", "is_alarmed", "key", "queues")
@@ -40,9 +40,9 @@ class Slot:
         """The back queues of this slot."""
 
         self.is_alarmed = False
-        """Whether it is looked at again when its own delay has passed."""
+        """Whether an alarm is set for the end of its own delay."""
 
-        # Made when there is need: an empty deque takes more than all the rest.
+        # Made when it is needed: an empty deque takes more memory than all else here.
         self._parked: deque[BackQueue] | None = None
 
     @property
@@ -50,13 +50,13 @@ class Slot:
         return bool(self._parked)
 
     def park(self, queue: BackQueue) -> None:
-        """Have *queue* wait until a request of the slot is done."""
+        """Make *queue* wait until a request of the slot is done."""
         if self._parked is None:
             self._parked = deque()
         self._parked.append(queue)
 
     def next_parked(self) -> BackQueue:
-        """The one that waited for longest, which then waits no more."""
+        """Remove and return the queue that has waited longest."""
         assert self._parked is not None
         queue = self._parked.popleft()
         if not self._parked:
@@ -67,8 +67,7 @@ class Slot:
 class BackQueue:
     """The requests of one owner to one host, in Scrapy's own queues.
 
-    It is in one place at a time: among those that are ready, or parked with what it waits
-    for.
+    It is in one place at a time: among the ready ones, or parked with what it waits for.
     """
 
     __slots__ = ("key", "owner", "requests", "slot")
@@ -77,7 +76,7 @@ class BackQueue:
         self,
         key: HostKey,
         slot: Slot,
-        requests: Levels,
+        requests: HostRequests,
         owner: Owner,
     ) -> None:
         self.key = key
@@ -89,16 +88,16 @@ class BackQueue:
         return len(self.requests)
 
     def peek(self) -> Request | None:
-        """The best request, or None where that can't be told."""
+        """The best request, or None where the queue class cannot tell."""
         try:
             return self.requests.peek()
-        except Exception:  # noqa: BLE001  where it can't be read, to pop it says so
+        except Exception:  # noqa: BLE001  popping it raises the error
             return None
 
     def take(self) -> Request | None:
-        """The best request, which then is no longer here; None where there is none."""
+        """Remove and return the best request; None where there is none."""
         return self.owner.take(self)
 
     def release(self) -> None:
-        """What it waited for has come: it may be popped from."""
+        """End its waiting: it may be popped from."""
         self.owner.release(self)

@@ -5,7 +5,6 @@ it arrives.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urldefrag
 from weakref import WeakKeyDictionary
@@ -21,7 +20,7 @@ from scrapy_rep.compat.browsers import (
 )
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import Identity, default_header
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
+from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.outcomes import (
     BAD_URL,
     BY_USER,
@@ -30,6 +29,7 @@ from scrapy_rep.frontier.outcomes import (
     Verdicts,
     Via,
 )
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import is_robotstxt, other_forms
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.frontier.access import Access
+    from scrapy_rep.frontier.hostaccess import HostAccess
     from scrapy_rep.frontier.judge import Judge
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
 
@@ -67,7 +67,7 @@ class Browsers:
         self,
         crawler: Crawler,
         settings: RepSettings,
-        access: Access,
+        access: HostAccess,
         verdicts: Verdicts,
         judge: Judge,
     ) -> None:

@@ -1,8 +1,7 @@
-"""Time, as the frontier reads it, and what is to happen at a moment."""
+"""The clock of the frontier, and its alarms."""
 
 from __future__ import annotations
 
-import logging
 import time
 from heapq import heappop, heappush
 from itertools import count
@@ -12,36 +11,37 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks of this process. Tests have one of their own."""
+    """The clocks of this process. Tests use another one."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that nobody sets: for all that waits."""
+        """Seconds on the monotonic clock, for waiting."""
         return time.monotonic()
 
     def time(self) -> float:
-        """Seconds since the epoch: for all that is stored."""
+        """Seconds since the epoch, for what is stored."""
         return time.time()
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        """Call *function* in so many *seconds*; what is returned has ``cancel()``."""
+        """Call *function* in *seconds*. The result has a method ``cancel``."""
         return call_later(seconds, function)
 
 
 class Alarms:
     """Calls functions at moments of the monotonic clock, with one timer for all.
 
-    No function is called before its moment, so it may compare that with the clock. An
-    alarm can't be taken back: a function that is called looks whether there is still
-    something to do.
+    No function is called before its moment. An alarm cannot be cancelled: the function has
+    to check whether there still is something to do.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,12 +52,12 @@ class Alarms:
         self._timer_at = 0.0
 
     def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
-        """Call *function* with *args* at *moment*, or soon if that has passed."""
+        """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
         heappush(self._heap, (moment, next(self._number), function, args))
         self._set_timer()
 
     async def wait_until(self, moment: float) -> None:
-        """Return at *moment* of the monotonic clock, or soon if that has passed."""
+        """Wait until *moment* of the monotonic clock."""
         over: Deferred[None] = Deferred()
         self.at(moment, over.callback, None)
         await maybe_deferred_to_future(over)
@@ -83,9 +83,10 @@ class Alarms:
 
     def _ring(self) -> None:
         self._timer = None
-        # Event loops call a little early: what is not due yet has another timer.
+        # Event loops may call a little early. Alarms that are not due yet get another
+        # timer.
         now = self.clock.monotonic()
-        # Those that are set meanwhile have the next timer, so that this ends.
+        # Alarms that are set meanwhile get the next timer, so that this loop ends.
         due = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heappop(self._heap))
@@ -93,6 +94,8 @@ class Alarms:
             try:
                 function(*args)
             except Exception:
-                # What others wait for must come all the same.
-                logger.exception("Error in what was to happen at a moment")
+                # The other alarms must still ring.
+                logger.exception(
+                    "Error in an alarm of the frontier; other alarms are not affected"
+                )
         self._set_timer()

@@ -1,8 +1,7 @@
-"""Hosts that ask for a delay: whose requests share it, and when the next one may go."""
+"""Groups of hosts and download slots that share a delay."""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from scrapy import Request
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.frontier.backqueue import BackQueue
 from scrapy_rep.frontier.hostkeys import bare_host, host_of
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 
     Waiter = tuple[Request, Deferred[None]]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# Seconds, and requests: from then on the log says how long a host will take.
+# The delay in seconds, and the number of requests, from which on the log says how long a
+# host will take.
 _LONG_DELAY = 10
 _MANY = 20
 
-# Where pages wait too, one robots.txt that strangers redirect here goes after so many of
-# them.
+# Where pages wait too, one robots.txt request that was redirected from another host goes
+# after so many of them.
 _PAGES_FOR_A_STRANGER = 3
 
 
 class DelayGroup:
-    """Hosts and download slots whose requests go one at a time, a delay apart.
+    """Hosts and download slots whose requests are sent one at a time, a delay apart.
 
-    The delay is counted from the end of the last request, not from its beginning: so it
-    passes between the two at the server too, however long each takes to get there.
-    Moments are those of the monotonic clock, in seconds.
+    The delay begins at the end of the last request, so the server sees it between two
+    requests however long each takes to arrive. Moments are those of the monotonic clock, in
+    seconds.
     """
 
     __slots__ = (
@@ -47,52 +48,53 @@ class DelayGroup:
     )  # fmt: skip
 
     name: str
-    """Of the host, or of the download slot, that came first."""
+    """The name of its first host or download slot."""
 
     keys: set[str]
-    """All the hosts and download slots of the group."""
+    """All hosts and download slots of the group."""
 
     merged_into: DelayGroup | None
 
     delays: dict[Origin, float]
-    """What each origin asks for, in seconds."""
+    """The delay of each origin, in seconds."""
 
     holder: Request | BackQueue | object | None
-    """What has the turn: the request that is on its way, the back queue whose next request
-    it is, or a mark while other workers are asked."""
+    """The holder of the turn: the request that is under way, the back queue whose next
+    request may go, or a mark while the lease is acquired."""
 
     host: str
-    """Whose turn it is, by the name that workers share."""
+    """The host that has the turn, by the name that all workers use."""
 
     last: float
-    """The end of the last request."""
+    """The moment of the end of the last request."""
 
     not_before: float
-    """Until this moment other workers are not asked again for the turn."""
+    """The moment from which on the lease may be asked for again."""
 
     queues: deque[BackQueue]
-    """Back queues that wait for their turn."""
+    """The back queues that wait for their turn."""
 
     waiters: deque[Waiter]
-    """Requests that were not popped from a queue, and wait for their turn."""
+    """The requests in the downloader that wait for their turn."""
 
     strangers: deque[Waiter]
-    """Requests for robots.txt that other hosts have redirected here."""
+    """The requests for the robots.txt of other hosts, which were redirected here."""
 
     pages_in_a_row: int
-    """How often strangers have waited while another went."""
+    """The number of other requests that were sent since the last one of strangers, while
+    some waited."""
 
     alarm_at: float | None
-    """When it is next looked who may go, if that is set."""
+    """The moment of the next alarm, if one is set."""
 
     requests: int
     waiting_since: float | None
 
     waited: float
-    """Seconds in which requests waited, and none was on its way."""
+    """The seconds in which requests waited and none was under way."""
 
     told: bool
-    """Whether the log says how long this takes."""
+    """Whether the log has said how long the group will take."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -114,11 +116,12 @@ class DelayGroup:
 
     @property
     def delay(self) -> float:
-        """Seconds: the longest that is asked for."""
+        """The longest delay that an origin asks for, in seconds."""
         return max(self.delays.values(), default=0.0)
 
     @property
     def free_at(self) -> float:
+        """The moment from which on the next request may go."""
         return max(self.last + self.delay, self.not_before)
 
     @property
@@ -131,6 +134,7 @@ class DelayGroup:
         return isinstance(self.holder, Request) and is_for_browser(self.holder)
 
     def is_free(self, now: float) -> bool:
+        """Whether a request may go at the moment *now*."""
         return self.holder is None and self.free_at <= now
 
     def name_of(self, host: str) -> str:
@@ -138,7 +142,7 @@ class DelayGroup:
         return host if host in self.keys else self.name
 
     def next(self) -> BackQueue | Waiter | None:
-        """Who goes next of those that wait, and then waits no more."""
+        """Remove and return the next one of those that wait."""
         is_strangers_turn = self.pages_in_a_row >= _PAGES_FOR_A_STRANGER
         if self.strangers and (is_strangers_turn or not (self.waiters or self.queues)):
             self.pages_in_a_row = 0
@@ -149,15 +153,15 @@ class DelayGroup:
         return self.queues.popleft() if self.queues else None
 
     def put_back(self, waiter: BackQueue | Waiter) -> None:
-        """Let *waiter* be the next one after all."""
+        """Put *waiter* back as the next one."""
         if isinstance(waiter, BackQueue):
             self.queues.appendleft(waiter)
         else:
             self.waiters.appendleft(waiter)
 
     def take(self, holder: Request | BackQueue, now: float) -> float:
-        """Give the turn to *holder*. Returns for how many seconds requests were held up
-        by the delay alone.
+        """Give the turn to *holder*. Return the seconds for which the delay alone made
+        requests wait.
         """
         held_up = 0.0
         if self.waiting_since is not None:
@@ -169,14 +173,15 @@ class DelayGroup:
         return held_up
 
     def leave(self, now: float, *, fetched: bool) -> None:
-        """The request is done; if it was answered from a cache, it does not count."""
+        """End the turn. A request that was not *fetched*, such as one answered from a
+        cache, begins no delay."""
         self.holder = None
         if fetched:
             self.last = now
 
 
 class DelayGroups:
-    """The groups by the names of their hosts and download slots."""
+    """Delay groups, by the names of their hosts and download slots."""
 
     def __init__(self) -> None:
         self._groups: dict[str, DelayGroup] = {}
@@ -195,16 +200,20 @@ class DelayGroups:
             bare_host(origin) == slot for origin in group.delays
         )
 
+    def lent(self, host: str, slot: str) -> DelayGroup | None:
+        """The group of the site that *host* stands in for, if it does."""
+        return self._groups[slot] if self.is_lent(host, slot) else None
+
     def find(self, host: str, slot: str) -> DelayGroup | None:
-        """The group of a request, if it has one."""
+        """The group of a host and a download slot, if they have one."""
         if self.is_lent(host, slot):
             return self._groups[slot]
         group = self._groups.get(host)
         return group if group is not None or slot == host else self._groups.get(slot)
 
     def join(self, host: str, slot: str) -> DelayGroup:
-        """The group of a host and a download slot, made if there is none; where each has
-        one of its own until now, they become one.
+        """The group of a host and a download slot, made if there is none. If each has its
+        own, the two are merged.
         """
         other = self._groups.get(slot)
         group = self._groups.get(host) or other or DelayGroup(host)
@@ -232,13 +241,13 @@ class DelayGroups:
             group.holder, group.host = other.holder, other.host
 
     def current(self, group: DelayGroup) -> DelayGroup:
-        """The group that *group* has become a part of, if it has."""
+        """The group that *group* was merged into, or *group* itself."""
         while group.merged_into is not None:
             group = group.merged_into
         return group
 
     def all(self) -> list[DelayGroup]:
-        """Each once."""
+        """All groups, each once."""
         return list(dict.fromkeys(self._groups.values()))
 
     @property
@@ -247,16 +256,18 @@ class DelayGroups:
         return any(group.waiters or group.strangers for group in self.all())
 
     def drop(self, group: DelayGroup) -> None:
+        """Forget a group."""
         for key in group.keys:
             del self._groups[key]
 
 
 def host_of_waiter(waiter: BackQueue | Waiter) -> str:
+    """The host of a back queue, or of a request that waits."""
     return waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
 
 
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:
-    """Say how long a host will take, where that is long."""
+    """Log how long a host will take, if that is long."""
     count = sum(map(len, group.queues))
     if isinstance(group.holder, BackQueue):
         count += len(group.holder)

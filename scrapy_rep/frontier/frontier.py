@@ -1,8 +1,7 @@
-"""Which requests may go, of all that wait in the queues of a crawl."""
+"""The state that the queues of a crawl and the downloader middleware share."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -14,39 +13,45 @@ from scrapy_rep.compat.internals import active_requests, download_slot, slot_sta
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
-from scrapy_rep.frontier.hostkeys import HostKey, host_of, was_redirected
+from scrapy_rep.frontier.hostkeys import (
+    HostKey,
+    host_of,
+    is_of_http,
+    origin_asked,
+    was_redirected,
+)
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.frontier.access import Access
     from scrapy_rep.frontier.backqueue import BackQueue, Owner
+    from scrapy_rep.frontier.hostaccess import HostAccess
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# How often, in seconds, the log says what the crawl waits for.
+# The seconds between two log lines about what an idle crawl waits for.
 _TELL_EVERY = 60.0
 
-# After which part of its delay it is looked again at a download slot.
+# The part of its delay after which a download slot is checked again.
 _PART_OF_DELAY = 1 / 10
 
 
 class Frontier:
-    """The state that the queues of a crawl share, and the downloader middleware with them.
+    """The download slots of a crawl, and the requests that were popped and are not done.
 
-    It knows the download slots and the requests that were popped and are not done; and,
-    where robots.txt is obeyed, it asks *access* whether a host is ready.
+    Where robots.txt is obeyed, :attr:`access` decides whether a host is ready. The queues
+    and the downloader middleware share one frontier.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
-        self.access: Access | None = None
-        """What decides about hosts; None where robots.txt is not obeyed."""
+        self.access: HostAccess | None = None
+        """Decides about hosts; None where robots.txt is not obeyed."""
 
         self.queues: list[Owner] = []
         self._slots: dict[str, Slot] = {}
@@ -59,13 +64,13 @@ class Frontier:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Frontier:
-        """The one that the components of a crawl share."""
+        """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     # For the queues.
 
     def key_of(self, request: Request) -> HostKey:
-        """What tells the host of a request."""
+        """The key of the host of a request."""
         slot = download_slot(self._crawler, request)
         if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
@@ -73,12 +78,13 @@ class Frontier:
             return HostKey(slot, None, stands_in=host_of(request) != slot)
         origin = origin_asked(request)
         if origin is not None and origin.host == slot:
-            slot = origin.host  # One text of it in memory, not two.
+            slot = origin.host  # One string in memory, not two.
         if "redirect_urls" not in request.meta:
             return HostKey(slot, origin)
         return HostKey(slot, origin, was_redirected(request, host_of(request)))
 
     def slot(self, key: str) -> Slot:
+        """The download slot with a key, for one more back queue."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = Slot(key)
@@ -91,16 +97,17 @@ class Frontier:
         self._forget(slot)
 
     def arrived(self, queue: BackQueue) -> None:
-        """*queue* is new: it is ready, or parked until it is."""
+        """*queue* is new: it becomes ready, or is parked until it is."""
         if self.access is None or self.access.is_known(queue):
             queue.release()
 
     def pushed(self, queue: BackQueue, request: Request) -> None:
+        """*request* was put into *queue*."""
         if self.access is not None and "proxy" in request.meta:
             self.access.note_cause(queue, request)
 
     def settle(self) -> None:
-        """Take into account which requests are done."""
+        """Find out which requests are done."""
         gone = self._under_way and (
             self._under_way.keys() - active_requests(self._crawler)
         )
@@ -127,9 +134,9 @@ class Frontier:
         return self.access is None or self.access.leaves_room
 
     def may_go(self, queue: BackQueue) -> bool:
-        """Whether *queue* is to be popped from now; else it is parked until it is.
+        """Whether *queue* may be popped from now; otherwise it is parked until it may.
 
-        Asked again in any case after that.
+        After its waiting ends, this is asked again.
         """
         slot = queue.slot
         if not self._has_room(slot):
@@ -138,20 +145,20 @@ class Frontier:
                 self.access.pass_on(queue)
             return False
         if self.access is not None and not self.access.may_go(queue):
-            # The room is that of the next one of this slot.
+            # The room in the slot is free for the next queue.
             self._refill(slot)
             return False
         return True
 
     def pass_on(self, queue: BackQueue) -> None:
-        """*queue* was to be popped from, and had nothing to give."""
+        """*queue* was to be popped from, and gave no request."""
         if self.access is not None:
             self.access.pass_on(queue)
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and goes to the downloader."""
         slot = queue.slot
-        # A spider may have the same object in the queue twice.
+        # The same object may be in the queue twice.
         if request not in self._under_way:
             slot.active += 1
             self._under_way[request] = slot
@@ -162,30 +169,29 @@ class Frontier:
             self.access.popped(queue, request)
 
     def go_on(self) -> None:
-        """A queue was popped from."""
+        """Called after each pop: fetch robots.txt ahead for more hosts, if few are ready."""
         if self.access is not None:
             self.access.go_on(sum(queue.count_ready() for queue in self.queues))
 
     # For the middleware.
 
     def is_patient(self, request: Request) -> bool:
-        """Whether *request* may have to wait for what takes long.
+        """Whether *request* may have to wait for long.
 
-        So it is with what a scheduler hands out: from a queue of this kind when it has
-        waited, from another one before. What a pipeline or a callback downloads by itself
-        does not wait: the item or the page that it is for would hold up the crawl.
+        Requests from a scheduler may. Those that a pipeline or a callback downloads by
+        itself may not: the item or page that waits for them would hold up the crawl.
         """
         if self.queues:
             return request in self._under_way
         return request.callback is not NO_CALLBACK
 
     def waits_in_place(self, request: Request) -> None:
-        """*request* may have to wait in the downloader."""
+        """Note that *request* may have to wait in the downloader."""
         if not self.queues and request.callback is not NO_CALLBACK:
             self._warn_of_queue()
 
     def _warn_of_queue(self) -> None:
-        """Say what a scheduler costs whose queue knows nothing of hosts."""
+        """Warn once of a scheduler queue that does not know which hosts are ready."""
         if self._has_warned:
             return
         self._has_warned = True
@@ -195,9 +201,9 @@ class Frontier:
             name = "SCHEDULER_PRIORITY_QUEUE"
         logger.warning(
             "Requests that wait for a robots.txt or for the delay of their host take places "
-            "of CONCURRENT_REQUESTS meanwhile, since %(name)s is %(value)s. With Scrapy's "
-            'scheduler and SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue" they wait in '
-            "the queue.",
+            "of CONCURRENT_REQUESTS and slow down other hosts, since %(name)s is %(value)s. "
+            'Use Scrapy\'s scheduler with SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue": '
+            "then they wait in the queue.",
             {"name": name, "value": settings[name]},
             extra={"spider": self._crawler.spider},
         )
@@ -205,13 +211,13 @@ class Frontier:
     # Slots.
 
     def _has_room(self, slot: Slot) -> bool:
-        """Whether *slot* takes another request; if not, it is looked after."""
+        """Whether *slot* has room for another request; if not, it will be checked again."""
         state = slot_state(self._crawler, slot.key)
         if state is None:
             return True
         if state.delay and (state.is_queueing or slot.active > state.active):
-            # One that waits for the delay is enough. The next one is in time if it comes
-            # a little after that has gone.
+            # One request that waits in the slot is enough. The next one may come a little
+            # after that one was sent.
             if not slot.is_alarmed:
                 slot.is_alarmed = True
                 now = self.clock.monotonic()
@@ -222,7 +228,8 @@ class Frontier:
         if slot.active >= state.concurrency:
             return False
         if state.active >= state.concurrency:
-            # Filled by what no queue has popped, so that nothing else tells of its end.
+            # The slot is full of requests that no queue has popped, whose end is not
+            # noticed otherwise.
             self._crowded[slot] = None
             return False
         return True
@@ -249,7 +256,7 @@ class Frontier:
             self.alarms.at(self.clock.monotonic() + _TELL_EVERY, self._tell)
 
     def _tell(self) -> None:
-        """Say what the crawl waits for, where it has nothing else to do."""
+        """Log what the crawl waits for, if it has nothing else to do."""
         if not self._popped and not self._under_way and self.access is not None:
             self.access.tell()
         self._popped = 0
@@ -262,10 +269,10 @@ class Frontier:
 
 
 def is_exempt(request: Request) -> bool:
-    """Whether the spider wants the request sent whatever robots.txt says.
+    """Whether a request is exempt from robots.txt (``dont_obey_robotstxt``).
 
-    A redirect keeps the meta of the request, and may lead anywhere; the spider meant the
-    origin that it asked for.
+    A redirect keeps the meta of the request. The exemption is only for the origin that the
+    spider requested.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False

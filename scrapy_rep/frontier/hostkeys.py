@@ -1,30 +1,34 @@
-"""What tells hosts from each other: for queues, and for delays."""
+"""The destination of a request, and the keys of hosts, for queues and for delays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
+from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.compat.internals import download_slot
-from scrapy_rep.frontier.destinations import origin_asked
-from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
+from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+
+_OF_HTTP = ("http://", "https://")
 
 
 class HostKey(NamedTuple):
-    """What tells a host: an origin in a download slot."""
+    """The key of a host: an origin in a download slot."""
 
     slot: str
 
     origin: Origin | None
-    """None where no robots.txt has a say: for another scheme, or because the spider says
-    so (``dont_obey_robotstxt``)."""
+    """None where no robots.txt counts: for another scheme, or with ``dont_obey_robotstxt``."""
 
     was_redirected: bool = False
-    """Whether these requests came from another host, whose slot Scrapy leaves them."""
+    """Whether these requests were redirected from another host, whose slot Scrapy leaves
+    them."""
 
     stands_in: bool = False
     """Whether these requests, which no robots.txt has a say in, have the slot of another
@@ -37,17 +41,17 @@ class HostKey(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The name of the host, as delays know it."""
+        """The name of the host, for delays."""
         return bare_host(self.origin) if self.origin is not None else ""
 
 
 def bare_host(origin: Origin) -> str:
-    """The host of *origin*, whose name may end with the dot of the root or not."""
+    """The host of *origin*, without a dot at its end."""
     return origin.host.rstrip(".")
 
 
 def host_of(request: Request) -> str:
-    """The host of *request*, as delays know it."""
+    """The name of the host of *request*, for delays."""
     origin = origin_asked(request)
     return bare_host(origin) if origin is not None else ""
 
@@ -66,8 +70,34 @@ def keys_of(crawler: Crawler, request: Request) -> tuple[str, str]:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request* came from another host, whose download slot Scrapy leaves it:
-    that is no choice of anybody's.
+    """Whether *request* was redirected from another host. Scrapy leaves it the download
+    slot of that host, which nobody chose.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
+
+
+def is_of_http(request: Request | Response) -> bool:
+    """Whether a request or response is of http or https, by the scheme that Scrapy chooses its handler
+    by.
+
+    For other schemes, no robots.txt is fetched.
+    """
+    if request.url.startswith(_OF_HTTP):
+        return True
+    try:
+        scheme: str = urlparse_cached(request).scheme
+    except ValueError:  # "HTTP://["
+        scheme = request.url.strip(C0_CONTROL_OR_SPACE).partition(":")[0].lower()
+    return scheme in {"http", "https"}
+
+
+def origin_asked(request: Request) -> Origin | None:
+    """The origin that an HTTP request is sent to, or None if its host or port cannot be
+    read.
+    """
+    try:
+        url = urlparse_cached(request)
+    except ValueError:
+        return None
+    return origin(url.scheme, url.netloc)

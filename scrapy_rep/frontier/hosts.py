@@ -1,4 +1,4 @@
-"""The state of each host: what is known of its robots.txt, and what waits for that."""
+"""The states of hosts: what is known of each robots.txt, and what waits for it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from twisted.python.failure import Failure
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.frontier.host import GivenUpHosts, Host, WantedHosts
+from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
 from scrapy_rep.frontier.outages import Outage, OutageLog
+from scrapy_rep.protocol.access.results import State
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -27,24 +28,24 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.refusals import Refusals
     from scrapy_rep.protocol.origins import Origin
 
-# So many hosts at once are on their way from being unknown to being known. Most of that is
-# waiting: for a store, for another worker, for the turn at a host. Requests on the network
-# have a limit of their own, that of the fetcher.
+# The number of robots.txt files that are looked up or fetched at once. Most of them wait:
+# for a store, for another worker, for the turn at a host. The fetcher has its own limit for
+# requests on the network.
 _MAX_LEARNING = 1_000
 
-# So many back queues are to be ready, at least, and twice as many as there can be requests
-# under way. While there are more, no robots.txt is fetched ahead for those behind them.
+# The number of back queues that should be ready, at least; twice ``CONCURRENT_REQUESTS``,
+# if that is more. While more are ready, no robots.txt is fetched ahead.
 _MIN_READY = 64
 
-# In seconds, so that a clock that is a little off makes no loop of it.
+# In seconds, so that a clock that is slightly wrong causes no busy loop.
 _MIN_RETRY = 0.1
 
 
 class Hosts:
-    """Knows of each host whether its requests may go, as far as robots.txt is concerned,
-    and gets to know it where it is not known.
+    """Decides by robots.txt whether the requests of a host may be sent, and has it fetched
+    where it is not known.
 
-    However many requests need a robots.txt, it is fetched once at a time.
+    All requests that need one robots.txt share one fetch.
     """
 
     def __init__(
@@ -73,16 +74,16 @@ class Hosts:
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
         self.ready = 0
-        """How many back queues are ready, to be kept up to date by those who know."""
+        """The number of back queues that are ready; set by the caller."""
 
     # Requests in a queue.
 
     def may_go(self, queue: BackQueue, origin: Origin) -> Known | None:
-        """What the requests of *queue* must keep to, where that is known; else the queue
-        is parked until it is.
+        """What is known of the robots.txt for *queue*; if nothing is, the queue is parked
+        until it is known.
         """
         known = self._cache.at_hand(origin)
-        if known is not None and not known.is_out_of_reach:
+        if known is not None and known.state is not State.UNREACHABLE:
             return known
         host = self._host(origin)
         if known is not None:
@@ -98,26 +99,26 @@ class Hosts:
         return None
 
     def note_cause(self, origin: Origin, request: Request) -> None:
-        """Remember the proxy of a request that was pushed, if its host may be asked for
-        robots.txt.
+        """Remember the proxy of a request that was pushed, if robots.txt may have to be
+        fetched by it.
         """
         host = self._hosts.get(origin)
         if host is None or not host.add_cause(self._cache.cause_of(request)):
             return
         if host.outage is not None and not host.is_learning:
-            # What another proxy has come to says nothing about this one.
+            # A failure of another proxy says nothing about this one.
             assert host.causes is not None
             host.causes.turn()
             host.is_anew = True
             self._want(host)
 
-    def is_out_of_reach(self, origin: Origin) -> bool:
+    def is_unreachable(self, origin: Origin) -> bool:
         """Whether the robots.txt of *origin* is unreachable."""
         host = self._hosts.get(origin)
         return host is not None and host.outage is not None
 
     def waiting(self) -> tuple[int, int]:
-        """How many requests in queues wait for a robots.txt, and of how many hosts."""
+        """The number of requests in queues that wait for a robots.txt, and of their hosts."""
         waiting = [host for host in self._hosts.values() if host.parked]
         return sum(host.queued for host in waiting), len(waiting)
 
@@ -125,20 +126,20 @@ class Hosts:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a request in the downloader, or a fetch, is under way."""
+        """Whether a request waits in the downloader, or a fetch is under way."""
         return bool(self._learning or self._waiting_requests)
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
     ) -> Known:
-        """What *request* must keep to, once it is known.
+        """What is known of the robots.txt for *request*, once it is known.
 
-        Waits for a robots.txt that is on its way; for one that is unreachable only where
-        the request *is patient*. Raises SpiderClosing where the spider closes meanwhile.
+        Waits for a robots.txt that is being fetched. Waits for one that is unreachable only
+        if the request *is patient*. Raises SpiderClosing where the spider closes meanwhile.
         """
         while True:
             known = self._cache.at_hand(origin)
-            if known is not None and not known.is_out_of_reach:
+            if known is not None and known.state is not State.UNREACHABLE:
                 return known
             host = self._host(origin)
             if known is not None:
@@ -147,7 +148,7 @@ class Hosts:
             if outage is not None and (outage.given_up or not is_patient):
                 self._ask_later(host, outage, request, is_due=known is None)
                 return outage.known
-            # First, since what is wanted may come, or fail, before this goes on.
+            # Wait first, since the fetch may end before this continues.
             waiter = host.wait()
             self._waiting_requests += 1
             if known is None:
@@ -155,31 +156,32 @@ class Hosts:
             await maybe_deferred_to_future(waiter)
 
     def close(self) -> None:
-        """End all that is under way, and the waiting of requests in the downloader."""
+        """Cancel all fetches, and end the waiting of requests in the downloader."""
         for task in list(self._learning.values()):
             task.cancel()
         for host in list(self._hosts.values()):
             self._release_waiters(host, host.closing())
 
     def go_on(self) -> None:
-        """Begin with hosts that are wanted, as far as there is need and room."""
+        """Begin fetches for hosts that are wanted, as far as they are needed and there is
+        room."""
         is_needed = self.ready < self._min_ready
         while len(self._learning) < _MAX_LEARNING:
             host = self._wanted.next(is_needed=is_needed)
             if host is None:
                 return
             host.is_learning = True
-            # Not a part of a request, which can be cancelled while others wait.
+            # A task of its own: a request can be cancelled while others wait.
             task = deferred_from_coro(self._learn(host))
             if host.is_learning:
                 self._learning[host] = task
-            # Of anything else, Twisted logs that nobody has handled it.
+            # Twisted logs any other error as unhandled.
             task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def _want(
         self, host: Host, request: Request | None = None, *, is_urgent: bool = False
     ) -> None:
-        """Get the robots.txt of *host*, which *request* needs, if one is at hand."""
+        """Have the robots.txt of *host* fetched, for *request* if one is given."""
         if host.is_learning:
             return
         if request is not None:
@@ -189,7 +191,7 @@ class Hosts:
 
     async def _learn(self, host: Host) -> None:
         if host.causes is None:
-            # Not before: of many hosts that are wanted, these take much memory.
+            # Made only now: for many hosts that are wanted, these would take much memory.
             request = host.parked[0].peek() if host.parked else None
             host.add_cause(self._cache.cause_of(request or Request(str(host.origin))))
         causes = host.causes
@@ -202,7 +204,7 @@ class Hosts:
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
-            # Whatever has happened: nobody must be left waiting.
+            # Whatever has happened, all that wait must continue.
             host.is_learning = False
             self._learning.pop(host, None)
             self._learned(host, known)
@@ -210,7 +212,7 @@ class Hosts:
     def _learned(self, host: Host, known: Known | None) -> None:
         if known is None:
             self._release_waiters(host, host.closing())
-        elif known.is_out_of_reach:
+        elif known.state is State.UNREACHABLE:
             if host.causes is not None:
                 host.causes.turn()
             self._note_outage(host, known)
@@ -232,7 +234,7 @@ class Hosts:
     # Outages.
 
     def _note_outage(self, host: Host, known: Known) -> None:
-        """Robots.txt was found to be unreachable, by this worker or another."""
+        """Note that robots.txt is unreachable, as this worker or another has found."""
         now = self._clock.monotonic()
         outage = host.outage
         if outage is not None and outage.known.entry is known.entry:
@@ -253,7 +255,7 @@ class Hosts:
             self._alarms.at(min(outage.ask_at, outage.until), self._ask_again, host)
 
     def _ask_again(self, host: Host) -> None:
-        """Ask for robots.txt again, where requests have come that need it."""
+        """Fetch robots.txt again, if there are requests that need it."""
         outage = host.outage
         if outage is None or outage.ask_at > self._clock.monotonic():
             return
@@ -263,7 +265,7 @@ class Hosts:
     def _ask_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
-        """Have robots.txt asked for in the background, for requests that come after."""
+        """Have robots.txt fetched in the background, for later requests."""
         if is_due:
             self._want(host, request)
         elif not outage.is_missed:

@@ -14,7 +14,7 @@ from scrapy_rep.responses.purposes import Purposes
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.frontier.access import Access
+    from scrapy_rep.frontier.hostaccess import HostAccess
     from scrapy_rep.frontier.outcomes import Case, Verdicts
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
@@ -30,7 +30,7 @@ class Judge:
         self,
         crawler: Crawler,
         settings: RepSettings,
-        access: Access,
+        access: HostAccess,
         verdicts: Verdicts,
     ) -> None:
         self._identity = Identity.of(crawler)

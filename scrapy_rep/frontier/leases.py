@@ -1,36 +1,37 @@
-"""Of the workers of one crawl, one at a time may ask a host that wants a delay."""
+"""Leases of hosts: one worker at a time may send requests to a host with a delay."""
 
 from __future__ import annotations
 
-import logging
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.fetching.storeclient import StoreClient
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# Seconds, in addition to the delay, after which the lease of a worker that has died is
-# free for others. One that lives renews it more often.
+# The seconds besides the delay after which the lease of a dead worker expires. A live
+# worker renews it more often.
 _HOLDS = 5.0
 
-# Seconds. The clocks of stores tick in milliseconds.
+# In seconds. Stores measure time in milliseconds.
 _TICK = 0.005
 
-# In seconds: how soon one asks again for a lease that another worker has. A part of the
-# delay, so that little of it is lost.
+# The pause in seconds before asking again for a lease that another worker has: a part of
+# the delay, so that little time is lost.
 _PART_OF_DELAY = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
 
 
 class TurnLeases(Protocol):
-    """What makes the workers of a crawl take turns at a host."""
+    """The interface of leases, by which the workers of a crawl take turns at a host."""
 
     are_shared: bool
     """Whether there may be other workers."""
@@ -42,24 +43,24 @@ class TurnLeases(Protocol):
         """Whether this worker has the turn at *host* now, until it is released."""
 
     def renew(self, host: str, delay: float) -> None:
-        """Keep the turn, if there is one: the request takes its time."""
+        """Keep the turn, if this worker has it, for a request that takes long."""
 
     def release(self, host: str, delay: float) -> None:
         """Let another worker have the turn at *host* after *delay* seconds."""
 
 
 def pause_of(delay: float) -> float:
-    """In how many seconds to ask again for a turn that another worker has."""
+    """The seconds before asking again for a turn that another worker has."""
     return min(max(delay * _PART_OF_DELAY, _MIN_PAUSE), _MAX_PAUSE)
 
 
 class Leases:
     """Leases of hosts, kept as locks of the store that the workers share.
 
-    A lease is taken in one atomic step, and runs out by itself: while a request is on its
-    way if its worker dies, since only one that lives renews it, and one delay after the
-    request is done. It is for the name of a host, the same for all workers. What the
-    clocks of the workers say does not matter, nor how long their requests take.
+    A lease is acquired in one atomic step. It is for the name of a host, which is the same
+    for all workers. It expires one delay after its request is done, or if its worker dies
+    while the request is under way, since only a live worker renews it. Neither the clocks
+    of the workers nor the duration of requests matter.
     """
 
     def __init__(self, store_client: StoreClient, *, shared: bool) -> None:
@@ -70,41 +71,39 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
 
     def has_turn(self, request: Request) -> bool:
-        """The queues in the memory of a worker take turns with it, not with others."""
+        """Queues in the memory of a worker do not take turns with other workers."""
         return False
 
     async def acquire(self, host: str, delay: float) -> bool:
         """Whether this worker has the lease of *host* now, until it is released."""
-        # A name for each time: whoever has had a lease is no better placed for the next.
+        # A new name each time, so that the last holder has no advantage for the next lease.
         lease = _Lease()
         try:
             if not await self._store_client.reserve(host, lease.name, delay + _HOLDS):
                 return False
         except Exception:
             logger.exception(
-                "Error while other workers were asked for the turn at %(host)s; its delay "
-                "is kept by this worker alone",
+                "Error in acquiring the lease of %(host)s: this worker keeps its delay "
+                "without regard to other workers",
                 {"host": host},
             )
         self._leases[host] = lease
         return True
 
     def renew(self, host: str, delay: float) -> None:
-        """Keep the lease, if there is one: the request takes its time."""
+        """Keep the lease, if this worker has it, for a request that takes long."""
         lease = self._leases.get(host)
         if lease is not None and not lease.is_renewed:
             deferred_from_coro(self._renew(host, lease, delay + _HOLDS))
 
     def release(self, host: str, delay: float) -> None:
-        """Let another worker have the lease of *host*, if this one does, after *delay*
-        seconds.
-        """
+        """Give up the lease of *host*, if this worker has it, after *delay* seconds."""
         lease = self._leases.pop(host, None)
         if lease is None:
             return
         lease.free_after = delay + _TICK if delay else 0.0
         if not lease.is_renewed:
-            # Nothing waits for it, and a store that fails is said elsewhere.
+            # Nothing waits for it, and the store client logs failures.
             deferred_from_coro(
                 self._store_client.vacate(host, lease.name, lease.free_after)
             )
@@ -118,14 +117,14 @@ class Leases:
 
 
 class _Lease:
-    """What a worker has of a host, for one request."""
+    """The lease of a host, for one request."""
 
     __slots__ = ("free_after", "is_renewed", "name")
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
         self.is_renewed = False
-        """Whether the store is just being asked to keep it."""
+        """Whether a renewal is under way."""
 
         self.free_after: float | None = None
-        """The seconds after which another may have it, once the request is done."""
+        """The seconds after which it ends, once the request is done."""

@@ -1,5 +1,5 @@
-"""Hosts whose robots.txt is out of reach: for how long their requests wait, and what the
-log says.
+"""Outages: how long the requests of a host wait for a robots.txt that is unreachable, and
+what the log says of it.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Outage:
@@ -34,27 +36,27 @@ class Outage:
 
     def __init__(self, known: Known, now: float, wait: float) -> None:
         self.known = known
-        """What was found last."""
+        """What is known since the last fetch."""
 
         self.since = now
         self.until = now + wait
-        """When the requests of the host have waited for long enough."""
+        """When the requests of the host are given up."""
 
         self.ask_at = now
-        """When robots.txt is asked for again."""
+        """When robots.txt is fetched again."""
 
         self.given_up = known.entry.result.is_permanent or not wait
         """Whether requests of the host are refused at once."""
 
         self.is_missed = False
-        """Whether requests have come since it was given up or last asked for."""
+        """Whether requests have come since it was given up or last fetched."""
 
         self.is_over = False
 
 
 class OutageLog:
-    """Says of each outage when it begins, when its requests are given up, and when it is
-    over.
+    """Logs the beginning of each outage, the moment when its requests are given up, and its
+    end.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -114,7 +116,7 @@ class OutageLog:
 
 
 def log_waiting(crawler: Crawler, requests: int, hosts: int) -> None:
-    """Say what a crawl that has nothing else to do waits for."""
+    """Log what a crawl waits for that has nothing else to do."""
     logger.info(
         "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts whose "
         "robots.txt, delay or visiting hours have not come yet",

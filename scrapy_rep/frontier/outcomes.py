@@ -1,4 +1,4 @@
-"""Says what was decided about a request: in the log, in stats, and by signals."""
+"""Reports decisions about requests: in the log, in stats, and by signals."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from scrapy import signals
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL
 from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.display import visible
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.visible import visible
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -44,18 +45,18 @@ class Via(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A request, and what there is to decide it by."""
+    """A request, and what decides about it."""
 
     request: Request
 
     origin: Origin | None
-    """None where the URL has no host and port that can be read."""
+    """None where the host or port of the URL cannot be read."""
 
     entry: Entry | None = None
-    """What is known of the robots.txt, if that counts."""
+    """The entry of the robots.txt, if that decides."""
 
     override: Override | None = None
-    """What the user has decided about the origin, if anything."""
+    """The override for the origin, if there is one."""
 
     via: Via | None = None
     """How a browser came to it, if one did."""
@@ -71,10 +72,10 @@ def _told(case: Case) -> str:
 
 
 class Verdicts:
-    """Tells of decisions, each once.
+    """Reports each decision once.
 
-    Those that allow something are told of only where there is a ledger: all of them at
-    its level ``"all"``, and otherwise those that the user of the crawler has made.
+    Permissions are reported only to a ledger: all of them at its level ``"all"``, and
+    otherwise those by an override.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
@@ -84,7 +85,7 @@ class Verdicts:
         self._overrides_in_use: set[str] = set()
 
     def are_wanted(self, case: Case) -> bool:
-        """Whether it is told that *case* was allowed."""
+        """Whether a permission in this case is reported."""
         return self._tells_all or case.override is not None
 
     def allowed(self, case: Case, decision: Decision) -> None:
@@ -95,18 +96,22 @@ class Verdicts:
         raise self.denied(case, decision)
 
     def denied(self, case: Case, decision: Decision) -> RobotsDenied:
-        """Tell of a refusal. Returns the error that the errback gets."""
+        """Report a refusal. Return the error for the errback."""
+        override = case.override.pattern if case.override else None
         url = case.origin.robotstxt_url if case.origin else ""
         detail = ""
         if decision.reason is Reason.UNREACHABLE and case.entry is not None:
             detail = str(case.entry.result)
-        denied = RobotsDenied(decision, url, detail, via=_told(case))
+        denied = RobotsDenied(decision, url, detail, override=override, via=_told(case))
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)
         self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
         self._send(
-            request_denied, **case._asdict(), decision=decision, robotstxt_url=url
+            request_denied,
+            **case._asdict(),
+            decision=decision,
+            robotstxt_url=denied.robotstxt_url,
         )
         return denied
 
@@ -125,7 +130,7 @@ class Verdicts:
     async def learned(
         self, known: Known, request: Request | None, *, is_new: bool
     ) -> None:
-        """Tell what a fetch of robots.txt came to, or that none was needed."""
+        """Report a robots.txt that was fetched, or taken from the store."""
         entry, url = known.entry, known.origin.robotstxt_url
         result, access = entry.result, entry.result.access
         self._send(
@@ -139,12 +144,12 @@ class Verdicts:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:
             self._crawler.stats.inc_value(stats.FROM_STORE)
-        # Of one that is unreachable, the log says more where its requests wait.
+        # For an unreachable robots.txt, the log says more where its outage begins.
         level = logging.DEBUG
         message = "%(url)s is %(access)s (%(result)s)"
         if result.has_too_many_redirects:
             level = logging.WARNING
-            message += "; there are no rules then. The redirects: %(chain)s"
+            message += "; it counts as missing. The redirects: %(chain)s"
         chain = " -> ".join(result.redirects)
         self._log(level, message, url=url, access=access, result=result, chain=chain)
         if access is not Access.SUCCESSFUL:
@@ -152,7 +157,7 @@ class Verdicts:
         if result.is_html:
             self._log(
                 logging.INFO,
-                "%(url)s is an HTML page; what reads as rules in it is kept to",
+                "%(url)s is an HTML page; lines in it that read as rules are obeyed",
                 url=url,
             )
         if HAS_ROBOTS_PARSED_SIGNAL:

@@ -1,8 +1,7 @@
-"""How fast, and when, a host may be asked: what its robots.txt says is kept to."""
+"""Politeness: keeps to the delays, rates and windows of robots.txt."""
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,8 +12,9 @@ from twisted.internet.defer import Deferred
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.frontier.demands import Terms, demand
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
-from scrapy_rep.frontier.terms import Terms
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# When there are more, those that nothing waits for are forgotten.
+# Beyond this number, delay groups that nothing waits for are forgotten.
 _MAX_GROUPS = 10_000
 
 _SLOWEST_NAMED = 5
 
-# Seconds for which it is taken as known what a robots.txt asks for at this time of day.
+# The seconds for which the demand of a robots.txt that depends on the time of day counts as
+# known.
 _CHANGES_AFTER = 60.0
 
 
 class HeldUp(NamedTuple):
-    """How a host has held up the crawl: for so many *seconds*, requests to it waited and
-    none was on its way.
+    """How long a host has held up the crawl: the *seconds* in which requests to it waited
+    and none was under way.
     """
 
     seconds: float
@@ -69,7 +70,7 @@ class Politeness:
         self._alarms = alarms
         self._settings = settings
         self.is_minded = settings.crawl_delay or settings.visit_time
-        """Whether what a robots.txt asks for is to be kept to, so that it need be read."""
+        """Whether delays or windows are kept to at all."""
         self._turns = turns
         self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
@@ -79,53 +80,53 @@ class Politeness:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     def concerns(self, pace: Pace) -> bool:
-        """Whether *pace*, or that of another host, may make a request wait."""
+        """Whether *pace*, or that of another host in the same group, may make a request
+        wait."""
         return bool(pace.records) or bool(self._turns.groups)
 
     def refusal(
         self, origin: Origin, pace: Pace
     ) -> tuple[Reason, Record | None] | None:
-        """Why *origin* is not to be asked for anything now, if so, and the line of its
-        robots.txt that says so.
+        """Why requests to *origin* are refused now, if they are, and the line of its
+        robots.txt that is the reason.
         """
         now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, now)
+        if reason is Reason.CRAWL_DELAY:
             if _is_new(origin, self._refused):
                 self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
                 self._warn(
-                    "%(origin)s is skipped: it asks for %(delay)g s between requests, and "
-                    "REP_CRAWL_DELAY_MAX is %(most)g; raise that, or decide about this "
-                    "host in REP_OVERRIDES",
+                    "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
+                    "than REP_CRAWL_DELAY_MAX (%(most)g). Its requests are refused; raise "
+                    "the setting, or decide about this host in REP_OVERRIDES",
                     origin=origin,
                     delay=delay,
                     most=self._settings.crawl_delay_max,
                 )
-            return Reason.CRAWL_DELAY, pace.record_of_delay(now)
-        if closed > self._settings.visit_time_wait:
+            return reason, pace.record_of_delay(now)
+        if reason is Reason.VISIT_TIME:
             if _is_new(origin, self._refused):
                 self._warn(
                     "%(origin)s wants no visits before %(opens)s UTC, and "
-                    "REP_VISIT_TIME_WAIT is %(most)g s: what is asked for until then is "
-                    "refused",
+                    "REP_VISIT_TIME_WAIT is %(most)g s: its requests are refused until "
+                    "shortly before",
                     origin=origin,
                     opens=f"{now + timedelta(seconds=closed):%H:%M}",
                     most=self._settings.visit_time_wait,
                 )
-            return Reason.VISIT_TIME, pace.record_of_visit_time()
+            return reason, pace.record_of_visit_time()
         return None
 
     def terms(self, pace: Pace, holds: float, ago: float) -> Terms:
-        """What *pace* asks for now, of a robots.txt that was fetched so many seconds *ago*
-        and holds for so long.
+        """The terms of *pace* now, for a robots.txt that was fetched *ago* seconds ago and
+        is fresh for *holds* seconds.
 
-        What is to be refused has not to wait.
+        Requests that are refused do not wait.
         """
-        now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, self._now())
+        if reason is Reason.CRAWL_DELAY:
             return Terms(holds)
-        if closed > self._settings.visit_time_wait:
+        if reason is not None:
             closed = 0.0
         if pace.changes:
             holds = min(holds, closed + _CHANGES_AFTER)
@@ -134,18 +135,15 @@ class Politeness:
     def may_go(
         self, queue: BackQueue, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Whether a request of *queue* may go now; else it is parked until one may.
+        """Whether a request of *queue* may be sent now; otherwise the queue is parked.
 
-        *fetched* is when the robots.txt was, in seconds since the epoch. What is to be
-        refused may go: to where it is refused.
+        *fetched* is when the robots.txt was fetched, in seconds since the epoch. Requests
+        that will be refused do not wait: the middleware refuses them.
         """
-        now = self._now()
-        delay, closed = self._delay(pace, now), self._closed_for(pace, now)
-        if delay > self._settings.crawl_delay_max:
+        delay, closed, reason = demand(pace, self._settings, self._now())
+        if reason is not None:
             return True
         if closed:
-            if closed > self._settings.visit_time_wait:
-                return True
             self._wait_until_open(origin, closed).append(queue)
             return False
         keys = keys_of_queue(queue.key)
@@ -155,17 +153,16 @@ class Politeness:
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Wait until *request*, which is in the downloader already, may go. Returns False
-        where it has waited for visiting hours instead: by then another robots.txt may hold.
+        """Wait until *request*, which is in the downloader already, may be sent. Return
+        False where it has waited for a window: by then the robots.txt may be another one.
         Raises SpiderClosing where the spider closes meanwhile.
         """
-        closed = self._closed_for(pace, self._now())
+        delay, closed, _ = demand(pace, self._settings, self._now())
         if closed:
             visitor: Deferred[None] = Deferred()
             self._wait_until_open(origin, closed).append(visitor)
             await maybe_deferred_to_future(visitor)
             return False
-        delay = self._delay(pace, self._now())
         keys = keys_of(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
         if group is not None:
@@ -173,32 +170,28 @@ class Politeness:
         return True
 
     def waiting(self) -> tuple[int, int]:
-        """How many requests in queues wait for their turn or for visiting hours, and for
-        how many hosts.
+        """The number of requests in queues that wait for their turn or for a window, and of
+        their hosts.
         """
         queues = [queue for group in self._turns.groups.all() for queue in group.queues]
         for waiting in self._closed.values():
             queues += [each for each in waiting if not isinstance(each, Deferred)]
         return sum(map(len, queues)), len({queue.key.origin for queue in queues})
 
-    def _delay(self, pace: Pace, now: datetime) -> float:
-        return pace.delay(now) if self._settings.crawl_delay else 0.0
-
-    def _closed_for(self, pace: Pace, now: datetime) -> float:
-        return pace.opens_in(now) if self._settings.visit_time else 0.0
-
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), timezone.utc)
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a request in the downloader waits for visiting hours."""
+        """Whether a request in the downloader waits for a window."""
         return any(self._visitors())
 
     def close(self) -> None:
-        """End the waiting of requests in the downloader for visiting hours."""
+        """End the waiting of requests in the downloader for a window."""
         for visitor in list(self._visitors()):
-            visitor.errback(SpiderClosing("The host has not opened for visits"))
+            visitor.errback(
+                SpiderClosing("The spider closes before the host is open for visits")
+            )
 
     def _visitors(self) -> Iterator[Deferred[None]]:
         for waiting in self._closed.values():
@@ -209,7 +202,7 @@ class Politeness:
     def _wait_until_open(
         self, origin: Origin, seconds: float
     ) -> list[BackQueue | Deferred[None]]:
-        """What waits until *origin* opens, in so many *seconds*."""
+        """The list of what waits until *origin* opens, in *seconds*."""
         waiting = self._closed.get(origin)
         if waiting is None:
             waiting = self._closed[origin] = []
@@ -245,7 +238,7 @@ class Politeness:
         return group
 
     def _meet(self, group: DelayGroup, origin: Origin) -> None:
-        """*origin* asks for a delay."""
+        """Count *origin* as one that asks for a delay."""
         if _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
         groups = self._turns.groups
@@ -253,7 +246,7 @@ class Politeness:
             for one in groups.all():
                 if one is not group and self._turns.is_idle(one):
                     self._forget(one)
-            # Where all of them are in use, not to look again for each that comes.
+            # If all groups are in use, do not search again for each new one.
             self._max_groups = max(_MAX_GROUPS, 2 * len(groups))
 
     def _forget(self, group: DelayGroup) -> None:
@@ -261,7 +254,7 @@ class Politeness:
         self._turns.groups.drop(group)
 
     def _note(self, group: DelayGroup) -> None:
-        """Remember how long *group* has held up the crawl, if it is among the slowest."""
+        """Remember how long *group* has held up the crawl, if that is among the longest."""
         if group.waited:
             self._slowest.append(
                 HeldUp(group.waited, group.name, group.requests, group.delay)
@@ -287,7 +280,7 @@ class Politeness:
 
 
 def _is_new(origin: Origin, seen: set[int]) -> bool:
-    """Whether *origin* is met for the first time. Of many hosts, numbers take least."""
+    """Whether *origin* is new to *seen*, where numbers take little memory for many hosts."""
     number = hash(origin)
     is_new = number not in seen
     seen.add(number)

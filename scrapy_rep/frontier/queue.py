@@ -15,7 +15,7 @@ from scrapy_rep.exceptions import QueueStateError
 from scrapy_rep.frontier.backqueue import BackQueue
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
-from scrapy_rep.frontier.levels import Levels, QueueKinds
+from scrapy_rep.frontier.priorityqueue import HostRequests, QueueClasses
 from scrapy_rep.frontier.ready import ReadyQueues
 from scrapy_rep.protocol.origins import origin_of
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _NAME = "scrapy_rep.HostQueue"
 
-# Hexadecimal digits of the name of a back queue's folder.
+# The hexadecimal digits in the name of a back queue's folder.
 _NAME_LENGTH = 32
 
-# So many requests of a queue that Scrapy's own class has written are sorted by host each
-# time that a request is popped, until none is left.
+# The requests of a queue written by Scrapy's own class that are sorted by host at each pop,
+# until none is left.
 _SORTED_AT_ONCE = 50
 
 
@@ -44,9 +44,9 @@ class HostQueue:
     For Scrapy's setting ``SCHEDULER_PRIORITY_QUEUE``. A host is ready when its robots.txt
     is known, its delay has passed, it is open for visits, and its download slot is not
     full. Until then its requests stay in Scrapy's own queues (``SCHEDULER_MEMORY_QUEUE``,
-    ``SCHEDULER_DISK_QUEUE``): on disk, in a crawl with a JOBDIR. Of several hosts that are
-    ready, that with the fewest requests under way goes first, and then the one that was
-    not popped from for longest. ``push`` and ``pop`` cost O(log hosts).
+    ``SCHEDULER_DISK_QUEUE``): on disk, in a crawl with a JOBDIR. The ready host with the
+    fewest requests under way goes first; of several, the one that has waited longest.
+    ``push`` and ``pop`` cost O(log hosts).
 
     A host is an origin in a download slot: its http and https do not wait for each
     other's robots.txt, but share a slot and a delay.
@@ -62,11 +62,11 @@ class HostQueue:
         *,
         start_queue_cls: type[QueueProtocol] | None = None,
     ) -> HostQueue:
-        """Made by the scheduler, once in memory (*key* is empty) and once on disk (*key*
-        is a folder).
+        """Called by the scheduler, for a queue in memory (*key* is empty) and for one on
+        disk (*key* is a folder).
 
-        *startprios* is what :meth:`close` returned, or what that of Scrapy's own class
-        did. Raises QueueStateError for anything else.
+        *startprios* is what :meth:`close` returned, of this class or of Scrapy's. Raises
+        QueueStateError for anything else.
         """
         return cls(
             crawler,
@@ -89,7 +89,7 @@ class HostQueue:
         self._queue_cls = downstream_queue_cls
         self._start_queue_cls = start_queue_cls
         self._folder = key
-        self._kinds = QueueKinds(crawler, downstream_queue_cls, start_queue_cls)
+        self._kinds = QueueClasses(crawler, downstream_queue_cls, start_queue_cls)
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
         self._queues: dict[HostKey, BackQueue] = {}
@@ -105,7 +105,7 @@ class HostQueue:
         return self._count
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
-        """Keep *request*. One that *is exempt* is not asked for its robots.txt here.
+        """Keep *request*. One that *is exempt* does not wait for a robots.txt.
 
         Raises what the queue class underneath raises for a request that it can't write.
         """
@@ -128,7 +128,7 @@ class HostQueue:
         self._frontier.pushed(queue, request)
 
     def pop(self) -> Request | None:
-        """The best request of the host whose turn it is; None where no host is ready."""
+        """Remove and return the best request of the next host; None where no host is ready."""
         self._frontier.settle()
         if self._unsorted is not None:
             self._sort_some()
@@ -142,7 +142,8 @@ class HostQueue:
             try:
                 request = self._take(queue)
             finally:
-                # There is none, or an error, where a process was killed while it wrote.
+                # There is no request, or an error, where a process was killed while it
+                # wrote.
                 if request is None:
                     self._frontier.pass_on(queue)
                 else:
@@ -155,15 +156,13 @@ class HostQueue:
         return request
 
     def peek(self) -> Request | None:
-        """What :meth:`pop` would return, as far as that can be told without a change: a
-        host may turn out not to be ready any more.
-        """
+        """The request that :meth:`pop` would return, unless its host is not ready any more."""
         queue = self.ready.first()
         return None if queue is None else queue.requests.peek()
 
     def close(self) -> Any:
-        """Close all queues. Returns what a queue of the same class needs to go on with
-        what is in the folder; the scheduler writes it as JSON.
+        """Close all queues. Return the state from which a queue of this class resumes with
+        the files in the folder; the scheduler writes it as JSON.
         """
         state = [
             [*_written(key), prios]
@@ -172,14 +171,14 @@ class HostQueue:
         ]
         self._queues.clear()
         unsorted = self._unsorted.close() if self._unsorted is not None else None
-        # A list, which makes Scrapy's own queue stop with its sentence that only the class
-        # that has written a queue can read it.
+        # A list, so that Scrapy's own queue stops with its message that only the class that
+        # wrote a queue can read it.
         return [_NAME, state, unsorted]
 
     # For the frontier.
 
     def take(self, queue: BackQueue) -> Request | None:
-        """The best request of a back queue, which then is no longer here."""
+        """Remove and return the best request of a back queue."""
         try:
             return self._take(queue)
         finally:
@@ -187,16 +186,17 @@ class HostQueue:
                 self._drop(queue)
 
     def release(self, queue: BackQueue) -> None:
-        """*queue* may be popped from, so far as can be told now."""
+        """Put *queue* among the ready ones. Whether it still is ready is asked when it is
+        its turn."""
         if queue:
             self.ready.add(queue)
 
     def slot_changed(self, slot: Slot) -> None:
-        """*slot* has more requests under way than before, or fewer."""
+        """The number of requests of *slot* under way has changed."""
         self.ready.slot_changed(slot)
 
     def count_ready(self) -> int:
-        """How many back queues may be popped from, so far as can be told now."""
+        """The number of back queues among the ready ones."""
         return len(self.ready)
 
     # Back queues.
@@ -209,7 +209,7 @@ class HostQueue:
             self._count -= before - len(queue)
 
     def _open(self, key: HostKey, startprios: Iterable[int]) -> BackQueue:
-        requests = Levels(self._kinds, self._path(key), startprios)
+        requests = HostRequests(self._kinds, self._path(key), startprios)
         return BackQueue(key, self._frontier.slot(key.slot), requests, self)
 
     def _add(self, queue: BackQueue) -> None:
@@ -222,52 +222,55 @@ class HostQueue:
         queue.requests.close()
         self._frontier.leave_slot(queue.slot)
         if self._folder:
-            # Left alone where the queue class has not removed all of its files.
+            # The folder stays where the queue class has not removed all of its files.
             with suppress(OSError):
                 Path(self._path(queue.key)).rmdir()
 
     def _path(self, key: HostKey) -> str:
-        """The folder of a back queue. No part of it is the text of a stranger."""
+        """The folder of a back queue. Its name has no text from a URL."""
         if not self._folder:
             return ""
         name = json.dumps(_written(key))
         return f"{self._folder}/{sha256(name.encode()).hexdigest()[:_NAME_LENGTH]}"
 
-    # What another run has left.
+    # Files of another run.
 
     def _remove_leftovers(self) -> None:
-        """Remove the files of a process that was killed. Without the state that is written
-        at the end they can't be read; a queue that went on in them would give out again
-        what was fetched, and lose as much of what is new.
+        """Remove the files of a process that was killed. They cannot be read without the
+        state that is written at the end: a queue that used them would return requests that
+        were done already, and lose as many new ones.
         """
         for folder in Path(self._folder).glob("[0-9a-f]" * _NAME_LENGTH):
             rmtree(folder, ignore_errors=True)
 
     def _resume(self, state: Any) -> None:
+        try:
+            self._read(state)
+        except (AttributeError, RecursionError, TypeError, ValueError) as error:
+            raise QueueStateError(self._folder) from error
+
+    def _read(self, state: Any) -> None:
         if isinstance(state, dict):
             self._unsorted = self._scrapys_own(DownloaderAwarePriorityQueue, state)
             return
         if isinstance(state, list) and all(isinstance(each, int) for each in state):
             self._unsorted = self._scrapys_own(ScrapyPriorityQueue, state)
             return
-        try:
-            name, queues, unsorted = state
-            if name != _NAME:
-                raise ValueError(name)
-            for slot, origin, *flags, prios in queues:
-                where = origin_of(origin) if origin else None
-                queue = self._open(HostKey(slot, where, *flags), prios)
-                if queue:
-                    self._add(queue)
-                    # Nothing is fetched before the spider is open. Whether it really is
-                    # ready is found out when it comes up.
-                    self.ready.add(queue)
-                else:
-                    self._frontier.leave_slot(queue.slot)
-        except (TypeError, ValueError) as error:
-            raise QueueStateError(self._folder) from error
+        name, queues, unsorted = state
+        if name != _NAME:
+            raise ValueError(name)
+        for slot, origin, *flags, prios in queues:
+            where = origin_of(origin) if origin else None
+            queue = self._open(HostKey(slot, where, *flags), prios)
+            if queue:
+                self._add(queue)
+                # Nothing is fetched before the spider is open. Whether the host is
+                # ready is asked when it is its turn.
+                self.ready.add(queue)
+            else:
+                self._frontier.leave_slot(queue.slot)
         if unsorted:
-            self._resume(unsorted)
+            self._read(unsorted)
 
     def _scrapys_own(self, kind: Any, state: Any) -> Any:
         queue = kind(
@@ -286,7 +289,7 @@ class HostQueue:
         for _ in range(_SORTED_AT_ONCE):
             request = self._unsorted.pop()
             if request is None:
-                # What is left, if anything, can't be read.
+                # The rest, if there is any, cannot be read.
                 self._count -= len(self._unsorted)
                 self._unsorted.close()
                 self._unsorted = None

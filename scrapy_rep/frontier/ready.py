@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
 
-# Entries that count no more are left in the heap until there are too many of them.
+# Outdated entries stay in the heap until there are so many of them.
 _STALE_AT_LEAST = 64
 
 
 class ReadyQueues:
-    """Back queues that may be popped from: first that of the slot with the fewest active
-    requests, and of several such slots, the one that waited for longest.
+    """The ready back queues in order: first that of the slot with the fewest active
+    requests; of several such slots, the one that has waited longest.
 
     Each operation costs O(log slots).
     """
 
     def __init__(self) -> None:
-        self._lines: dict[Slot, _Line] = {}
-        self._heap: list[tuple[int, int, _Line]] = []
+        self._lines: dict[Slot, _SlotQueues] = {}
+        self._heap: list[tuple[int, int, _SlotQueues]] = []
         self._turn = count()
         self._size = 0
 
@@ -31,21 +31,21 @@ class ReadyQueues:
         return self._size
 
     def add(self, queue: BackQueue) -> None:
-        """Let *queue* have its turn after those that are here."""
+        """Put *queue* behind those that are here."""
         line = self._lines.get(queue.slot)
         if line is None:
-            line = self._lines[queue.slot] = _Line(queue.slot)
+            line = self._lines[queue.slot] = _SlotQueues(queue.slot)
             self._enter(line)
         line.queues.append(queue)
         self._size += 1
 
     def first(self) -> BackQueue | None:
-        """The one whose turn it is."""
+        """The next back queue."""
         line = self._first_line()
         return None if line is None else line.queues[0]
 
     def take_first(self) -> BackQueue | None:
-        """The one whose turn it is, which then is no longer here."""
+        """Remove and return the next back queue."""
         line = self._first_line()
         if line is None:
             return None
@@ -59,18 +59,18 @@ class ReadyQueues:
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
-        """*slot* has more active requests than before, or fewer."""
+        """The number of active requests of *slot* has changed."""
         line = self._lines.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)
 
-    def _first_line(self) -> _Line | None:
+    def _first_line(self) -> _SlotQueues | None:
         heap = self._heap
         while heap and heap[0] is not heap[0][2].entry:
             heappop(heap)
         return heap[0][2] if heap else None
 
-    def _enter(self, line: _Line) -> None:
+    def _enter(self, line: _SlotQueues) -> None:
         line.entry = (line.slot.active, next(self._turn), line)
         heappush(self._heap, line.entry)
         if len(self._heap) > 2 * len(self._lines) + _STALE_AT_LEAST:
@@ -78,7 +78,7 @@ class ReadyQueues:
             heapify(self._heap)
 
 
-class _Line:
+class _SlotQueues:
     """The ready back queues of a slot."""
 
     __slots__ = ("entry", "queues", "slot")
@@ -86,5 +86,5 @@ class _Line:
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.queues: deque[BackQueue] = deque()
-        self.entry: tuple[int, int, _Line] | None = None
-        """Its place in the heap; any other entry for it counts no more."""
+        self.entry: tuple[int, int, _SlotQueues] | None = None
+        """Its entry in the heap; any other one is outdated."""

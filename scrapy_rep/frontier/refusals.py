@@ -1,14 +1,14 @@
-"""Requests that are refused while they are in a queue."""
+"""Refuses requests that are still in a queue."""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import fail, is_scraper_full, wake
 from scrapy_rep.frontier.outcomes import Case
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.outages import Outage
     from scrapy_rep.frontier.outcomes import Verdicts
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-# Seconds of each turn of the event loop in which requests are refused, and seconds until
-# it goes on where callbacks can't keep up.
+# The seconds of each turn of the event loop for refusing requests, and the pause where
+# callbacks cannot keep up.
 _SLICE = 0.005
 _PAUSE = 0.02
 
@@ -30,9 +30,9 @@ _PAUSE = 0.02
 class Refusals:
     """Refuses the requests of hosts that were given up.
 
-    They do not go through the downloader, where each would take a place and a turn of the
-    engine: their errbacks are called as if they had. What is refused in one turn of the
-    event loop is bounded.
+    They do not pass through the downloader, where each would take a place and a turn of the
+    engine. Their errbacks are called as if they did. The time for this in one turn of the
+    event loop is limited.
     """
 
     def __init__(self, crawler: Crawler, alarms: Alarms, verdicts: Verdicts) -> None:
@@ -71,16 +71,16 @@ class Refusals:
         self._is_running = bool(self._queues)
         if self._is_running:
             self._alarms.at(now + pause, self._go_on)
-        # The engine sees that there is less to wait for, or more to do.
+        # The engine may have less to wait for, or more to do.
         wake(self._crawler)
 
     def _refuse_one(self, queue: BackQueue, outage: Outage) -> bool:
-        """Whether that went well; if not, it is not tried again at once."""
+        """Refuse one request. Return whether that worked; after an error there is a pause."""
         try:
             self._refuse(queue.take(), queue, outage)
         except Exception:
             logger.exception(
-                "Error while a request to %(host)s was refused",
+                "Error while refusing a request to %(host)s; the next one follows after a pause",
                 {"host": outage.known.origin},
                 extra={"spider": self._crawler.spider},
             )
@@ -95,7 +95,7 @@ class Refusals:
         known = outage.known
         decision = known.robots.decide(request.url, ())
         if decision.allowed:
-            # The spider asks for robots.txt itself.
+            # The spider requests robots.txt itself.
             queue.owner.push(request, is_exempt=True)
             return
         self._crawler.stats.inc_value(stats.GIVEN_UP)

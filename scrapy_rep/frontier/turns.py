@@ -1,4 +1,4 @@
-"""Requests to a host that asks for a delay go one after the other."""
+"""Turns: requests to a host with a delay are sent one after the other."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.leases import Leases, TurnLeases
     from scrapy_rep.protocol.origins import Origin
 
-# How often, in seconds, it is looked whether a request that has the turn is still there
-# (another component may have dropped it), and its lease is renewed.
+# The seconds between two checks whether the request that has the turn still exists (another
+# component may have dropped it). Then its lease is renewed.
 _WATCHED_EVERY = 2.0
 
-# Seconds after which a queue that has the turn and is not popped from loses it to a
-# request that is in the downloader already: that may be what the engine waits for.
+# The seconds after which a queue that has the turn and is not popped from loses it to a
+# request in the downloader, which the engine may wait for.
 _OVERDUE = 0.5
 
-# Seconds after which it can be said how many requests wait for a host.
+# The seconds after which the number of requests that wait for a host is logged.
 _TELL_AFTER = 3.0
 
 
 class Turns:
-    """Lets requests go when their turn has come.
+    """Gives turns to requests, by delay group.
 
-    Scrapy's own delays (``DOWNLOAD_DELAY``, AutoThrottle, ``DOWNLOAD_SLOTS``) are waited
-    for after that, and can only make it longer.
+    Scrapy's own delays (``DOWNLOAD_DELAY``, AutoThrottle, ``DOWNLOAD_SLOTS``) come after
+    that, and can only add to it.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Turns:
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
         self.waited = 0.0
-        """Seconds, added up over groups, in which requests waited for a delay to pass."""
+        """The seconds in which requests waited for a delay, added up over groups."""
 
     def group_of(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
     ) -> DelayGroup | None:
-        """The group of the requests with *keys*, if they have one, now that *origin* asks
-        for *delay* seconds, in a robots.txt that was fetched so many seconds *ago*.
+        """The group of the requests with *keys*, if they have one. *origin* asks for
+        *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
         """
         if self.groups.is_lent(*keys) or not delay:
             # Whoever stands in for a site has no delay of its own beside that, and has no
@@ -81,19 +81,16 @@ class Turns:
                 group.delays.pop(origin, None)
             return group
         if not self.groups:
-            # Sent for each response, so not connected to before there is need.
+            # The signal is sent for each response, so it is not connected to before it is
+            # needed.
             self._crawler.signals.connect(self._left, signals.request_left_downloader)
         group = self.groups.join(*keys)
         if origin not in group.delays:
-            # A robots.txt was a request too, of this worker or another. Once, since by
-            # the clock that says when, it may lie in the future for long.
+            # The robots.txt was a request too, of this worker or another. This counts once,
+            # since by a wrong clock the fetch may be in the future.
             group.last = max(group.last, self._clock.monotonic() - max(ago, 0.0))
         group.delays[origin] = delay
         return group
-
-    def lent_group(self, host: str, slot: str) -> DelayGroup | None:
-        """The group of the site that *host* stands in for, if it does."""
-        return self.groups.find(host, slot) if self.groups.is_lent(host, slot) else None
 
     def find(self, request: Request) -> DelayGroup | None:
         """The group of a request, if it has one."""
@@ -102,14 +99,14 @@ class Turns:
         return self.groups.find(*keys_of(self._crawler, request))
 
     def is_idle(self, group: DelayGroup) -> bool:
-        """Whether nothing is lost if *group* is forgotten."""
+        """Whether *group* may be forgotten."""
         return not group.is_waited_for and group.is_free(self._clock.monotonic())
 
     # Requests in a queue.
 
     def admit(self, queue: BackQueue, group: DelayGroup) -> bool:
-        """Whether it is the turn of *queue*, which is to be popped from now; else it is
-        parked until it is.
+        """Whether *queue* has the turn, and may be popped from; otherwise it is parked
+        until it has.
         """
         if group.holder is queue:
             return True
@@ -123,13 +120,13 @@ class Turns:
         return False
 
     def popped(self, queue: BackQueue, request: Request) -> None:
-        """*request* has left *queue*, and takes the turn of that, if it has it."""
+        """*request* has left *queue*, and takes over its turn."""
         group = self.groups.find(*keys_of_queue(queue.key))
         if group is not None and group.holder is queue:
             self._take(group, request)
 
     def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all: it waits for something else."""
+        """*queue* is not popped from after all, and gives up its turn."""
         group = self.groups.find(*keys_of_queue(queue.key)) if self.groups else None
         if group is not None and group.holder is queue:
             self._leave(group, fetched=False)
@@ -146,13 +143,12 @@ class Turns:
         """
         if group.holder is request:
             return
-        now = self._clock.monotonic()
-        has_turn = self.leases.has_turn(request)
-        while has_turn and not group.is_free(now):
-            # A request to the host went before it, nearly always for its robots.txt.
+        now, has_turn = self._clock.monotonic(), self.leases.has_turn
+        while has_turn(request) and not group.is_free(now):
+            # Another request went to the host before, nearly always for its robots.txt.
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
-        if has_turn or self._is_at_once(group, now):
+        if has_turn(request) or self._is_at_once(group, now):
             group.host = group.name_of(host_of(request))
             self._take(group, request)
             return
@@ -165,7 +161,7 @@ class Turns:
         await maybe_deferred_to_future(call)
 
     def step_aside(self, request: Request) -> None:
-        """*request* does not go after all: there is no need to wait after it."""
+        """*request* is not sent after all, so it begins no delay."""
         group = self._held_by(request)
         if group is not None:
             self._leave(group, fetched=False)
@@ -179,12 +175,14 @@ class Turns:
             group.strangers.clear()
             for request, call in waiters:
                 if not call.called:
-                    call.errback(SpiderClosing(f"{request} has not had its turn"))
+                    call.errback(
+                        SpiderClosing(f"The spider closes before the turn of {request}")
+                    )
 
     # Whose turn it is.
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
-        """Whether there is nothing to wait for, and nobody to ask."""
+        """Whether the turn is free, and no other worker can have it."""
         self.neighbours.heed(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
@@ -193,12 +191,12 @@ class Turns:
         if group.waiting_since is None:
             group.waiting_since = now
         if not group.told:
-            # A little later it can be said how many there are.
+            # Later, since more requests may come.
             self._alarms.at(now + _TELL_AFTER, log_delay, self._crawler, group)
         self._advance(group)
 
     def _advance(self, group: DelayGroup) -> None:
-        """Give the turn to the next one, if it is free."""
+        """Give the turn to the next one, if the turn is free."""
         group = self.groups.current(group)
         if group.holder is not None or not group.is_waited_for:
             return
@@ -224,7 +222,7 @@ class Turns:
     async def _lease(
         self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
     ) -> None:
-        """Give the turn to *waiter* if no other worker has that of its host."""
+        """Give the turn to *waiter* if this worker gets the lease of its host."""
         host = group.name_of(host_of_waiter(waiter))
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
@@ -234,7 +232,7 @@ class Turns:
         if is_ours and is_free:
             self._give(group, waiter)
             return
-        if is_ours:  # The group has become one with another whose turn is taken.
+        if is_ours:  # The group was merged with another whose turn is taken.
             self.leases.release(host, 0.0)
         else:
             pause = pause_of(group.delay)
@@ -272,14 +270,15 @@ class Turns:
     def _overdue(self, group: DelayGroup, queue: BackQueue) -> None:
         group = self.groups.current(group)
         if group.holder is queue and (group.waiters or group.strangers):
-            # It is among those that are ready; when it comes up it is parked here again.
+            # It is among the ready ones, and will be parked here again.
             self._leave(group, fetched=False)
 
     def _watch(self, group: DelayGroup, holder: Request | BackQueue) -> None:
         group = self.groups.current(group)
         if group.holder is not holder:
             return
-        # One for robots.txt has the turn before it is there, and always steps aside.
+        # A request for robots.txt has the turn before it is in the engine, and always gives
+        # it up.
         if (
             isinstance(holder, Request)
             and not isinstance(holder, RobotsTxtRequest)
@@ -287,25 +286,25 @@ class Turns:
         ):
             self._leave(group, fetched=False)
             return
-        # A lease must not run out while its request waits for an answer.
+        # A lease must not expire while its request waits for an answer.
         self.leases.renew(group.host, group.delay)
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)
 
     def _left(self, request: Request) -> None:
-        """A request, of whatever kind, has been to a server, or tried."""
+        """A request of any kind has been to a server, or has failed."""
         held = self._held_by(request)
         if held is not None:
             self._leave(held, fetched=True)
         group = self.find(request)
         if group is not None and group is not held:
-            # It had leave of its own, or was sent before the delay was known.
+            # It needed no turn, or was sent before the delay was known.
             group.last = self._clock.monotonic()
             self.neighbours.leave(group)
 
     def _held_by(self, request: Request) -> DelayGroup | None:
-        """The group whose turn *request* had until now. By now it may not be the one that
-        the request would wait in.
+        """The group whose turn *request* had until now. It may differ from the group that
+        the request would wait in now.
         """
         group = self._holding.pop(request, None)
         if group is None:

@@ -1,4 +1,4 @@
-"""The files of ledgers: made, recognised, and opened to be written."""
+"""Creates, recognises and opens the files of ledgers for writing."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.schema import ADDED, APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.ledger.schema import ADDED, SCHEMA
+from scrapy_rep.sqlitefiles import ForeignFile, make_tables, use_write_ahead_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# In seconds. Who finds the file locked, by another process that writes, waits that long.
+# Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# What SQLite and the system say of a place that can be written at another time.
+# Words of SQLite, and errors of the system, that may pass.
 _PASSING = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prepare(path: Path) -> None:
-    """Make the file of a ledger, or see that it is one, before a crawl relies on it.
+    """Create the file of a ledger, or check that it is one, before a crawl starts.
 
-    Raises LedgerError where none can be written there. A disk that is full, or a file
-    that is locked, may be so for a while only, and is left to the writer.
+    Raises LedgerError where no ledger can be written. A full disk and a locked file are no
+    errors here, since they may pass; the writer tries again.
     """
     try:
         open_to_write(path).close()
     except sqlite3.Error as error:
         if not any(words in str(error) for words in _PASSING):
             raise LedgerError(str(path), error) from None
+    except ValueError as error:  # A path with a NUL, or half a surrogate pair.
+        raise LedgerError(str(path), error) from None
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise LedgerError(str(path), error.strerror) from None
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """A connection to the ledger in a file, which is made, with its folder, where there
-    is none.
+    """A connection to the ledger at *path*. The file and its folder are created where they
+    do not exist.
 
-    Raises LedgerError for what is no ledger, or one of a later version, and touches
-    nothing there; sqlite3.Error or OSError for what can't be opened.
+    Raises LedgerError, and changes nothing, for a file that is not a ledger or is one of a
+    later version; sqlite3.Error or OSError for a file that can't be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # SQLite does not say why it can't open a file.
@@ -49,18 +52,18 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         pass
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
     try:
-        if not _is_ledger(connection, path):
-            _make(connection, path)
-        # The switch below fails at once where another process writes; this waits for it.
+        make_tables(connection, SCHEMA)
         connection.execute("BEGIN IMMEDIATE")
         _add_columns(connection)
         connection.execute("COMMIT")
-        # What was committed outlives a process that is killed, and readers do not wait
-        # for the writer, nor it for them.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # A machine that loses its power loses no more than a process that is killed:
-        # there is one fsync a batch, and a batch a second or less.
+        # A transaction survives a process that is killed.
+        use_write_ahead_log(connection)
+        # A machine that loses its power loses no more than a process that is killed. The
+        # price is one fsync for each batch, of which there is at most one each half second.
         connection.execute("PRAGMA synchronous = FULL")
+    except ForeignFile as error:
+        connection.close()
+        raise LedgerError(str(path), error) from None
     except BaseException:
         connection.close()
         raise
@@ -68,47 +71,17 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def close_for_good(connection: sqlite3.Connection) -> None:
-    """Close a ledger so that its file is all there is of it, which can be read where
-    nothing can be written.
+    """Close a ledger, and merge its log into the file, which can then be read from a
+    read-only place.
     """
     try:
-        # Another process that has it open keeps it as it is.
+        # This fails while another process has the file open, and is not needed then.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error:
         pass
     finally:
         connection.close()
-
-
-def _is_ledger(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a ledger; or else it is empty.
-
-    Raises LedgerError for any other.
-    """
-    # First: another process may be making them, and the rest comes with them.
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if not tables:
-        return False
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application_id != APPLICATION_ID:
-        raise LedgerError(str(path), "this is a database of something else, no ledger")
-    if version > VERSION:
-        why = f"it is of version {version}; this package writes version {VERSION}"
-        raise LedgerError(str(path), why)
-    return True
-
-
-def _make(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have been faster.
-    if not _is_ledger(connection, path):
-        for statement in TABLES.split(";\n"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:

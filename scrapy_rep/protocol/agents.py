@@ -1,24 +1,28 @@
-"""The names by which a crawler and a robots.txt mean each other."""
+"""Product tokens: the names by which a robots.txt addresses crawlers."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, AnyStr
+
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from scrapy_rep.protocol.dialect import Dialect
 
 EVERYONE = "*"
+_EVERYONE = ("*", b"*")
 
 _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
-# What browsers and their engines call themselves, in lower case. A crawler that gives
-# only these names has not said who it is.
+# The names of browsers and their engines, in lower case. They identify no crawler.
 _BROWSERS = frozenset(
     {
         "applewebkit", "android", "chrome", "chromium", "crios", "cros", "dalvik",
@@ -32,24 +36,24 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* is made of letters, digits, ``_``, ``-`` and ``.`` alone, as those
-    by which sites address crawlers are.
+    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, as the tokens that
+    sites use in robots.txt have.
     """
     return bool(_PRODUCT_TOKEN(token))
 
 
 def is_rfc_token(token: str) -> bool:
-    """Whether *token* is made of letters, ``_`` and ``-`` alone (RFC 9309, 2.2.1)."""
+    """Whether *token* has only letters, ``_`` and ``-`` (RFC 9309, 2.2.1)."""
     return bool(_RFC_TOKEN(token))
 
 
 def product_tokens(user_agent: str) -> tuple[str, ...]:
-    """The product tokens that a crawler gives itself in a ``User-Agent`` header.
+    """The product tokens of the crawler in a ``User-Agent`` header.
 
-    A bare token is itself, and a product with a version is its name. Of a header that
-    begins like a browser's, the crawler is looked for where crawlers put themselves: in
-    a comment, as ``compatible; mybot/1.0; +url``. The names of browsers are never taken
-    for a crawler's, nor are names with other characters than product tokens have.
+    A header that is a token gives that token, and ``mybot/1.0`` gives ``mybot``. In a
+    header that begins like a browser's, the crawler's name is in a comment: ``compatible;
+    mybot/1.0; +url``. Names of browsers are left out, and so are names with characters that
+    product tokens do not have.
     """
     outside, comments = _split_comments(user_agent[:2048])
     tokens = _names(outside.split())
@@ -64,7 +68,7 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 
 def _split_comments(user_agent: str) -> tuple[str, list[str]]:
-    """What stands outside of brackets, and what stands in each pair of them."""
+    """The text outside of parentheses, and the text in each pair of them."""
     outside: list[str] = []
     comments: list[str] = []
     for number, part in enumerate(user_agent.split("(")):
@@ -80,7 +84,7 @@ def _split_comments(user_agent: str) -> tuple[str, list[str]]:
 
 
 def _names(products: list[str]) -> list[str]:
-    """The names among *products*: each that has a version, and the first without."""
+    """The names in *products*: each with a version, and the first even without one."""
     found = []
     for position, product in enumerate(products):
         name, slash, _ = product.partition("/")
@@ -91,9 +95,22 @@ def _names(products: list[str]) -> list[str]:
     return found
 
 
+def tokens_for(
+    agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
+) -> Collection[AnyStr]:
+    """Those of the *tokens* of user-agent lines that name *agent*, which is a product token
+    or ``*``. All are in lower case.
+    """
+    if not agent:
+        return ()
+    if dialect.agent_match == "prefix" and agent not in _EVERYONE:
+        return {token for token in tokens if token and agent.startswith(token)}
+    return (agent,) if agent in tokens else ()
+
+
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """Whom a user-agent line names: tokens in lower case, ``*``, or nobody, an empty
-    string alone.
+    """The agents that a user-agent line names, in lower case: tokens, ``*``, or one empty
+    string where it names no agent.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     found = [token for name in names for token in _agents_of_name(name, dialect)]

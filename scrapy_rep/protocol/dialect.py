@@ -1,7 +1,7 @@
 """Every point on which RFC 9309, Google and the classic texts differ.
 
-Code asks a field of the dialect at hand, never which dialect it is, so that a user can
-mix: ``dataclasses.replace(RFC9309, index_html_quirk=True)``.
+Code reads a field of the dialect, and never asks which dialect it is. So a user can make
+one: ``dataclasses.replace(RFC9309, index_html_quirk=True)``.
 
 Sources, as the field comments cite them:
 
@@ -22,7 +22,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way of reading robots.txt, and of acting on how a fetch of it ended."""
+    """A way to read robots.txt, and to act on the result of fetching it."""
 
     name: str
 
@@ -38,7 +38,7 @@ class Dialect:
     based on path values") or stand for themselves (1994)."""
 
     path_encoding: Literal["rfc3986", "high-octets", "decoded"] = "rfc3986"
-    """How percent-encoding is levelled before octets are compared.
+    """How percent-encoding is normalized before octets are compared.
 
     ``"rfc3986"``, on both sides: characters that may not stand raw in a path or query
     are encoded; encoded unreserved octets are decoded, and so are the reserved ones that
@@ -94,8 +94,8 @@ class Dialect:
     (1996, 3.2.1)."""
 
     blank_line_ends_group: bool = False
-    """Whether groups ("records") are separated by blank lines (1994), rather than by
-    the first user-agent line after a rule (RFC 2.1)."""
+    """Whether a blank line ends a group (a "record" in 1994). Otherwise the first
+    user-agent line after a rule begins the next group (RFC 2.1)."""
 
     misspelt_fields: bool = False
     """Whether fields match by prefix, in the spellings that Google's published parser
@@ -140,7 +140,7 @@ class Dialect:
     """Whether the beginning of a UTF-8 byte order mark is skipped like a whole one
     (Google's parser)."""
 
-    # What a fetch came to, and for how long that holds.
+    # The result of a fetch, and how long it is fresh.
 
     max_redirects: int = 5
     """How many redirects are followed, to any host; after that robots.txt counts as
@@ -156,18 +156,19 @@ class Dialect:
 
     unreachable_limit: timedelta | None = timedelta(days=30)
     """How long an unreachable robots.txt may forbid, or live on in a copy, before
-    everything is allowed; None for ever (RFC 2.3.1.4; Google: 30 days)."""
+    everything is allowed; None for no limit (RFC 2.3.1.4; Google: 30 days)."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
-    """The same where there never was a good copy (Google: 12 hours)."""
+    """How long an unreachable robots.txt may forbid everything where there never was a good
+    copy (Google: 12 hours)."""
 
     freshness: Literal["cache-control", "max-age", "expires"] = "cache-control"
-    """What a server can say about how long its robots.txt holds: all of RFC 9111, up to
-    a ceiling of 24 hours (RFC 2.4); ``max-age`` alone, which shortens or lengthens it
-    (Google, "Caching"); or ``Expires`` alone (1996, 3.4)."""
+    """Which fields of a server's answer set how long its robots.txt is fresh: all of RFC
+    9111, up to a ceiling of 24 hours (RFC 2.4); ``max-age`` alone, which shortens or
+    lengthens it (Google, "Caching"); or ``Expires`` alone (1996, 3.4)."""
 
     holds: timedelta = timedelta(hours=24)
-    """How long the outcome of a fetch holds where the server does not say (RFC 2.4;
+    """How long the result of a fetch is fresh where the server does not say (RFC 2.4;
     Google, "Caching"; 1996, 3.4: seven days)."""
 
 

@@ -1,4 +1,4 @@
-"""Origins: what one robots.txt speaks for (RFC 9309, 2.3)."""
+"""Origins: the scheme, host and port that one robots.txt is for (RFC 9309, 2.3)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _HOST_AND_PORT = re.compile(
 ).fullmatch
 _MAX_PORT = 0xFFFF
 
-# What no host has in it (WHATWG URL, 3.1: forbidden domain code points). All else some
-# proxy takes for a name, whether or not the DNS knows it.
+# Characters that no host has (WHATWG URL, 3.1: forbidden domain code points). Any other may
+# be in a name that a proxy knows, even if the DNS does not.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
-"""What parsers of URLs take away at both ends (WHATWG URL, 4.4)."""
+"""The characters that URL parsers remove at both ends (WHATWG URL, 4.4)."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 
 class Origin(NamedTuple):
-    """The scheme, host and port that a robots.txt holds for."""
+    """The scheme, host and port that a robots.txt is for."""
 
     scheme: str
 
@@ -59,7 +59,7 @@ def origin_of(url: str) -> Origin | None:
 
 @lru_cache(maxsize=4096)
 def origin(scheme: str, netloc: str) -> Origin | None:
-    """The same, for the parts of a URL that is parsed already."""
+    """The origin of a URL that is parsed already; None as for :func:`origin_of`."""
     if scheme not in _DEFAULT_PORTS:
         return None
     match = _HOST_AND_PORT(netloc.rpartition("@")[2])
@@ -81,7 +81,8 @@ def origin(scheme: str, netloc: str) -> Origin | None:
 
 
 def _name(host: str) -> str:
-    """The name of a host as the DNS has it. Raises UnicodeError where there is none."""
+    """The name of a host as the DNS writes it. Raises UnicodeError for a name that cannot
+    exist."""
     if "%" in host:
         host = unquote(host, errors="strict")
     if host.isascii():

@@ -1,10 +1,10 @@
-"""The request target: what a server gets to see of a URL (RFC 9112, 3.2).
+"""The request target: the part of a URL that a server sees (RFC 9112, 3.2).
 
-What a client sends is not always the URL as it was written, and what a server does with it
-is not always what was sent: segments of dots are resolved, octets decoded. A crawl that is
-kept to a robots.txt is judged by each of these forms, and the strictest verdict holds. A
-:class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` judges the text that it is given; the
-functions here ask it about the forms.
+A client may send a URL in another form than it was written in, and a server may read it in
+yet another: both resolve dot segments and decode octets. So a crawl asks robots.txt about
+each of these forms, and is denied where one of them is. A
+:class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one form; the
+functions here ask it about all.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
-"""Clients that send a URL in a way of their own: aiohttp decodes most of the reserved octets,
-and Scrapy's handler of HTTP/2 leaves out the parameters of a path (``;x``)."""
+"""Clients that change URLs: aiohttp decodes most of the reserved octets, and Scrapy's
+handler of HTTP/2 leaves out the parameters of a path (``;x``)."""
 
 _ALL_ALIKE: frozenset[str] = frozenset()
 
-# Nearly every URL: of characters that all clients send as they are, "#%;\" excepted, with
-# neither a dot nor a slash behind a slash, and no "?" at its end. Such a URL has one form.
-# Each character can be taken in one way alone, so there is no backtracking.
+# Nearly every URL matches: it has only characters that all clients send unchanged, "#%;\"
+# excepted, with neither a dot nor a slash behind a slash, and no "?" at its end. Such a URL
+# has one form. Each character can be taken in one way alone, so there is no backtracking.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
-# Where it matters that one of these is there: what is no part of a URL (RFC 3986), a
-# segment of dots, a path that begins with "//", parameters or a query with nothing in them,
-# an encoded octet that is unreserved.
+# What gives a URL several forms: a character that no URL may have (RFC 3986), a dot
+# segment, a path that begins with "//", empty parameters or an empty query, an encoded
+# octet that is unreserved.
 _OF_CONSEQUENCE = re.compile(
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
@@ -51,7 +51,7 @@ _OF_CONSEQUENCE = re.compile(
 # Scheme and authority, path, query. Each character is taken once.
 _PARTS = re.compile(r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?").match
 
-# What parsers of URLs take away wherever it is (WHATWG URL, 4.4).
+# The characters that URL parsers remove everywhere (WHATWG URL, 4.4).
 _TAB_OR_NEWLINE = str.maketrans("", "", "\t\r\n")
 
 _WHITE_SPACE = re.compile(r"[\x00-\x20\x7f]").search
@@ -61,7 +61,7 @@ _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 _DOT = frozenset({".", "%2e", "%2E"})
 _DOTS = frozenset(one + other for one in _DOT for other in _DOT)
 
-# What yarl decodes, which builds the URLs of aiohttp.
+# The octets that yarl decodes, which makes the URLs of aiohttp.
 _DECODED_IN_QUERIES = _UNRESERVED | frozenset("!$'()*,?/:@")
 _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
@@ -72,10 +72,10 @@ def decide(
     agents: str | Sequence[str],
     clients: frozenset[str] = _ALL_ALIKE,
 ) -> Decision:
-    """What *robots* decides about *url*, in whichever form a server may see it.
+    """The decision of *robots* on *url* and on each form in which a server may see it.
 
-    Where one of :func:`other_forms` is denied that is allowed as written, the decision
-    says so in its ``form``.
+    Where the URL is allowed as written, and one of its :func:`other_forms` is denied, the
+    ``form`` of the decision is that one.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -92,7 +92,7 @@ def is_allowed(
     agents: str | Sequence[str],
     clients: frozenset[str] = _ALL_ALIKE,
 ) -> bool:
-    """The same as ``decide(...).allowed``, without the evidence."""
+    """Whether *url* is allowed: ``decide(...).allowed``, without the evidence and faster."""
     if not robots.is_allowed(url, agents):
         return False
     if _ORDINARY(url):
@@ -101,15 +101,15 @@ def is_allowed(
 
 
 def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ...]:
-    """The URLs, besides *url*, whose target a server may see or read in its place.
+    """The other forms in which a server may see *url*.
 
     These are: without white space around it, and tabs and line breaks in it; cut at other
     white space, which ends a target in a request line; with its segments of dots resolved
     (RFC 3986, 5.2.4), ``%2e`` being a dot and a backslash a slash; with unreserved octets
     decoded and what can't be sent encoded (RFC 3986, 6.2.2); and as Twisted sends it, with
     two slashes more where the path begins with two, and without parameters or a query that
-    are empty. *clients* are those whose ways count besides, :data:`AIOHTTP` and
-    :data:`HTTP2`.
+    are empty. *clients* are :data:`AIOHTTP` and :data:`HTTP2`, if the forms of these count
+    too.
     """
     is_told = (AIOHTTP in clients and "%" in url) or (HTTP2 in clients and ";" in url)
     if not (is_told or _OF_CONSEQUENCE(url)):
@@ -125,7 +125,7 @@ def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ..
 
 
 def is_robotstxt(url: str) -> bool:
-    """Whether what is sent for *url* is exactly ``/robots.txt``."""
+    """Whether the request target of *url* is exactly ``/robots.txt``."""
     if "/robots.txt" not in url:
         return False
     parts = _PARTS(url)
@@ -159,7 +159,7 @@ def _readings(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
 
 
 def _without_parameters(path: str, clients: frozenset[str]) -> str:
-    """*path* without those of its last segment, where they are not sent."""
+    """*path* without the parameters of its last segment, if the clients do not send them."""
     at = path.find(";", path.rfind("/"))
     if at < 0 or (at < len(path) - 1 and HTTP2 not in clients):
         return path
@@ -167,7 +167,7 @@ def _without_parameters(path: str, clients: frozenset[str]) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """*path* as RFC 3986, 5.2.4, leaves it."""
+    """*path* with its dot segments resolved (RFC 3986, 5.2.4)."""
     segments = path.split("/")
     if _DOT.isdisjoint(segments) and _DOTS.isdisjoint(segments):
         return path
@@ -183,7 +183,7 @@ def _without_dots(path: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """*text* with what can't be sent encoded, and unreserved octets decoded."""
+    """*text* with characters that cannot be sent encoded, and unreserved octets decoded."""
     text = _UNSENDABLE.sub(_as_encoded, text)
     return _ENCODED.sub(_as_normal, text) if "%" in text else text
 

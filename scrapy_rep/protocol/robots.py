@@ -1,4 +1,4 @@
-"""robots.txt: all that one states, about access and about use."""
+"""A robots.txt with all that it states, about access and about use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RobotsTxt(AccessRules):
-    """A robots.txt, or what takes its place where there is none.
+    """A robots.txt, or the decision that takes its place where there is none.
 
     Made by :meth:`parse` and :meth:`blanket`; immutable.
     """
@@ -38,18 +38,19 @@ class RobotsTxt(AccessRules):
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
         records = self._usage_records
         return super().weight + (records.weight if records else 0)
 
     @property
     def may_state_usage(self) -> bool:
-        """Whether it has any record about use. Nearly none has, and this is quick."""
+        """Whether it may have records about use: a quick check, since most files have none."""
         return bool(self._usage())
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
-        """What it states about the use of *url*: nothing where that is disallowed, since it
-        speaks of what may be fetched alone (draft-ietf-aipref-attach-05, 3.1).
+        """The preferences that it states about the use of *url*. There are none for a URL
+        that is disallowed: they are only for what may be fetched
+        (draft-ietf-aipref-attach-05, 3.1).
         """
         from scrapy_rep.protocol.usage.preferences import SILENCE  # noqa: PLC0415
 
@@ -60,8 +61,8 @@ class RobotsTxt(AccessRules):
         return found.of_target(paths.target(url, self.dialect)) if found else SILENCE
 
     def lint(self) -> tuple[Finding, ...]:
-        """What is wrong with it, by line; worked out anew each time."""
-        # Few ask, so that nobody else has to load what answers.
+        """The findings about this file, by line; computed at each call."""
+        # Imported here, since few programs lint.
         from scrapy_rep.protocol.lint.linter import lint  # noqa: PLC0415
 
         return () if self._blanket else lint(self.body, self.dialect, self._url)

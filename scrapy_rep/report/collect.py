@@ -1,8 +1,9 @@
-"""From ledgers to what a report says of them."""
+"""Collects what a report says from ledgers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy.settings import default_settings
@@ -12,7 +13,9 @@ from scrapy_rep.report.check import check
 from scrapy_rep.report.documents import Documents
 from scrapy_rep.report.hosts import Hosts
 from scrapy_rep.report.model import Answers, Changed, Outage, Overridden, Report, Tally
+from scrapy_rep.report.urls import UrlsByHost
 from scrapy_rep.report.uses import uses
+from scrapy_rep.report.without import hosts_without
 from scrapy_rep.settings import DEFAULTS, OBEY
 from scrapy_rep.stats import RESPONSE_COUNT
 
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 ANSWERS = 20
-"""How many kinds of answers are shown."""
+"""The number of kinds of answers that are shown."""
 
 _TALLIES = """
 SELECT layer, verdict, reason, sum(count) FROM tally GROUP BY layer, verdict, reason
 ORDER BY layer, 4 DESC, verdict, reason
 """
 
-# Of requests, not of what a page says of its items and links. A ledger that has refusals
-# alone has one such row for each host that was decided on by an override.
+# Requests, and not the statements of pages. A ledger that has refusals alone has one such
+# row for each host that an override decided on.
 _LET_THROUGH = """
 SELECT crawl, sum(count) FROM tally
 WHERE verdict = 'allowed' AND layer = ? AND NOT of_page GROUP BY crawl
@@ -69,7 +72,7 @@ FROM overridden GROUP BY reason, statement, verdict ORDER BY 4 DESC, reason, sta
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a report shows at most; it says what it leaves out."""
+    """The most that a report shows; it says what it leaves out."""
 
     hosts: int = 10_000
     """In the table of hosts."""
@@ -82,13 +85,14 @@ class Limits:
 
 
 def collect(scratch: Scratch, limits: Limits) -> Report:
-    """What a report says of the ledgers in *scratch*.
+    """The report on the ledgers in *scratch*.
 
-    Hosts and documents are read while they are iterated over, once.
+    Hosts, URLs and documents are read from the database while they are iterated over.
     """
-    crawls = tuple(sorted(scratch.crawls.values(), key=lambda crawl: crawl.started))
+    crawls = tuple(sorted(scratch.crawls.values(), key=attrgetter("started")))
     documents = Documents(scratch, limits.documents)
-    hosts = Hosts(scratch, documents.numbers, limits.hosts)
+    urls = UrlsByHost(scratch, limits.rows)
+    hosts = Hosts(scratch, documents.numbers, urls.numbers, limits.hosts)
     outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
     answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
     used, used_left_out = uses(scratch, documents.numbers, limits.rows)
@@ -109,6 +113,8 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         documents=documents,
         documents_shown=len(documents.numbers),
         documents_left_out=documents.left_out,
+        urls=urls,
+        without=hosts_without(scratch.database, limits.rows),
         outages=tuple(outages[: limits.rows]),
         outages_left_out=max(0, len(outages) - limits.rows),
         overridden=tuple(overridden[: limits.rows]),
@@ -139,7 +145,7 @@ def _responses(crawl: Crawl) -> int:
 def _changed(crawl: Crawl) -> Iterator[Changed]:
     for name, value in crawl.settings.items():
         default = DEFAULTS.get(name, getattr(default_settings, name, None))
-        # Which is what the add-on makes of it.
+        # The add-on sets it to True.
         default = True if name == OBEY else default
         if value != default:
             yield Changed(name, value, crawl.spider)

@@ -1,4 +1,4 @@
-"""The hosts of a report, those with most refusals first."""
+"""The hosts of a report; those with the most refusals come first."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 RULES = 3
-"""How many rules of a host are shown."""
+"""The number of rules of a host that are shown."""
 
-# What has none is no host.
+# A URL without a host that can be read has an empty origin.
 _ORIGINS = (
     "SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot"
 )
@@ -39,16 +39,25 @@ WHERE origin = ? AND verdict = 'refused'
 GROUP BY statement ORDER BY 3 DESC, 2
 """
 
+_GAP = "SELECT seconds FROM gap WHERE origin = ?"
+
 _LATEST = "SELECT * FROM snapshot WHERE origin = ? ORDER BY fetched DESC LIMIT 1"
 
 
 class Hosts:
     def __init__(
-        self, scratch: Scratch, documents: Mapping[str, int], limit: int
+        self,
+        scratch: Scratch,
+        documents: Mapping[str, int],
+        urls: Mapping[str, int],
+        limit: int,
     ) -> None:
-        """*documents* are the numbers of those that are in the report, by origin."""
+        """*documents* and *urls* are the numbers in the report, by origin, of the hosts
+        whose robots.txt and whose refused URLs are shown.
+        """
         self._scratch = scratch
         self._documents = documents
+        self._urls = urls
         self._limit = limit
         count = f"SELECT count(*) FROM ({_ORIGINS})"  # noqa: S608
         self.met: int = scratch.database.execute(count).fetchone()[0]
@@ -63,6 +72,8 @@ class Hosts:
         database = self._scratch.database
         latest = database.execute(_LATEST, (origin,)).fetchone()
         rules = database.execute(_RULES, (origin,)).fetchall()
+        delay = self._delay(latest) if latest else None
+        gap = database.execute(_GAP, (origin,)).fetchone() if delay else None
         return Host(
             origin=origin,
             access=latest and latest["access"],
@@ -70,12 +81,14 @@ class Hosts:
             error=latest and latest["error"],
             copy=bool(latest and latest["copy_of"] is not None),
             age=row["age"],
-            delay=self._delay(latest) if latest else None,
+            delay=delay,
+            gap=gap and gap["seconds"],
             refused=row["refused"],
             dropped=row["dropped"],
             rules=tuple(TopRule(text or "", *rest) for text, *rest in rules[:RULES]),
             more_rules=max(0, len(rules) - RULES),
             document=self._documents.get(origin),
+            urls=self._urls.get(origin),
         )
 
     def _delay(self, snapshot: sqlite3.Row) -> float | None:

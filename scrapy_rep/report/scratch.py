@@ -1,27 +1,28 @@
-"""Several ledgers, added up in a database of its own.
+"""Sums of several ledgers, in a temporary SQLite database.
 
-That is a temporary file of SQLite: what is kept in memory does not grow with the crawls.
+The database is on disk, so that memory does not grow with the crawls.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
+from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.report.gaps import shortest_gaps
 from scrapy_rep.report.model import Crawl
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_Kind = TypeVar("_Kind")
-
 TEXT_LIMIT = 20_000
-"""Bytes of a URL or a statement that are carried over; ledgers have fewer."""
+"""Bytes of a URL or a statement that are copied; a ledger of ours has fewer."""
+
+# URLs of a host that are carried over from each ledger.
+_URLS_OF_HOST = 50
 
 _TABLES = """
 CREATE TABLE tally (
@@ -39,6 +40,11 @@ CREATE TABLE used (
     origin TEXT, purpose TEXT, verdict TEXT, source TEXT, statement TEXT, line INTEGER,
     count INTEGER, url TEXT
 );
+CREATE TABLE judged (
+    origin TEXT, url TEXT, verdict TEXT, layer TEXT, reason TEXT, line INTEGER,
+    statement TEXT, count INTEGER, urls INTEGER
+);
+CREATE TABLE gap (origin TEXT PRIMARY KEY, seconds REAL) WITHOUT ROWID;
 CREATE TABLE snapshot (
     crawl INTEGER, ledger INTEGER, origin TEXT, access TEXT, status INTEGER, error TEXT,
     fetched REAL, copy_of REAL, sha256 TEXT, url TEXT
@@ -47,6 +53,7 @@ CREATE TABLE snapshot (
 
 _INDEXES = """
 CREATE INDEX tally_origin ON tally (origin);
+CREATE INDEX judged_origin ON judged (origin);
 CREATE INDEX line_origin ON line (origin, sha256);
 CREATE INDEX snapshot_origin ON snapshot (origin, fetched);
 """
@@ -61,11 +68,11 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """The beginning of a text; of a text as such, SQLite ends it at a NUL."""
+    """The beginning of a text, as bytes: SQLite would end a text at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 
-# What min() is of, the other columns are of as well: the example is the first.
+# SQLite takes the other columns from the row with the least id: the example is the first.
 _LINES = f"""
 SELECT d.origin, s.sha256, line, verdict, count(*), {_bounded("statement")},
        {_bounded("d.url")}, min(d.id)
@@ -86,6 +93,25 @@ FROM decision WHERE layer = 'usage'
 GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
+# Of each host the URLs that were decided on most; one row adds up those left out.
+_JUDGED = f"""
+WITH judged AS (
+    SELECT origin, url, verdict, layer, reason, line, statement, count(*) AS times,
+           row_number() OVER (
+               PARTITION BY origin
+               ORDER BY layer = 'override', count(*) DESC, min(id)
+           ) AS place
+    FROM decision WHERE verdict = 'refused' OR layer = 'override'
+    GROUP BY origin, url, verdict, layer, reason
+)
+SELECT origin, {_bounded("url")}, verdict, layer, reason, line, {_bounded("statement")},
+       times, NULL
+FROM judged WHERE place <= {_URLS_OF_HOST}
+UNION ALL
+SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
+FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
+"""  # noqa: S608
+
 _SNAPSHOTS = """
 SELECT :base + crawl, :ledger, origin, access, status, error, fetched, copy_of, sha256,
        url, redirects
@@ -99,10 +125,10 @@ SELECT count(*) FROM decision WHERE verdict = 'refused' AND via LIKE 'redirect %
 
 
 class Scratch:
-    """Ledgers that are open, and what was added up of them; to be closed."""
+    """Open ledgers, and their sums in a database. Must be closed."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Raises LedgerError for what is no ledger, or is broken."""
+        """Raises LedgerError for a file that is not a ledger, or is broken."""
         self.crawls: dict[int, Crawl] = {}
         self.arrived = 0
         """Responses that were refused because a browser's redirect had led to them."""
@@ -115,22 +141,22 @@ class Scratch:
             for path in paths:
                 ledger = opened.enter_context(closing(open_ledger(path)))
                 ledger.text_factory = _text
-                try:
+                check_values(path, ledger)
+                with reading(path):
                     self._add(path, ledger)
-                except (sqlite3.Error, ValueError) as error:
-                    raise LedgerError(path, error) from None
+            self._copy("gap", 2, shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
 
     def body(self, ledger: int, sha256: str) -> bytes:
-        """A robots.txt as it came; empty if the ledger has it no more."""
+        """The bytes of a robots.txt; empty if the ledger does not have it."""
         connection = self.ledgers[ledger][1]
         query = "SELECT body FROM body WHERE sha256 = ?"
         row = connection.execute(query, (sha256,)).fetchone()
         return bytes(row[0]) if row and isinstance(row[0], bytes) else b""
 
     def _add(self, path: str, ledger: sqlite3.Connection) -> None:
-        # A crawl may be writing it: all that is read is of one moment.
+        # A crawl may be writing the ledger. A transaction reads one state of it.
         ledger.execute("BEGIN")
         given = {
             "base": max(self.crawls, default=0),
@@ -143,12 +169,13 @@ class Scratch:
         self._copy("tally", 8, ledger.execute(_TALLIES, given))
         self._copy("line", 7, (row[:7] for row in ledger.execute(_LINES, given)))
         self._copy("overridden", 5, ledger.execute(_OVERRIDDEN, given))
-        # Ledgers of earlier versions have no such column, and no such rows.
+        # Ledgers of earlier versions have neither this column nor such rows.
         names = {row["name"] for row in ledger.execute("PRAGMA table_info(decision)")}
         used = ledger.execute(
             _USED % ("source" if "source" in names else "NULL"), given
         )
         self._copy("used", 8, (row[:8] for row in used))
+        self._copy("judged", 9, ledger.execute(_JUDGED, given))
         if "via" in names:
             (arrived,) = ledger.execute(_ARRIVED).fetchone()
             self.arrived += arrived
@@ -166,32 +193,23 @@ def _text(octets: bytes) -> str:
 
 def _snapshot(row: sqlite3.Row) -> Sequence[object]:
     *columns, url, redirects = row
-    return [*columns, (_json(redirects, list) or [url])[-1]]
-
-
-def _json(text: str, kind: type[_Kind]) -> _Kind:
-    value = json.loads(text)
-    if not isinstance(value, kind):
-        raise ValueError(  # noqa: TRY004  content, not misuse
-            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
-        )
-    return value
+    return [*columns, (read_texts(redirects) or (url,))[-1]]
 
 
 def _crawl(path: str, row: sqlite3.Row) -> Crawl:
-    settings = _json(row["settings"], dict)
+    settings = read_json(row["settings"], dict)
     level = settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL])
     return Crawl(
         ledger=path,
         spider=row["spider"],
         user_agent=row["user_agent"],
-        agents=tuple(_json(row["agents"], list)),
+        agents=read_texts(row["agents"]),
         dialect=row["dialect"],
         settings=settings,
-        versions=_json(row["versions"], dict),
+        versions=read_json(row["versions"], dict),
         started=row["started"],
         ended=row["ended"],
         finish_reason=row["finish_reason"],
-        counts=_json(row["counts"] or "{}", dict),
+        counts=read_numbers(row["counts"] or "{}"),
         complete=level == "all",
     )

@@ -1,45 +1,31 @@
-"""How values are written on a page."""
+"""Formats values for the page."""
 
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from datetime import datetime, timezone
 
-# What moves, hides or turns round other characters, or has no look of its own.
-_UNSEEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+from scrapy_rep.protocol import display
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-
 
 def visible(text: object, limit: int = 1000) -> str:
-    r"""The text of a stranger, each character of it to be seen.
-
-    Those without a look of their own become their codes: ``\u{1b}``. What is longer than
-    *limit* characters is cut, and says so.
+    """*text* on one line, with its invisible characters replaced by their codes. A text of
+    more than *limit* characters is cut, and its end says so.
     """
     written = str(text)
     more = len(written) - limit
     if more > 0:
         written = written[:limit]
-    if not written.isprintable():
-        written = "".join(map(_seen, written))
+    written = display.visible(written)
     return f"{written}… ({more:,} more characters)" if more > 0 else written
 
 
-def _seen(character: str) -> str:
-    if unicodedata.category(character) in _UNSEEN:
-        return f"\\u{{{ord(character):x}}}"
-    return character
-
-
 def setting(value: object) -> str:
-    """The value of a setting, without the passwords of URLs."""
+    """The value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _CREDENTIALS.sub("…", text)
+    return display.without_credentials(text)
 
 
 def whole(number: float) -> str:
@@ -47,7 +33,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """In two units, or in one from ten of it on; a dash where there is none."""
+    """A duration in two units, or in one from ten of it on; a dash for None."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -67,6 +53,15 @@ def moment(seconds: float) -> str:
     except (ValueError, OverflowError, OSError):
         return "–"
     return f"{time:%Y-%m-%d %H:%M}"
+
+
+def span(first: float, last: float) -> str:
+    """``2026-11-21 09:30 to 10:15``, in UTC; the day once, where it is the same."""
+    start, end = moment(first), moment(last)
+    if end == start:
+        return start
+    day, _, time = end.partition(" ")
+    return f"{start} to {time if start.startswith(f'{day} ') else end}"
 
 
 def size(octets: int) -> str:

@@ -1,7 +1,8 @@
-"""What a report says in sentences."""
+"""The sentences of a report."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.ledger.terms import Layer, Verdict
@@ -24,8 +25,8 @@ LAYERS = {
 
 REASONS = {
     "rule": "a rule forbids it",
-    "unreachable": "robots.txt could not be had",
-    "unavailable": "robots.txt is not for this crawler",
+    "unreachable": "robots.txt is unreachable",
+    "unavailable": "robots.txt is withheld from this crawler",
     "override": "decided by the user",
     "no-rule": "no rule matches",
     "no-group": "no rules for this crawler",
@@ -46,8 +47,17 @@ VERDICTS = {
 }
 
 
+def without_robotstxt(status: int | None, error: str | None) -> str:
+    """Why a host was treated as having no robots.txt."""
+    try:
+        said = f"{status} {HTTPStatus(status or 0).phrase}"
+    except ValueError:
+        said = f"status {status}"
+    return f"{error} ({said})" if error else said
+
+
 def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
-    """*tallies* by their layer, in the order that a request meets them."""
+    """*tallies* by layer, in the order in which a request meets the layers."""
     layers: dict[str, list[Tally]] = {layer: [] for layer in LAYERS}
     for one in sorted(tallies, key=lambda one: -one.count):
         layers.setdefault(one.layer, []).append(one)
@@ -57,20 +67,20 @@ def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
 class Headline(NamedTuple):
     sentence: str
     kept: bool
-    """Whether nothing speaks against the crawl."""
+    """Whether no page that was fetched was forbidden."""
     notes: tuple[str, ...]
 
 
 def headline(report: Report) -> Headline:
-    """What was asked and kept to, as far as the ledgers can show it."""
+    """The result of the crawls, as far as the ledgers can show it."""
     if not any(crawl.complete for crawl in report.crawls):
         return _of_refusals(report)
     if not report.let_through:
-        return Headline("No request was let through.", True, tuple(_notes(report)))
+        return Headline("No page was fetched", True, tuple(_notes(report)))
     forbidden = report.check.forbidden
     sentence = (
-        f"{forbidden:,} of {count(report.let_through, 'request')} that were let through "
-        f"{'was' if forbidden == 1 else 'were'} forbidden at that time."
+        f"{forbidden:,} of {count(report.let_through, 'page')} fetched "
+        f"{'was' if forbidden == 1 else 'were'} forbidden"
     )
     kept = not forbidden and not report.arrived
     return Headline(sentence, kept, tuple(_notes(report)))
@@ -79,10 +89,10 @@ def headline(report: Report) -> Headline:
 def _of_refusals(report: Report) -> Headline:
     refused, dropped = report.total(Verdict.REFUSED), report.total(Verdict.DROPPED)
     if not report.crawls:
-        return Headline("No crawl has written into this ledger.", True, ())
+        return Headline("No crawl has written into this ledger", True, ())
     sentence = (
         f"{count(refused, 'request')} {'was' if refused == 1 else 'were'} refused, "
-        f"{count(dropped, 'item or link', 'items and links')} dropped."
+        f"{count(dropped, 'item or link', 'items and links')} dropped"
     )
     note = (
         "The ledger has refusals alone: what was let through, and whether all of it was "
@@ -96,16 +106,21 @@ def _notes(report: Report) -> list[str]:
     notes = []
     if check.checked:
         notes.append(
-            f"For this report, the robots.txt that was in force was asked again about "
-            f"{count(check.checked, 'request')}."
+            f"{count(check.checked, 'page')} checked again for this report, by the "
+            "robots.txt of that time. Each request that was let through counts as a page, "
+            "also where no answer came."
         )
     without = report.let_through - check.checked - check.unchecked
     if without > 0:
-        notes.append(f"{count(without, 'request')} had no robots.txt to keep to.")
+        hosts = report.without.hosts
+        notes.append(
+            f"{count(without, 'page')} had no robots.txt to keep to"
+            + (f": {count(hosts, 'host')} had none." if hosts else ".")
+        )
     if check.unchecked:
         notes.append(
-            f"{count(check.unchecked, 'request')} could not be asked about again: their "
-            "dialect, or the whole URL, is not at hand."
+            f"{count(check.unchecked, 'page')} could not be checked again: the dialect is "
+            "one of the project, or the URL was cut."
         )
     if report.arrived:
         notes.append(
@@ -114,7 +129,7 @@ def _notes(report: Report) -> list[str]:
         )
     if report.let_through_by_override:
         notes.append(
-            f"{count(report.let_through_by_override, 'more request')} passed by an override."
+            f"{count(report.let_through_by_override, 'more page')} fetched by an override."
         )
     refusals_alone = sum(not crawl.complete for crawl in report.crawls)
     if refusals_alone:

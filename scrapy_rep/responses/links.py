@@ -1,4 +1,4 @@
-"""The links of a page that its author does not vouch for."""
+"""The links of a page that are marked with ``rel``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SEPARATORS = re.compile(r"[\s,]+")
 
 
 def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
-    """The URLs that a page links to through ``<a rel>`` or ``<area rel>`` with one of
-    *rels* alone: one link without any of them is enough to leave a URL out.
+    """The URLs that a page links to, by ``<a>`` or ``<area>``, only with one of *rels*. A
+    URL with another link that has none of *rels* is left out.
 
-    The URLs are canonical, as :func:`canonical` makes them; with each comes the ``rel`` of
-    the first such link, as written.
+    The keys are canonical URLs (see :func:`canonical`), the values the ``rel`` of the first
+    such link, as written.
     """
     if not isinstance(response, HtmlResponse) or not _mentions(response.body, rels):
         return {}
@@ -39,11 +39,11 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
 
 
 def canonical(url: str) -> str:
-    """A URL in the form in which those of links and requests are compared."""
+    """*url* in the form in which the URLs of links and requests are compared."""
     return canonicalize_url(url)
 
 
 def _mentions(body: bytes, rels: frozenset[str]) -> bool:
-    """Whether it is worth while to build the tree of a page."""
+    """Whether a page may have one of *rels*, so that its tree has to be built."""
     lower = body.lower()
     return any(rel.encode() in lower for rel in rels)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from scrapy_rep import meta
-from scrapy_rep.protocol.visible import visible
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.preferences import Denial
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def say_what_drops(

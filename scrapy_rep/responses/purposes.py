@@ -1,4 +1,4 @@
-"""What a crawl is for, and what the responses that it gets may be used for."""
+"""The purposes of a crawl, and the uses that its responses allow."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ _FIELDS = {name.title().encode(): name for name in FIELDS}
 _NAMES = frozenset(_FIELDS)
 
 
-class SiteSays(NamedTuple):
-    """What the files of a site said of the use of a URL when that was asked for."""
+class SiteStatements(NamedTuple):
+    """The preferences for a URL in the files of its site, at the time of the request."""
 
     robotstxt: UsagePreferences = SILENCE
     tdmrep: UsagePreferences = SILENCE
     entry: Entry | None = None
-    """What is known of the robots.txt."""
+    """The entry of the robots.txt."""
 
 
 class Purposes:
-    """What the components of a crawl know of the use of what it fetches."""
+    """The purposes of requests, and the preferences of sites for their responses."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
-        # What counts is the robots.txt at the time of the fetch.
-        self._said: WeakKeyDictionary[Request, SiteSays] = WeakKeyDictionary()
+        # The robots.txt at the time of the fetch counts.
+        self._said: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, crawler: Crawler) -> Purposes:
-        """The one that the components of a crawl share."""
+        """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     def of_request(self, request: Request | None) -> tuple[str, ...]:
-        """What the response to *request* is for. Raises ValueError for what is no list of
-        purposes.
+        """The purposes of the response to *request*. Raises ValueError where its meta key
+        has anything else than purposes.
         """
         return self._identity.purposes(request)
 
     def are_about_mining(self, request: Request) -> bool:
-        """Whether *request* has a purpose that TDMRep speaks about."""
+        """Whether *request* has a purpose that TDMRep has a label for."""
         purposes = self._identity.purposes(request)
         return bool(purposes) and any(map(is_about_mining, purposes))
 
@@ -78,8 +78,8 @@ class Purposes:
         tdmrep: TdmRep | None = None,
         refusals: Iterable[tuple[str, Decision]] = (),
     ) -> None:
-        """Remember what the site says of the use of the URL of *request*, which is about
-        to be sent. *refusals* are of purposes whose own names must not fetch it.
+        """Remember the preferences of the site for the URL of *request*, which is about to
+        be sent. *refusals* are the purposes whose own agents must not fetch it.
         """
         if not (refusals or tdmrep is not None or robots.may_state_usage):
             return
@@ -95,7 +95,7 @@ class Purposes:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._said[request] = SiteSays(preferences, mining, entry)
+        self._said[request] = SiteStatements(preferences, mining, entry)
 
     def take_over(self, request: Request, other: Request) -> None:
         """What the site said of *other* holds for *request*, in the place of what it said
@@ -115,7 +115,7 @@ class Purposes:
         rules: IndexingRules,
         tags: tuple[Tag, ...],
     ) -> UsagePreferences:
-        """What is stated about the use of a response."""
+        """The preferences for a response, of its site and of its own."""
         said = self._said.get(request)
         is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
         if is_silent and said is None:
@@ -127,9 +127,7 @@ class Purposes:
         return found if said is None else said.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
-        """What was known of the robots.txt when *request* was sent, if that says anything
-        of use.
-        """
+        """The entry of the robots.txt at the time of *request*, if that states preferences."""
         said = self._said.get(request) if request is not None else None
         return None if said is None else said.entry
 
@@ -158,7 +156,7 @@ class Purposes:
 
 
 def stated(request: Request | None) -> UsagePreferences:
-    """What is stated about the use of the response to *request*, once that was read."""
+    """The preferences for the response to *request*, if it was read already."""
     found: UsagePreferences | None = None
     if request is not None:
         found = request.meta.get(meta.USAGE)

@@ -1,4 +1,4 @@
-"""The images that pages refuse to have in an index, or used, while items name them."""
+"""The images that pages do not want to be indexed or used, while items name them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
 
-# A pipeline may put another item in the place of one, so that its end is not seen.
+# The number of items that are remembered: a pipeline may replace an item, so that its end
+# is not signalled.
 _MAX_ITEMS = 1000
 
 
 class RefusedImages:
-    """URLs that occur in items of pages with ``noimageindex``, each with the URL of its
-    page, and what that says.
+    """The URLs in items of pages with ``noimageindex``, each with the URL of its page and
+    the statement.
 
-    What an item names is kept from when it leaves its callback until it has left the
-    pipelines: no longer, since another page may allow the same image.
+    The URLs of an item are kept while it goes from its callback through the pipelines, and
+    no longer, since another page may allow the same image.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
@@ -37,7 +38,7 @@ class RefusedImages:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Self:
-        """The one that the components of a crawl share."""
+        """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     def because(self, request: Request) -> tuple[str, Any] | None:
@@ -63,7 +64,7 @@ class RefusedImages:
         return self._because.get(url) if is_open else None
 
     def add(self, item: Any, because: tuple[str, Any]) -> None:
-        """Refuse what *item* names, until it is discarded."""
+        """Refuse the URLs in *item*, until it is discarded."""
         self.discard(item)
         urls = frozenset(safe_url_string(text) for text in _texts(item))
         if urls:
@@ -87,14 +88,14 @@ class RefusedImages:
 
 
 class UnusedImages(RefusedImages):
-    """Those of pages whose images must not serve a purpose of the crawl, each with the
-    URL of its page, and the denial.
+    """The URLs in items of pages whose images must not serve a purpose of the crawl, each
+    with the URL of its page and the denial.
     """
 
 
 def _texts(item: Any) -> Iterator[str]:
-    """What looks like a URL among the values of an item, and in lists of such."""
-    # It imports what items may be made of, some megabytes: not before there is one.
+    """The URLs among the values of an item, and in lists among them."""
+    # Imported here: it loads the libraries for all types of items, some megabytes.
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
     for value in ItemAdapter(item).values():

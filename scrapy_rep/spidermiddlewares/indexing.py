@@ -1,8 +1,7 @@
-"""What a response allows to become of its links and items."""
+"""The spider middleware that drops links and items that a response does not allow."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -10,6 +9,7 @@ from scrapy import Request
 from scrapy.exceptions import NotConfigured
 
 from scrapy_rep import meta, stats
+from scrapy_rep.log import get_logger
 from scrapy_rep.responses import links
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import link_dropped
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.indexing.statements import Statement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class IndexingGateMiddleware:
-    """Lets pass what a callback makes of a response, as far as the response allows it."""
+    """Passes on the requests and items that a callback makes, as far as the response
+    allows."""
 
     ORDER = 100
-    """Output of callbacks passes in descending order: near the engine, after all that
-    makes or changes items and requests."""
+    """Output of callbacks passes in descending order. This is near the engine, after all
+    middlewares that make or change items and requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         settings = self._settings
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel:
@@ -52,8 +53,8 @@ class IndexingGateMiddleware:
     def process_spider_output(
         self, response: Response, result: Iterable[Any]
     ) -> Iterator[Any]:
-        # The rules are the page's, not those of what it links to: a spider that hands its
-        # meta on must not hand them on. For most pages this loop is all that there is.
+        # The rules are those of this page. A spider that copies its meta to the next
+        # request must not copy them. For most pages this loop is all that runs.
         rules = _rules(response)
         passes = self._lets_all_pass(response, rules)
         for one in result:
@@ -74,7 +75,7 @@ class IndexingGateMiddleware:
                 yield one
 
     def _lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether there is nothing to ask about any link or item, as for most pages."""
+        """Whether all links and items may pass, as for most pages."""
         if self._settings.rel or not (rules is None or rules.follow):
             return False
         return self._items.lets_all_pass(response, rules)
@@ -96,7 +97,7 @@ class IndexingGateMiddleware:
             return True
         why, statement = found
         logger.debug(
-            "Not followed from %(response)s (%(why)s): %(request)s",
+            "Dropped %(request)s: a link of %(response)s (nofollow, by %(why)s)",
             {"response": response, "why": why, "request": request},
             extra={"spider": self._crawler.spider},
         )
@@ -114,8 +115,8 @@ class IndexingGateMiddleware:
     def _why_not_follow(
         self, request: Request, response: Response, rules: IndexingRules | None
     ) -> tuple[str, Statement | str | None] | None:
-        """``"page"`` and the statement that says so, or ``"rel"`` and its value; None
-        where nothing is against it.
+        """Why *request* must not be followed: ``"page"`` and the statement, or ``"rel"``
+        and its value. None where it may be.
         """
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
@@ -135,7 +136,7 @@ class IndexingGateMiddleware:
 
 
 def _strip(request: Request) -> None:
-    """Take from a request what a page said, of indexing and of use together."""
+    """Remove the rules and preferences of another page from a request."""
     del request.meta[meta.INDEXING]
     request.meta.pop(meta.USAGE, None)
 

@@ -1,8 +1,8 @@
-"""What becomes of an item whose page does not allow all that the crawl is for."""
+"""Drops or annotates items whose page does not allow all that the crawl is for."""
 
 from __future__ import annotations
 
-import logging
+from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.log import get_logger
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
@@ -24,24 +25,25 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ItemGate:
-    """Lets an item pass as far as its page allows it to be in an index, and to serve the
+    """Decides whether an item passes: whether its page may be in an index, and serve the
     purposes of the crawl.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.from_settings(crawler.settings)
+        self._settings = RepSettings.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         self._unused_images = UnusedImages.of(crawler)
         self._listens = False
+        self._dropped: Counter[str] = Counter()
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether there is nothing to ask about any item, as for most pages."""
+        """Whether all items may pass without annotation, as for most pages."""
         if self._settings.usage != "ignore":
             request = response.request
             if self._purposes.of_request(request) and (
@@ -58,7 +60,7 @@ class ItemGate:
     def may_keep(
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
-        """Whether *item* passes, once it has been annotated where that is wanted."""
+        """Whether *item* passes. It is annotated first, if the settings say so."""
         counts = rules is not None and self._settings.noindex != "ignore"
         if counts and not response.meta.get(meta.DONT_OBEY_NOINDEX):
             assert rules is not None
@@ -79,7 +81,7 @@ class ItemGate:
         elif not rules.indexable(now):
             rule = "noindex" if not rules.index else "unavailable_after"
             self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
-            self._drop(item, response, ItemDenied(rule, rules))
+            self._drop(item, response, rule, ItemDenied(response.url, rule, rules))
             return False
         elif rules.unavailable_after is not None:
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
@@ -108,7 +110,8 @@ class ItemGate:
         elif denial is not None:
             purpose = denial.purpose
             self._crawler.stats.inc_value(stats.USAGE_DROPPED.format(purpose=purpose))
-            self._drop(item, response, UsageDenied(denial, entry))
+            exception = UsageDenied(response.url, denial, entry)
+            self._drop(item, response, purpose, exception)
             return False
         else:
             of_images = self._purposes.denial(request, preferences, image=True)
@@ -120,8 +123,8 @@ class ItemGate:
     # Both.
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
-        """Write what was found into the field of *item* that is for it."""
-        # It imports what items may be made of, some megabytes: not before there is one.
+        """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
+        # Imported here: it loads the libraries for all types of items, some megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         name = self._settings.item_field
@@ -130,13 +133,21 @@ class ItemGate:
             before = adapter.get(name)
             adapter[name] = {**before, **found} if isinstance(before, dict) else found
         except (KeyError, TypeError, ValueError):
-            # A field that the type of the item does not have, or won't have so.
+            # The type of the item does not have the field, or does not take the value.
             self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
         else:
             self._crawler.stats.inc_value(stat)
 
-    def _drop(self, item: Any, response: Response, exception: DropItem) -> None:
-        """Say of an item that it is dropped, as the item pipelines say it."""
+    def _drop(
+        self, item: Any, response: Response, reason: str, exception: DropItem
+    ) -> None:
+        """Log that an item is dropped, and send the signal, as Scrapy does for item
+        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter
+        chooses another.
+        """
+        if not self._dropped:
+            self._crawler.signals.connect(self._sum_up, signals.spider_closed)
+        self._dropped[reason] += 1
         spider = self._crawler.spider
         assert spider is not None
         entry = self._crawler.logformatter.dropped(item, exception, response, spider)
@@ -153,6 +164,20 @@ class ItemGate:
             )
         )
 
+    def _sum_up(self) -> None:
+        """Say at the end of the crawl how many items were dropped, and why."""
+        logger.info(
+            "Items dropped because of what their pages say: %(count)d (%(reasons)s)",
+            {
+                "count": self._dropped.total(),
+                "reasons": ", ".join(
+                    f"{reason}: {count}"
+                    for reason, count in self._dropped.most_common()
+                ),
+            },
+            extra={"spider": self._crawler.spider},
+        )
+
     def _send(
         self, signal: object, item: Any, response: Response, **arguments: Any
     ) -> None:
@@ -165,7 +190,8 @@ class ItemGate:
         )
 
     def _listen(self) -> None:
-        """Be told of the end of each item, as of the first for which it matters."""
+        """Connect to the signals for the end of items, at the first item for which it
+        matters."""
         if not self._listens:
             self._listens = True
             for signal in (
@@ -175,7 +201,7 @@ class ItemGate:
             # It imports the pipelines, some megabytes: not before there is need.
             from scrapy_rep.compat.pipelines import mark_media_requests  # noqa: PLC0415
 
-            mark_media_requests(self._crawler, self._refusals)
+            mark_media_requests(self._crawler, meta.REFUSALS, self._refusals)
 
     def _refusals(self, item: Any, url: str) -> dict[str, Any]:
         """What the page of *item* has against an image at *url*, by who knows of it."""

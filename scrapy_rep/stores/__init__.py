@@ -1,61 +1,85 @@
-"""Where robots.txt is kept across requests, crawls and machines."""
+"""Where robots.txt files are kept across requests, crawls and machines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy_rep.stores.base import Store
 
 ALLOWED = (
     "memory://, sqlite:///RELATIVE/PATH, sqlite:////ABSOLUTE/PATH,"
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB"
 )
-"""The URIs that ``open_store`` takes, in words that end a sentence."""
+"""The addresses that :func:`open_store` takes, in words that end a sentence."""
 
 
-def open_store(uri: str, *, max_entries: int, max_bytes: int) -> Store:
-    """The store that *uri* is the address of, one of ``ALLOWED``.
+class Opener(Protocol):
+    """Opens the stores of one scheme."""
 
-    A relative path starts at the working directory; neither kind is percent-decoded.
-    *max_entries* and *max_bytes* bound a store in memory, and have no meaning for others,
-    where entries go when they are too old to be of use.
+    def __call__(self, address: str, max_entries: int, max_bytes: int) -> Store | None:
+        """The store at *address*; None where the address does not fit the scheme."""
 
-    Nothing is read, written or connected before the first call. Raises ValueError for
-    any other URI, and StoreNotInstalled where the store needs a package that is not
-    there.
+
+def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
+    """The store at *address*, one of :data:`ALLOWED`.
+
+    A relative path starts at the working directory. Paths are not percent-decoded.
+    *max_entries* and *max_bytes* limit a store in memory. Other stores have no limit: they
+    delete entries that are too old to be of use.
+
+    Nothing is read, written or connected before the first call. Raises ValueError for any
+    other address, and StoreNotInstalled where the store needs a package that is missing.
     """
-    # Modules are imported when they are needed: not every Python has SQLite, and the
-    # client of Redis is an extra.
-    scheme, separator, rest = uri.partition("://")
-    if uri == "memory://":
-        from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
-
-        return MemoryStore(max_entries, max_bytes)
-    if separator and scheme == "sqlite" and _is_file(rest):
-        from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
-
-        return SqliteStore(rest[1:])
-    if separator and scheme in {"redis", "rediss", "unix"} and _is_server(uri):
-        from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
-
-        try:
-            return RedisStore(uri)
-        except (TypeError, ValueError):  # one of the options in its query
-            pass
-    # Without what was given: it may hold a password.
-    raise ValueError(f"The address of a store must be {ALLOWED}.")
+    opener = SCHEMES.get(address.partition("://")[0])
+    store = None
+    if opener is not None:
+        store = opener(address, max_entries, max_bytes)
+    if store is None:
+        # The message leaves the address out, which may hold a password.
+        raise ValueError(f"The address of a store must be {ALLOWED}.")
+    return store
 
 
-def _is_file(path: str) -> bool:
+# Modules are imported when they are needed: not every Python has SQLite, and the client of
+# Redis is an extra.
+
+
+def _open_memory(address: str, max_entries: int, max_bytes: int) -> Store | None:
+    from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
+
+    return MemoryStore(max_entries, max_bytes) if address == "memory://" else None
+
+
+def _open_sqlite(address: str, max_entries: int, max_bytes: int) -> Store | None:
+    path = address.partition("://")[2]
     # ":memory:" is SQLite's name for a database that no other process can see.
-    return path.startswith("/") and path not in {"/", "/:memory:"} and "\0" not in path
+    if not path.startswith("/") or path in {"/", "/:memory:"} or "\0" in path:
+        return None
+    from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
+
+    return SqliteStore(path[1:])
 
 
-def _is_server(uri: str) -> bool:
+def _open_redis(address: str, max_entries: int, max_bytes: int) -> Store | None:
+    if not _is_server(address):
+        return None
+    from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
+
     try:
-        parts = urlsplit(uri)
+        return RedisStore(address)
+    except (TypeError, ValueError):  # one of the options in its query
+        return None
+
+
+def _is_server(address: str) -> bool:
+    if "://" not in address:
+        return False
+    try:
+        parts = urlsplit(address)
         port = parts.port
     except ValueError:
         return False
@@ -64,3 +88,13 @@ def _is_server(uri: str) -> bool:
     # The client takes anything else than a number for database 0.
     database = parts.path.removeprefix("/")
     return port != 0 and (not database or database.isdecimal())
+
+
+SCHEMES: Mapping[str, Opener] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    "redis": _open_redis,
+    "rediss": _open_redis,
+    "unix": _open_redis,
+}
+"""What opens a store, by the scheme of its address."""

@@ -1,14 +1,14 @@
-"""What is stored about a robots.txt, how it is written down, and what a store does.
+"""The contract of a store, and the format of the entries in it.
 
 An entry is written as::
 
     "rep" version CRC-32 JSON LF body [body of the copy]
      3    1       4
 
-The JSON object has the fields of the entry, those with their default left out; a body
-follows as it is, or deflated where that is shorter. The version is one octet, and the
-CRC-32 (big-endian) is of what follows it. Nothing in there is code: whatever else is
-found in the place of an entry, reading it gives None.
+The JSON object has the fields of the entry, except those that are None or empty. Each body
+follows, deflated where that is shorter. The version is one octet; the CRC-32 (big-endian)
+is of all that follows it. No part is code, and reading anything else than an entry gives
+None.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any, ClassVar
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 
 MAX_BODY = 600_000
-"""The bytes of a body that can be stored: more than the dialects read of one."""
+"""The longest body that can be stored, in bytes: longer than what the dialects read."""
 
 KEEP = 30 * 24 * 3600.0
-"""For how many seconds after it ran out an entry is kept: while robots.txt can't be had,
-the last good one may hold for that long (RFC 9309, 2.3.1.4)."""
+"""The seconds for which an expired entry is kept: while a robots.txt is unreachable, the
+last good one may be used for that long (RFC 9309, 2.3.1.4)."""
 
 _MAGIC = b"rep\x01"
 _HEAD = len(_MAGIC) + 4
 
-# Below this many bytes, deflating saves nothing to speak of.
+# Bodies of fewer bytes are not deflated, which would save little.
 _DEFLATED_FROM = 200
 
-# All that reading something else than an entry can raise.
+# The errors that reading anything else than an entry can raise.
 _NOT_AN_ENTRY = (
     KeyError,
     OverflowError,
@@ -46,35 +46,36 @@ _NOT_AN_ENTRY = (
 
 
 class Store(ABC):
-    """A place where entries are kept by origin, written as ``str(Origin)``, and where of
-    many that want a robots.txt one finds out that it is the one to fetch it.
+    """Keeps entries by origin, written as ``str(Origin)``, and locks that choose one of
+    several workers to fetch a robots.txt.
 
-    A kind of store says where the octets go. All calls can be made from several threads.
-    Those that touch a disk or a network raise StoreError when that fails, and can be
-    made again: nothing has to be opened anew. *now* is in seconds since the epoch.
+    A subclass keeps the bytes. All methods may be called from several threads. Those that
+    use a disk or a network raise StoreError when that fails, and may be called again:
+    nothing has to be reopened. *now* is in seconds since the epoch.
     """
 
     blocking: ClassVar[bool]
-    """Whether calls touch a disk or a network, so that they belong on a thread."""
+    """Whether calls use a disk or a network, so that they are made on a thread, and other
+    processes may use the store."""
 
     def __init__(self, keep: float = KEEP) -> None:
         self._keep = keep
 
     def get(self, origin: str, now: float) -> Entry | None:
-        """What was put for *origin*, also where it has run out, unless *keep* seconds
-        have passed since. None where there is nothing, or nothing that can be read.
+        """The entry of *origin*, an expired one too, unless it expired more than *keep*
+        seconds ago. None where there is none, or none that can be read.
         """
-        data = self._read(origin)
+        data = self.read(origin)
         entry = None if data is None else loads(data)
         if entry is None or entry.expires + self._keep <= now:
             return None
         return entry
 
     def put(self, origin: str, entry: Entry, now: float) -> None:
-        """Keep *entry*, in the place of what there is for *origin*.
+        """Keep *entry* for *origin*; the entry before it is replaced.
 
-        What can't be written down, or ran out too long ago, is not kept, and neither is
-        what it would have replaced.
+        An entry that cannot be written, or expired too long ago, is not kept, and the one
+        before it is removed.
         """
         until = entry.expires + self._keep
         try:
@@ -82,45 +83,45 @@ class Store(ABC):
         except ValueError:
             data = None
         if data is None:
-            self._remove(origin)
+            self.remove(origin)
         else:
-            self._write(origin, data, until, now)
+            self.write(origin, data, until, now)
 
     @abstractmethod
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-        """Whether *owner* is the one to fetch the robots.txt of *origin*.
+        """Lock *origin*, so that *owner* alone fetches its robots.txt. Return whether it
+        has the lock.
 
-        It is for *seconds*, or until it unlocks; nobody else is meanwhile. An owner that
-        asks again has *seconds* from then on. All locks of one name are for about as
-        long.
+        The lock expires after *seconds*. An owner that calls again has it for *seconds*
+        from then on. All calls for one name give about the same *seconds*.
         """
 
     @abstractmethod
     def unlock(self, origin: str, owner: str) -> None:
-        """Let others fetch, where *owner* is the one; nothing happens where it is not."""
+        """Give up the lock, if *owner* has it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections. What is called later raises StoreError, but
-        for this. Never raises.
+        """Close files and connections. Later calls of other methods raise StoreError. Never
+        raises.
         """
 
     @abstractmethod
-    def _read(self, origin: str) -> bytes | None: ...
+    def read(self, origin: str) -> bytes | None: ...
 
     @abstractmethod
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
-        """Keep *data* at least *until* then, in seconds since the epoch."""
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
+        """Keep *data* at least until *until*, in seconds since the epoch."""
 
     @abstractmethod
-    def _remove(self, origin: str) -> None: ...
+    def remove(self, origin: str) -> None: ...
 
 
 def dumps(entry: Entry) -> bytes:
-    """Write *entry* down.
+    """Write *entry* as bytes.
 
-    Raises ValueError where that can't be done: a body is longer than MAX_BODY, or a
-    time is not finite.
+    Raises ValueError for an entry with a body longer than MAX_BODY, or a time that is not
+    finite.
     """
     bodies: list[bytes] = []
     header = _header(entry, bodies)
@@ -130,9 +131,9 @@ def dumps(entry: Entry) -> bytes:
 
 
 def loads(data: bytes) -> Entry | None:
-    """Read what ``dumps`` wrote; None where it is something else, is damaged, or was
-    written by a version that does it otherwise. Never raises for what *data* holds, and
-    never inflates a body past MAX_BODY.
+    """Read what ``dumps`` wrote; None where *data* is something else, is damaged, or is of
+    another version of the format. Never raises, whatever *data* is, and never inflates a
+    body beyond MAX_BODY.
     """
     try:
         return _load(data)
@@ -141,7 +142,8 @@ def loads(data: bytes) -> Entry | None:
 
 
 def _header(entry: Entry, bodies: list[bytes]) -> dict[str, object]:
-    """The JSON object of *entry*; its bodies, as stored, are added to *bodies*."""
+    """The JSON object of *entry*. Its bodies, in the form in which they are stored, are
+    appended to *bodies*."""
     header: dict[str, object] = {
         **_result_header(entry.result, bodies),
         "fetched": entry.fetched,

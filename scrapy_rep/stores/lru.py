@@ -1,4 +1,4 @@
-"""A bounded memory that forgets what was not used for longest."""
+"""A least-recently-used cache with a limit of entries and of cost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ V = TypeVar("V")
 
 
 class LRU(Generic[V]):
-    """Values by key, at most *max_entries* of them, and of *max_cost* together. What a
-    value costs is for the one who puts it to say, in any unit. Safe under threads.
+    """Values by key: at most *max_entries*, with a total cost of at most *max_cost*. The
+    caller of :meth:`put` gives the cost of a value, in any unit. Safe to use from several
+    threads.
     """
 
     def __init__(self, max_entries: int, max_cost: int) -> None:
@@ -29,11 +30,11 @@ class LRU(Generic[V]):
 
     @property
     def cost(self) -> int:
-        """What all values cost together."""
+        """The total cost of all values."""
         return self._cost
 
     def get(self, key: Hashable) -> V | None:
-        """The value, which has been used now; None where there is none."""
+        """The value, which counts as used; None where there is none."""
         with self._mutex:
             found = self._kept.get(key)
             if found is None:
@@ -42,8 +43,8 @@ class LRU(Generic[V]):
             return found[0]
 
     def put(self, key: Hashable, value: V, cost: int) -> None:
-        """Keep *value* in the place of what there is under *key*, and forget others if
-        need be. A value that costs more than all may together is not kept.
+        """Keep *value* under *key*, and remove the least recently used ones where a limit
+        is passed. A value that alone costs more than the limit is not kept.
         """
         with self._mutex:
             self._pop(key)

@@ -12,21 +12,22 @@ from scrapy_rep.stores.lru import LRU
 MAX_ENTRIES = 100_000
 MAX_BYTES = 128 * 1024 * 1024
 
-# What Python takes for an entry beside its octets and those of its origin, in bytes: the
-# heads of the two objects, the pair that holds them with the cost, and a place in an
-# ordered dictionary that has just grown. Measured on Python 3.10 and 3.11.
+# The bytes that an entry takes besides its octets and those of its origin: the headers of
+# the two objects, the pair of value and cost, and a slot of an ordered dictionary that has
+# just grown. Measured on Python 3.10 and 3.11.
 _OVERHEAD = 370
 
-# After how many locks those that have run out are looked for.
+# Expired locks are removed once in so many calls.
 _LOCKS_SWEPT_EVERY = 1000
 
 
 class MemoryStore(Store):
-    """At most *max_entries*, of *max_bytes* together; what was not used for longest goes.
+    """Keeps at most *max_entries*, of *max_bytes* together; the least recently used ones
+    are removed.
 
-    An entry is one object, its body deflated. It counts with its octets, those of its
-    origin and 370 for what Python takes to keep them, so that *max_bytes* bounds what
-    the store takes of the memory of the process.
+    An entry is one object, with its body deflated. It counts with its octets, those of its
+    origin and 370 for Python's objects, so *max_bytes* limits the memory that the store
+    takes of the process.
     """
 
     blocking = False
@@ -49,7 +50,7 @@ class MemoryStore(Store):
 
     @property
     def size(self) -> int:
-        """The bytes that the entries count with."""
+        """The bytes that all entries count with."""
         return self._entries.cost
 
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
@@ -58,7 +59,7 @@ class MemoryStore(Store):
             self._sweep_locks(now)
             held = self._locks.get(origin)
             until = now + seconds
-            # One that holds for much longer is from before the clock was set back.
+            # A lock that expires much later was made before the clock was set back.
             if (
                 held is not None
                 and held[0] != owner
@@ -81,15 +82,15 @@ class MemoryStore(Store):
         with self._mutex:
             self._locks.clear()
 
-    def _read(self, origin: str) -> bytes | None:
+    def read(self, origin: str) -> bytes | None:
         self._check_open()
         return self._entries.get(origin)
 
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         self._check_open()
         self._entries.put(origin, data, len(data) + len(origin) + _OVERHEAD)
 
-    def _remove(self, origin: str) -> None:
+    def remove(self, origin: str) -> None:
         self._check_open()
         self._entries.remove(origin)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
+from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.stores.base import KEEP, Store
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ end
 return 0
 """
 
-# In milliseconds. The server refuses what takes its clock past 64 bits.
-_LONGEST_LIFE = 100 * 365 * 24 * 3600 * 1000
+# In milliseconds. The server refuses times beyond 64 bits.
+_MAX_LIFE_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class RedisStore(Store):
     """Keeps entries under ``PREFIX:entry:ORIGIN``, and locks under ``PREFIX:lock:ORIGIN``.
 
-    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, the same with ``rediss`` for
-    TLS, or ``unix://PATH[?db=DB]``. Other options of the client can follow as a query. A
-    call waits for the server for *timeout* seconds at most, once to connect and once to
-    be answered. Entries and locks run out by the server's clock. Raises
-    StoreNotInstalled without the client, and ValueError for a bad URL.
+    *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
+    ``unix://PATH[?db=DB]``. Other options of the client may follow as a query. A call waits
+    for at most *timeout* seconds to connect, and as long for an answer. Entries and locks
+    expire by the server's clock. Raises StoreNotInstalled where the client is not
+    installed, and ValueError for a bad URL.
     """
 
     blocking = True
@@ -52,7 +52,7 @@ class RedisStore(Store):
         self, url: str, prefix: str = "rep", keep: float = KEEP, timeout: float = 2.0
     ) -> None:
         super().__init__(keep)
-        self._where = _without_secrets(url)
+        self._where = address_without_credentials(url).partition("?")[0]
         self._prefix = prefix
         self._closed = False
         try:
@@ -83,17 +83,17 @@ class RedisStore(Store):
         with suppress(*self._failures):
             self._redis.close()
 
-    def _read(self, origin: str) -> bytes | None:
+    def read(self, origin: str) -> bytes | None:
         with self._errors():
             data = self._redis.get(self._entry_key(origin))
             return data if isinstance(data, bytes) else None
 
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         with self._errors():
             life = _milliseconds(until - now)
             self._redis.set(self._entry_key(origin), data, px=life)
 
-    def _remove(self, origin: str) -> None:
+    def remove(self, origin: str) -> None:
         with self._errors():
             self._redis.delete(self._entry_key(origin))
 
@@ -114,7 +114,7 @@ class RedisStore(Store):
 
 
 def _client(url: str, timeout: float) -> Redis:
-    # Here, because the package is an extra.
+    # Imported here, because the package is an extra.
     from redis import Redis  # noqa: PLC0415
     from redis.backoff import NoBackoff  # noqa: PLC0415
     from redis.exceptions import ConnectionError as Disconnected  # noqa: PLC0415
@@ -124,18 +124,12 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # Once more and at once, for connections that a restart of the server has cut.
-        # The client's own default waits for seconds between attempts.
+        # One retry, at once, for connections that a restart of the server has closed. The
+        # client's default waits for seconds between attempts.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
     )
 
 
 def _milliseconds(seconds: float) -> int:
     """At least 1: the server refuses 0."""
-    return max(math.ceil(min(seconds * 1000, _LONGEST_LIFE)), 1)
-
-
-def _without_secrets(url: str) -> str:
-    """*url* without password and options, for messages."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return max(math.ceil(min(seconds * 1000, _MAX_LIFE_MS)), 1)

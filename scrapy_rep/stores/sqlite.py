@@ -10,32 +10,37 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.access.results import MAX_AHEAD
+from scrapy_rep.sqlitefiles import (
+    ForeignFile,
+    Schema,
+    identity,
+    make_tables,
+    use_write_ahead_log,
+    version_of,
+)
 from scrapy_rep.stores.base import KEEP, Store
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-SCHEMA = 1
-"""The version of the tables, in the file's ``user_version``."""
+SCHEMA = Schema(
+    application_id=0x72657031,  # "rep1"
+    version=1,
+    # What an earlier version wrote can be fetched again, so it is not carried over.
+    statements=(
+        "DROP TABLE IF EXISTS entries",
+        "DROP TABLE IF EXISTS locks",
+        "CREATE TABLE entries (origin TEXT PRIMARY KEY, until REAL, data BLOB)",
+        "CREATE INDEX entries_until ON entries (until)",
+        "CREATE TABLE locks (origin TEXT PRIMARY KEY, owner TEXT, until REAL)",
+    ),
+)
 
-APPLICATION = 0x72657031
-"""Says that the file is one of these, in its ``application_id``: "rep1"."""
-
-# Every so many entries that are put, the first included, at most so many rows that ran
-# out are removed: more than come in, in batches that nobody has to wait for.
+# Expired rows are removed once in so many writes, the first included, and at most so many
+# at once: more than are written, in batches that take little time.
 _SWEPT_EVERY = 100
 _MAX_SWEPT = 500
-
-_TABLES = (
-    "DROP TABLE IF EXISTS entries",
-    "DROP TABLE IF EXISTS locks",
-    "CREATE TABLE entries (origin TEXT PRIMARY KEY, until REAL, data BLOB)",
-    "CREATE INDEX entries_until ON entries (until)",
-    "CREATE TABLE locks (origin TEXT PRIMARY KEY, owner TEXT, until REAL)",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {SCHEMA}",
-)
 
 _SWEEP = (
     "DELETE FROM {table} WHERE origin IN"
@@ -50,12 +55,12 @@ _LOCK = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the file at *path*, which is made, with its folder, when it is
-    first needed.
+    """Keeps entries in the file at *path*. The file and its folder are made at the first
+    call.
 
-    Several processes can use the file at once; who finds it locked waits for up to
-    *timeout* seconds. A process that is killed leaves whole entries, and locks that run
-    out. The clock that *now* comes from must be the same for all.
+    Several processes can use the file at once; one that finds it locked waits for up to
+    *timeout* seconds. A process that is killed leaves whole entries, and locks that expire.
+    All processes must take *now* from the same clock.
     """
 
     blocking = True
@@ -64,11 +69,12 @@ class SqliteStore(Store):
         self, path: str | os.PathLike[str], keep: float = KEEP, timeout: float = 5.0
     ) -> None:
         super().__init__(keep)
-        # For the folder to be the same wherever the process goes later.
+        # Absolute, since the process may change its working directory.
         self._path = Path(path).absolute()
         self._timeout = timeout
         self._mutex = Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._written = 0
         self._failures = 0
         self._closed = False
@@ -76,7 +82,7 @@ class SqliteStore(Store):
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
         until = now + seconds
         values = {"origin": origin, "owner": owner, "until": until, "now": now}
-        # One that holds for longer is from before the clock was set back.
+        # A lock that expires later was made before the clock was set back.
         values["latest"] = until + MAX_AHEAD
         with self._transaction() as connection:
             return connection.execute(_LOCK, values).rowcount > 0
@@ -92,7 +98,7 @@ class SqliteStore(Store):
             self._closed = True
             self._disconnect()
 
-    def _read(self, origin: str) -> bytes | None:
+    def read(self, origin: str) -> bytes | None:
         with self._connected() as connection:
             rows = connection.execute(
                 "SELECT data FROM entries WHERE origin = ?", (origin,)
@@ -100,7 +106,7 @@ class SqliteStore(Store):
             row = rows.fetchone()
             return None if row is None else row[0]
 
-    def _write(self, origin: str, data: bytes, until: float, now: float) -> None:
+    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
         with self._transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO entries (origin, until, data) VALUES (?, ?, ?)",
@@ -112,34 +118,38 @@ class SqliteStore(Store):
                     connection.execute(sweep, (now, _MAX_SWEPT))
             self._written += 1
 
-    def _remove(self, origin: str) -> None:
+    def remove(self, origin: str) -> None:
         with self._transaction() as connection:
             connection.execute("DELETE FROM entries WHERE origin = ?", (origin,))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._connected() as connection:
-            # Not a plain BEGIN, which may find only in its middle that another process
-            # has written meanwhile, and fail without waiting.
+            # A plain BEGIN would find only at its first write that another process has
+            # written meanwhile, and fail without waiting.
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time. After any failure it is closed, which
-        rolls back, and the next call has a new one.
+        """The connection, for one thread at a time. After a failure it is closed, which
+        rolls back, and the next call opens a new one.
         """
         failures = self._failures
         with self._mutex:
             if self._failures != failures:
-                # Whoever was here has waited in vain; there is no need to wait once more.
-                raise StoreError(str(self._path), "it has just failed")
+                # The call before this one has waited for nothing; do not wait again.
+                raise StoreError(str(self._path), "another call has just failed")
             try:
                 if self._closed:
                     raise StoreError(str(self._path), "it is closed")
+                # SQLite goes on with a file that nobody can find any more.
                 if self._connection is None:
                     self._connection = _connect(self._path, self._timeout)
+                    self._file = identity(self._path)
+                elif identity(self._path) != self._file:
+                    raise StoreError(str(self._path), "it was moved or removed")
                 yield self._connection
             except (sqlite3.Error, OSError, ValueError) as error:
                 self._failures += 1
@@ -162,62 +172,16 @@ def _connect(path: Path, timeout: float) -> sqlite3.Connection:
         path, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
-        _prepare(connection, path)
+        # First, so that nothing is written to a file of another program.
+        version_of(connection, SCHEMA)
+        use_write_ahead_log(connection)
+        # Safe when the process is killed, and without an fsync for every entry.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        make_tables(connection, SCHEMA)
+    except ForeignFile as error:
+        connection.close()
+        raise StoreError(str(path), error) from None
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    # One state of the file, while another process may be making the tables.
-    connection.execute("BEGIN")
-    version = _version(connection, path)
-    connection.execute("COMMIT")
-    _write_ahead(connection)
-    # Safe when the process is killed, and without an fsync for every entry.
-    connection.execute("PRAGMA synchronous = NORMAL")
-    if version == SCHEMA:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have been faster. What an older version wrote can be fetched
-    # again, so it is not carried over.
-    if _version(connection, path) < SCHEMA:
-        for statement in _TABLES:
-            connection.execute(statement)
-    connection.execute("COMMIT")
-
-
-def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema version of a file that is one of these, or empty; 0 if it is empty.
-
-    Raises StoreError for any other, before anything is written to it.
-    """
-    [application] = connection.execute("PRAGMA application_id").fetchone()
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and application != APPLICATION:
-        raise StoreError(str(path), "it is a database of another program")
-    if version > SCHEMA:
-        raise StoreError(
-            str(path),
-            f"a later version of scrapy-rep wrote it (schema {version}; this version"
-            f" reads {SCHEMA})",
-        )
-    return int(version) if tables else 0
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log, where the file system can have one: then readers and
-    the one writer do not wait for each other.
-    """
-    for _ in range(10):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:
-            # The switch fails at once where another process is about to make it, rather
-            # than wait as this does.
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-        else:
-            return

@@ -84,6 +84,8 @@ def test_one_denied_of_several(rep: Rep) -> None:
         pytest.param(["--agent", "otherbot"], "otherbot", id="one"),
         pytest.param(["--agent", "nobot,mybot"], "mybot", id="separated by commas"),
         pytest.param(["--agent", "nobot", "--agent", "mybot"], "mybot", id="repeated"),
+        pytest.param(["--agent", "nobot,mybot,*"], "mybot", id="and everyone"),
+        pytest.param(["--agent", "mybot,"], "mybot", id="a comma at the end"),
         pytest.param(["--agent", "nobot"], "*", id="of whom nothing is said"),
         pytest.param(["--agent", "*"], "*", id="everyone"),
         pytest.param(
@@ -219,14 +221,14 @@ def test_list(rep: Rep) -> None:
 
 
 def test_list_with_what_is_no_url(rep: Rep) -> None:
-    """What is no URL in a list is said with its line, and the others are judged."""
+    """What is not a URL in a list is said with its line, and the others are judged."""
     bad = (
         b"shop.example\n\nhttp://[\n\xff\xfe\n" + b"http://a.example/" + b"a" * 300_000
     )
     ended = rep("check", "-", *FILE, "--brief", stdin=bad + b"\n" + BASKET.encode())
     assert ended.status == 2
-    assert "line 1: 'shop.example' is no URL" in ended.err
-    assert "line 3: 'http://[' is no URL" in ended.err
+    assert "line 1: 'shop.example' is not a URL" in ended.err
+    assert "line 3: 'http://[' is not a URL" in ended.err
     assert "line 4: " in ended.err
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
 
@@ -240,18 +242,62 @@ def test_long_list(rep: Rep) -> None:
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
 
 
+def test_a_bad_argument_among_others(rep: Rep) -> None:
+    """The others are judged, and the exit status is 2."""
+    urls = ["shop.example", "https://shop.example/tea", "http://[", BASKET]
+    ended = rep("check", *urls, *FILE, "--brief")
+    assert ended.status == 2
+    assert [line.split("\t")[1] for line in ended.out.splitlines()] == [
+        urls[1],
+        urls[3],
+    ]
+    assert "did you mean https://shop.example ?" in ended.err
+    assert "'http://[' is not a URL" in ended.err
+
+
+def test_summary_of_a_list(rep: Rep) -> None:
+    """A list ends with a line, on standard error, that says how many are allowed."""
+    urls = [BASKET, "https://shop.example/tea", "nothing", "https://shop.example/"]
+    ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
+    assert ended.err.endswith(
+        "\nscrapy rep: 3 URLs: 2 allowed, 1 denied; lines that are not URLs: 1\n"
+    )
+    ended = rep("check", "-", *FILE, "--format", "json", stdin=BASKET)
+    assert ended.err == "scrapy rep: 1 URL: 0 allowed, 1 denied\n"
+    assert rep("check", BASKET, *FILE).err == ""
+    Path("robots.txt").write_text("User-agent: *\nContent-Usage: train-ai=n\n")
+    ended = rep("check", "-", *FILE, "--purpose", "train-ai", "--brief", stdin=BASKET)
+    assert ended.err == (
+        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed not for the purposes\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"), [("1", "1 second"), ("1.0", "1 second"), ("0.5", "0.5 seconds")]
+)
+def test_seconds(rep: Rep, delay: str, words: str) -> None:
+    """One second is one second."""
+    Path("robots.txt").write_text(f"User-agent: *\nCrawl-delay: {delay}\n")
+    assert f"  crawl delay: {words}\n" in rep("check", BASKET, *FILE).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (
+            [BASKET.replace("https://", "")],
+            "did you mean https://shop.example/basket/1 ?",
+        ),
         (["shop.example/tea"], "did you mean https://shop.example/tea ?"),
-        (["file:///etc/passwd"], "'file:///etc/passwd' is no URL of http"),
-        (["http://["], "is no URL"),
-        (["\udcff"], "is no URL"),
+        (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
+        (["http://["], "is not a URL"),
+        (["\udcff"], "is not a URL"),
         ([BASKET, "-"], "- stands for all of standard input"),
         (["-", "--robots", "-"], "- stands for all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
         ([BASKET, "--robots", "a\0b"], "null"),
         ([BASKET, "--agent", "bot 2"], "--agent is"),
+        ([BASKET, "--agent", ""], "--agent is"),
         ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
         ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
         ([BASKET, "--format", "xml"], "invalid choice: 'xml'"),

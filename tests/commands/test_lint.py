@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
 
@@ -67,8 +69,32 @@ def test_what_a_file_says_is_shown_visibly(rep: Rep) -> None:
 
 
 def test_wrong_usage(rep: Rep) -> None:
-    """What can't be read is said, before anything is linted."""
+    """What can't be read is said, and the other files are linted all the same."""
+    out = rep("lint", "robots.txt").out
     for argument in ("nowhere.txt", "http://[", "gopher://a.example/"):
-        ended = rep("lint", "robots.txt", argument)
-        assert (ended.status, ended.out) == (2, "")
+        ended = rep("lint", argument, "robots.txt")
+        assert (ended.status, ended.out) == (2, out)
         assert argument in ended.err
+
+
+@pytest.mark.parametrize("subcommand", ["lint", "page"])
+@pytest.mark.parametrize(
+    ("argument", "is_host"),
+    [
+        ("shop.example", True),
+        ("shop.example/tea.html", True),
+        ("localhost", False),
+        ("robot.txt", False),
+        ("Page.HTML", False),
+        ("./shop.example", False),
+        (".", False),
+    ],
+)
+def test_a_url_without_a_scheme(
+    rep: Rep, subcommand: str, argument: str, is_host: bool
+) -> None:
+    """What is no file, and looks like a host, may be meant as a URL."""
+    ended = rep(subcommand, argument)
+    assert (ended.status, ended.out) == (2, "")
+    hint = f"; did you mean https://{argument} ?"
+    assert (hint in ended.err) is is_host

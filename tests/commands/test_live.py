@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import socket
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +16,7 @@ from scrapy.settings import default_settings
 
 from tests.commands.rep import ROBOTS, ROOT, scrapy_rep, write_ledger
 from tests.crawl.answers import Answer, redirect
+from tests.crawl.server import PAGE
 
 if TYPE_CHECKING:
     from tests.crawl.server import Site
@@ -51,8 +56,9 @@ def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
         "-s", "REP_RETRY_TIMES=0", stdin="\n".join(urls), cwd=tmp_path,
     )  # fmt: skip
     assert ended.status == 1
-    # Scrapy warns of what it does without a reactor, and of nothing else.
-    assert not [line for line in ended.err.splitlines() if "experimental" not in line]
+    # Scrapy warns of what it does without a reactor.
+    said = [line for line in ended.err.splitlines() if "experimental" not in line]
+    assert said == ["scrapy rep: 6 URLs: 2 allowed, 4 denied"]
     records = ended.records("check")
     assert [record["url"] for record in records] == urls
     assert [(record["access"]["outcome"], record["allowed"]) for record in records] == [
@@ -224,10 +230,10 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
     host.answers["/bracket"] = redirect("http://[")
     host.answers["/broken"] = Answer(b"x", reset="length")
     for path, why in (
-        ("/loop", "too often"),
-        ("/nowhere", "no URL"),
-        ("/bracket", "no URL"),
-        ("/broken", "could not be fetched: "),
+        ("/loop", "redirected more than 20 times"),
+        ("/nowhere", "not a URL"),
+        ("/bracket", "not a URL"),
+        ("/broken", "could not be fetched: connection closed by the server"),
     ):
         ended = scrapy_rep(
             "page", host.url(path), "-s", "RETRY_ENABLED=False", cwd=tmp_path
@@ -246,9 +252,64 @@ def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
         status=410, headers={"X-Robots-Tag": "noindex, \x1b[31mred\x9b"}
     )
     ended = scrapy_rep("page", host.url("/gone"), cwd=tmp_path)
-    assert "  It was sent with status 410.\n" in ended.out
+    assert ended.status == 1
+    assert ended.out.startswith(f"no page    {host.url('/gone')}\n")
+    assert "  It was sent with status 410, so there is no page to index.\n" in ended.out
+    assert "indexable" not in ended.out
     assert r"\x1b[31mred\x9b" in ended.out
     assert ended.out.replace("\n", "").isprintable()
+
+
+def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
+    """An error page is not indexable, whatever it says of itself, in any dialect."""
+    host = site.add()
+    host.answers["/busy"] = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
+    ended = scrapy_rep(
+        "page", host.url("/busy"), *JSON, "-s", "RETRY_ENABLED=False", cwd=tmp_path
+    )
+    (record,) = ended.records("page")
+    assert (ended.status, record["status"], record["indexable"]) == (1, 503, False)
+    assert not any(each["indexable"] for each in record["dialects"].values())
+
+
+def test_lint_of_a_file_over_the_limit(site: Site, tmp_path: Path) -> None:
+    """Of a file that is not fetched to its end it is said how long it is at least; of one
+    on disk, how long it is.
+    """
+    lines = b"User-agent: *\n" + b"#\n" * 400_000
+    host = site.add(Answer(lines, headers={"Content-Type": "text/plain"}))
+    (tmp_path / "long.txt").write_bytes(lines)
+    ended = scrapy_rep("lint", host.origin, "long.txt", *JSON, cwd=tmp_path)
+    fetched, given = (
+        next(
+            each["message"]
+            for each in record["findings"]
+            if each["code"] == "too-large"
+        )
+        for record in ended.records("lint")
+    )
+    assert re.match(
+        r"the file has at least 5\d\d,\d{3} bytes, and the first 512,000", fetched
+    )
+    assert given.startswith("the file has 800,014 bytes, and the first 512,000")
+
+
+def test_a_server_that_closes(tmp_path: Path) -> None:
+    """Why nothing could be fetched is said in words, also where the server only closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+
+        def close() -> None:
+            with contextlib.suppress(OSError):  # at the end of the test
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=close, daemon=True).start()
+        ended = scrapy_rep("check", url, "-s", "REP_RETRY_TIMES=0", cwd=tmp_path)
+        server.shutdown(socket.SHUT_RDWR)
+    assert ended.status == 1
+    why = "unreachable (no answer: connection closed by the server)"
+    assert f"  robots.txt: {url}robots.txt, {why}\n" in ended.out
 
 
 def test_diff(site: Site, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands.replay import replaying
-from scrapy_rep.commands.replay.state import State
+from scrapy_rep.commands.replay import command
 from tests.commands.rep import write_ledger
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def test_what_changed(rep: Rep) -> None:
         f"allowed\t{ALLOWED}\tno rule of the group matches\n"
     )
     assert ended.err == (
-        "scrapy rep: URLs that were fetched and are now forbidden: 1; that were refused "
-        "and are now allowed: 1\n"
+        "scrapy rep: URLs that were fetched and are now forbidden: 1; URLs that were "
+        "refused and are now allowed: 1\n"
     )
 
 
@@ -175,79 +174,38 @@ def test_purge_list(rep: Rep) -> None:
     )
     assert rep("replay", ledger, *FILE, "--purge-list", "purge").status == 1
     assert Path("purge").read_text() == f"{FORBIDDEN}\n"
-    assert not Path("purge.partial").exists()
+    assert {path.name for path in Path().iterdir()} == {"ledger", "purge", "robots.txt"}
 
 
 class Killed(BaseException):
     """In the place of a signal."""
 
 
-@pytest.mark.parametrize("survived", [0, 1, 2, 3, 50, 119])
-def test_resumed(rep: Rep, monkeypatch: pytest.MonkeyPatch, survived: int) -> None:
-    """A run that was interrupted goes on where it was, and comes to the same results; in
-    the end the state is gone, and an interrupted run leaves no purge list.
-    """
-    hosts = [
-        f"https://{letter}{number}.example" for letter in "ab" for number in range(20)
-    ]
-    urls = [f"{host}/basket/{page}" for host in hosts for page in range(3)]
-    ledger = write_ledger(Path("ledger"), [(url, "allowed") for url in urls])
-    monkeypatch.setattr(replaying, "_SAVED_EVERY", 2)
-    monkeypatch.setattr(replaying, "_ORIGINS_AT_ONCE", 7)
-    options = (*FILE, "--state", "state", "--purge-list", "purge", "--format", "json")
-    whole = rep("replay", ledger, *options)
-    assert len(changes(whole.records("replay"))) == 120
-    Path("purge").unlink()
-    compare = replaying.Replaying._compare
-    judged = 0
+def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that does not end leaves the purge list of an earlier one, and no other file."""
+    ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
+    Path("purge").write_text("before")
 
-    def limited(*arguments: Any) -> None:
-        nonlocal judged
-        judged += 1
-        if judged > survived:
-            raise Killed
-        compare(*arguments)
+    def killed(*arguments: Any) -> None:
+        raise Killed
 
-    monkeypatch.setattr(replaying.Replaying, "_compare", limited)
+    monkeypatch.setattr(command.Replayer, "_compare", killed)
     with pytest.raises(Killed):
-        rep("replay", ledger, *options)
-    assert not Path("purge").exists()
-    assert not Path("purge.partial").exists()
-    judged, survived = 0, 120 - survived + 1
-    resumed = rep("replay", ledger, *options)
-    # What the first run had printed comes before.
-    assert resumed.out.endswith(whole.out)
-    assert not Path("state").exists()
-    assert sorted(Path("purge").read_text().split()) == sorted(urls)
+        rep("replay", ledger, *FILE, "--purge-list", "purge")
+    assert Path("purge").read_text() == "before"
+    assert {path.name for path in Path().iterdir()} == {"ledger", "purge", "robots.txt"}
 
 
-def test_state_of_something_else(rep: Rep, tmp_path: Path) -> None:
-    """A state is good for its own question alone, and no other file is touched."""
+def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
+    """A purge list in the place of a ledger or a robots.txt is refused, by any path."""
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
-    State("state", "another question").close()
-    ended = rep("replay", ledger, *FILE, "--state", "state")
-    assert (ended.status, ended.out) == (2, "")
-    assert "--state state is of another replay" in ended.err
-    before = Path("ledger").read_bytes()
-    ended = rep("replay", ledger, *FILE, "--state", ledger)
-    assert "this is no state of a replay" in ended.err
-    assert Path("ledger").read_bytes() == before
-    for bad in ("robots.txt", "no/such/folder", str(tmp_path)):
-        ended = rep("replay", ledger, *FILE, "--state", bad)
+    Path("link").symlink_to("robots.txt")
+    before = Path(ledger).read_bytes()
+    for output in ("ledger", "./ledger", "link"):
+        ended = rep("replay", ledger, *FILE, "--purge-list", output)
         assert (ended.status, ended.out) == (2, "")
-        assert f"--state {bad}: " in ended.err
-
-
-def test_state_in_use(rep: Rep) -> None:
-    """Of two runs with one state, the second is told."""
-    ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
-    holder = State("state", "question")
-    try:
-        ended = rep("replay", ledger, *FILE, "--state", "state")
-    finally:
-        holder.close()
-    assert ended.status == 2
-    assert "locked" in ended.err
+        assert f"--purge-list {output}: this is a file to read" in ended.err
+    assert Path(ledger).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -257,7 +215,9 @@ def test_state_in_use(rep: Rep) -> None:
         (["nowhere"], "nowhere: "),
         (["robots.txt"], "robots.txt: "),
         (["ledger", "--robots", "nowhere"], "nowhere: No such file"),
+        (["."], ".: "),
         (["ledger", *FILE, "--purge-list", "no/such"], "--purge-list no/such: No such"),
+        (["ledger", *FILE, "--purge-list", "."], "--purge-list .: Is a directory"),
         (["badcrawl", *FILE], "badcrawl: "),
         (["badtable", *FILE], "badtable: "),
     ],

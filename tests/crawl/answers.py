@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class Then(Enum):
+    """What a host does in the middle of what it sends."""
+
+    STOP = "it sends nothing more, and keeps the connection"
+    RESET = "it breaks the connection"
 
 
 @dataclass(frozen=True)
@@ -18,7 +26,8 @@ class Answer:
     chunk (``"chunks"``); ``hang`` never answers; ``endless`` goes on after the body until the
     client has had enough; ``pace`` is the seconds between one byte of the body and the next;
     ``after`` is waited for, but not for more than a minute, so that what does not come about
-    ends the crawl all the same.
+    ends the crawl all the same. ``raw`` is sent octet for octet in the place of all that, each
+    part by itself, and then the connection is closed.
     """
 
     body: bytes = b""
@@ -31,6 +40,7 @@ class Answer:
     reset: str | None = None
     hang: bool = False
     endless: bool = False
+    raw: Callable[[], Iterable[bytes | Then]] | None = None
 
 
 def robots(text: str, **kwargs: object) -> Answer:

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import Answer, Then, redirect
 from tests.crawl.certificate import write_certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import Self
 
@@ -58,6 +58,8 @@ class Host:
         self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
         self.under_way = 0
+        self.opening: Callable[[], Iterable[bytes | Then]] | None = None
+        """What it sends on each connection before it is asked, and then closes."""
         self.at_once = 0
         """The most requests that waited for their answers at the same time."""
         self._asked: Counter[str] = Counter()
@@ -215,6 +217,11 @@ async def _serve(
         ConnectionError, asyncio.IncompleteReadError, ssl.SSLError
     ):
         try:
+            if host.opening is not None:
+                # Whoever expects TLS begins with it.
+                if host.scheme == "https":
+                    await reader.read(1)
+                return await _send_raw(host.opening(), reader, writer)
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
                 answer = host.answer(hit.path)
@@ -226,11 +233,31 @@ async def _serve(
                     host.under_way -= 1
                 if answer.hang:
                     await reader.read()
-                    return
+                    return None
+                if answer.raw is not None:
+                    return await _send_raw(answer.raw(), reader, writer)
                 if not await _send(answer, hit, writer):
-                    return
+                    return None
         finally:
             writer.close()
+
+
+async def _send_raw(
+    parts: Iterable[bytes | Then],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    for part in parts:
+        if part is Then.STOP:
+            await reader.read()
+            return
+        if part is Then.RESET:
+            await asyncio.sleep(0.05)  # What was sent arrives before the reset.
+            _reset(writer)
+            return
+        writer.write(part)
+        await writer.drain()
+        await asyncio.sleep(0)
 
 
 async def _wait(answer: Answer) -> None:

@@ -103,9 +103,13 @@ task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hours", [1, 24])
-def test_a_clock_that_is_set_back(
-    site: Site, mode: str, hours: int, tmp_path: Path
+@pytest.mark.parametrize(
+    "hours",
+    [{"/public/1": -1}, {"/public/1": -24}, {"/1": 25, "/2": -50, "/3": 25, "/4": -1}],
+    ids=["an hour back", "a day back", "back and forth"],
+)
+def test_a_clock_that_is_set(
+    site: Site, mode: str, hours: dict[str, float], tmp_path: Path
 ) -> None:
     """An outage ends as if nobody had touched the clock, and a host with a delay, whose turns
     are kept in a file, goes on.
@@ -122,7 +126,7 @@ def test_a_clock_that_is_set_back(
             "REP_STORE": f"sqlite:///{tmp_path / 'robotstxt.sqlite'}",
         },
         retries=(0.5, 1.0),
-        moves={"/public/1": -3600.0 * hours},
+        moves={path: 3600.0 * by for path, by in hours.items()},
     )
     assert len(down.pages) == 5
     assert len(slow.pages) == 6

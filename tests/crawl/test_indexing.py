@@ -79,8 +79,22 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
     assert result.stats["rep/noindex/dropped/noindex"] == len(NOT_INDEXED) - 1
     assert result.stats["rep/noindex/dropped/unavailable_after"] == 1
     assert result.stats["rep/nofollow/page"] == len(NOT_FOLLOWED)
-    assert "Dropped: Not for an index: noindex (meta)" in result.log
+    url = host.url("/noindex")
+    dropped = f"Dropped: {url} is not for an index: noindex (meta)"
+    assert result.lines("WARNING", "Dropped: ") == result.lines("WARNING", "not for an")
+    assert len(result.lines("WARNING", dropped)) == 1
+    assert len(result.lines("WARNING", "Dropped: ")) == len(NOT_INDEXED)
+    (summary,) = result.lines("INFO", "Items dropped because of what their pages say")
+    assert summary.endswith(": 5 (noindex: 4, unavailable_after: 1)")
     assert "['noindex', 'nofollow']" in result.log
+
+
+def test_the_level_of_dropped_items(site: Site) -> None:
+    """The setting of Scrapy for the level of dropped items holds for these too."""
+    host = site_with_everything(site)
+    result = crawl(host, settings={"DEFAULT_DROPITEM_LOG_LEVEL": "DEBUG"})
+    assert len(result.lines("DEBUG", "Dropped: ")) == len(NOT_INDEXED)
+    assert not result.lines("WARNING", "Dropped: ")
 
 
 def test_everything_ignored(site: Site) -> None:
@@ -91,6 +105,7 @@ def test_everything_ignored(site: Site) -> None:
     known = set(host.answers) - {"/robots.txt"}
     assert set(host.pages) == known
     assert items(result, host) == sorted(known - {"/moved"})
+    assert "Items dropped" not in result.log
 
 
 def test_annotated(site: Site) -> None:

@@ -144,6 +144,10 @@ def test_overrides(site: Site) -> None:
     assert [len(host.robots_hits) for host in hosts] == [1, 0, 0, 1]
     error = result.error(replaced.url("/public"))
     assert (error["reason"], error["line"], error["rule"]) == ("rule", 2, "/public")
+    pattern = f"REP_OVERRIDES['127.0.0.1:{replaced.port}']"
+    assert error["message"] == f"Forbidden by {pattern}, line 2 (disallow: /public)"
+    assert error["robotstxt_url"] == ""
+    assert replaced.robotstxt not in result.log
     for kind in ("obey", "ignore", "robotstxt"):
         assert result.stats[f"rep/override/{kind}"] == 2
     for host in (ignored, replaced, obeyed):

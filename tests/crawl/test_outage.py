@@ -91,6 +91,19 @@ def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None
     assert result.stats["idle"] == 1
 
 
+def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
+    """A host that says when to ask again is asked then, and not after the 30 s that the
+    first pause is otherwise.
+    """
+    host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
+    result = run_crawl([host.url("/public/1")], mode=mode, settings=WAITING)
+    assert host.pages == ["/public/1"]
+    before, after = (hit.time for hit in host.robots_hits)
+    assert 0.9 < after - before < 25
+    (line,) = result.lines("WARNING", host.robotstxt)
+    assert "it is asked for again in 0:00:01" in line
+
+
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
     """After REP_UNREACHABLE_WAIT the errbacks are told. The log says when it begins how many
@@ -140,7 +153,13 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     assert result.stats["robotstxt/request_count"] == 3
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 4
-    assert len(result.lines("WARNING", host.robotstxt, "are refused")) == 1
+    refused = (
+        "is unreachable (no answer: connection refused): the requests of this host"
+    )
+    assert len(result.lines("WARNING", host.robotstxt, refused, "are refused")) == 1
+    unresolved = "(no answer: the host name could not be resolved)"
+    assert len(result.lines("WARNING", nowhere, unresolved)) == 1
+    assert "Failure" not in result.log
 
 
 def test_not_waiting(site: Site, mode: str) -> None:

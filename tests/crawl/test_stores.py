@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crawl.answers import Answer
 from tests.crawl.crawl import ADDON, run_crawl, start_crawl
+from tests.crawl.own_store import FolderStore
 from tests.crawl.server import PAGE
 from tests.crawl.test_settings import check
 from tests.stores.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -95,6 +97,25 @@ def test_run_again_after_kill(site: Site, tmp_path: Path) -> None:
     assert "rep/store/errors" not in second.stats
 
 
+def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
+    """A class of the project, by its import path, keeps robots.txt files from one crawl to
+    the next. It is the one that the documentation shows.
+    """
+    host = site.add(RULES)
+    settings = {
+        "REP_STORE": "tests.crawl.own_store.FolderStore",
+        "ROBOTSTXT_FOLDER": str(tmp_path / "kept"),
+    }
+    for run in ("first", "second"):
+        asked = urls([host], run)
+        result = run_crawl(asked, settings=settings)
+        check_obeyed(asked, [host], result)
+    assert len(host.robots_hits) == 1
+    assert result.stats["rep/robotstxt/from_store"] == 1
+    shown = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
+    assert inspect.getsource(FolderStore) in shown
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
     """It costs one warning and is counted, and the crawl obeys from memory."""
@@ -112,6 +133,19 @@ def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
     assert len(result.lines("WARNING")) == 1, result.log
     assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
     assert result.stats["rep/store/errors"] > 0
+
+
+def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
+    """A store that somebody deletes while it is used costs one warning; the crawl obeys."""
+    path = tmp_path / "robotstxt.sqlite"
+    first, *others = hosts = [site.add(RULES) for _ in range(4)]
+    first.answers["/public/page-0"] = Answer(PAGE, after=lambda: not path.unlink())
+    asked, later = urls([first], "page", 1), urls(others, "page")
+    result = run_crawl(asked, then=later, settings={"REP_STORE": f"sqlite:///{path}"})
+    check_obeyed(asked + later, hosts, result)
+    assert len(result.lines("WARNING")) == 1, result.log
+    assert len(result.lines("WARNING", "fails", "it was moved or removed")) == 1
+    assert result.stats["rep/store/errors"] == 1
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_evidence(site: Site, tmp_path: Path) -> None:
         assert (row["source"], row["line"], row["agent"]) == (source, line, agent)
         assert row["statement"] == text
     assert (
-        "Dropped: Not for train-ai: Content-Usage: /no-training/ train-ai=n "
+        " is not for train-ai: Content-Usage: /no-training/ train-ai=n "
         "(robots.txt, line 10)" in result.log
     )
 
@@ -150,7 +150,7 @@ def test_unknown_denied(site: Site) -> None:
     host = build(site)
     result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
     assert items(result, host) == KNOWN["search"]
-    assert "Dropped: Not for search: nothing is stated" in result.log
+    assert " is not for search: nothing is stated" in result.log
 
 
 def test_annotated_and_ignored(site: Site) -> None:

@@ -11,7 +11,7 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.request import bound_decompression
+from scrapy_rep.fetching.request import before_decompression
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
@@ -64,6 +64,14 @@ async def test_2_3_1_2_a_sixth_redirect_is_not_followed() -> None:
     assert len(engine.asked) == 6
 
 
+@coroutine_test
+async def test_a_redirect_loop_is_called_so() -> None:
+    """A robots.txt that redirects to itself is unavailable, and it is said why."""
+    result, _ = await fetch({URL: answer(URL, b"", 301, Location=URL)})
+    assert result.access == "unavailable"
+    assert result.error == "redirected more than 5 times, in a loop"
+
+
 @pytest.mark.parametrize(
     "location",
     [
@@ -99,7 +107,7 @@ async def test_a_redirect_carries_no_userinfo() -> None:
 
 @coroutine_test
 async def test_headers_that_matter() -> None:
-    """What says how long a robots.txt holds is kept, and nothing else."""
+    """Only headers about the body and its lifetime are kept."""
     fields = {"Cache_Control": "max-age=60", "Set_Cookie": "a=b", "Age": "5"}
     result, _ = await fetch({URL: answer(URL, **fields)})
     assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
@@ -107,7 +115,7 @@ async def test_headers_that_matter() -> None:
 
 @coroutine_test
 async def test_no_answer_is_tried_again() -> None:
-    """Where there was no answer at all, it is asked again, so often as the setting says."""
+    """Without an answer, the request is repeated as often as the setting says."""
     result, engine = await fetch({URL: [OSError("reset"), answer(URL)]})
     assert result.status == 200
     assert len(engine.asked) == 2
@@ -135,7 +143,9 @@ async def test_a_component_that_drops_it_gives_no_permission() -> None:
 @coroutine_test
 async def test_what_stays_compressed_gives_no_permission() -> None:
     """A body that nothing here can read is not taken for one without rules."""
-    result, _ = await fetch({URL: answer(URL, b"?", Content_Encoding="lzma")})
+    result, _ = await fetch(
+        {URL: answer(URL, b"\x5d\x00\x00\x80", Content_Encoding="lzma")}
+    )
     assert result.access == "unreachable"
 
 
@@ -237,5 +247,5 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
 def test_decompression_is_bounded() -> None:
     """Between download and decompression the request gets a bound that can fail it."""
     request = Request(URL, meta={"download_maxsize": 0})
-    bound_decompression(request)
+    before_decompression(request, answer(URL))
     assert 512_000 < request.meta["download_maxsize"] < 100_000_000

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -70,7 +70,7 @@ class Forked:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
             # Another thread may read the end, and close the channel, first.
             with contextlib.suppress(OSError, ValueError):
-                select.select([self._channel], [], [], min(left or 1, 1))
+                self._has_come(min(left or 1, 1))
         return code
 
     def send_signal(self, number: int) -> None:
@@ -83,13 +83,19 @@ class Forked:
     def _line(self, timeout: float) -> bytes | None:
         """Return the next line that the server says of this process, if it comes in time."""
         while b"\n" not in self._said:
-            if not select.select([self._channel], [], [], timeout)[0]:
+            if not self._has_come(timeout):
                 return None
             if not (part := self._channel.recv(1024)):
                 self._fail("ended, and its processes with it")
             self._said += part
         line, _, self._said = self._said.partition(b"\n")
         return line
+
+    def _has_come(self, timeout: float) -> bool:
+        """Whether the server says something in time."""
+        with selectors.PollSelector() as selector:  # There may be many open files.
+            selector.register(self._channel, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
 
     def _fail(self, what: str) -> bytes:
         raise RuntimeError(f"The fork server {what}: {self.args}\n{self._server.log}")

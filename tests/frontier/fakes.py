@@ -1,6 +1,4 @@
-"""A crawl without network, threads or time of its own: everything happens when a test says
-so, in the order in which it says so.
-"""
+"""A crawl without network, threads or a clock: the test triggers every event, in its order."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ from twisted.internet.defer import Deferred, succeed
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier.access import Access
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.queue import HostQueue
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.stores.memory import MemoryStore
@@ -454,7 +452,7 @@ class Crawl:
 
     def _obey(self) -> None:
         middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
-        access = self.frontier.access = Access(
+        access = self.frontier.access = HostAccess(
             self.crawler,
             self.frontier.alarms,
             RepSettings.from_settings(self.crawler.settings),

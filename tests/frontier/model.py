@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.protocol.access.results import copy_held
+from scrapy_rep.protocol.access.results import State
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import Origin, origin_of
 from scrapy_rep.protocol.robotstxt.decisions import Reason
@@ -187,7 +187,7 @@ class Model:
         self._check_names(names, request)
 
     def sent(self, request: Request) -> None:
-        """A robots.txt is not asked for twice at once, and not while it holds."""
+        """A robots.txt is not fetched twice at once, nor while it is fresh."""
         if not is_robotstxt(request) or _path(request) != ROBOTS_TXT:
             return
         others = [
@@ -238,10 +238,11 @@ class Model:
     # Robots.txt.
 
     def learned(self, origin: Origin, entry: Entry) -> None:
-        copy = copy_held(entry, RFC9309)
+        state = entry.state(RFC9309)
+        copy = entry.copy if state is State.STALE else None
         result = copy or entry.result
         delay, _ = self._pace(result, self.crawl.clock.time())
-        is_out_of_reach = entry.unreachable_since is not None and copy is None
+        is_out_of_reach = state is State.UNREACHABLE
         answer = Answer(entry, result, delay, is_out_of_reach)
         self.answers[origin] = answer
         if answer.is_out_of_reach:

@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
     ) -> None:
         self.patches.enter_context(no_event_loop())
         # Not to look five times for each second of hours that pass at once.
-        for name in ("access._CLOSING_LOOK", "refusals._PAUSE"):
+        for name in ("hostaccess._CLOSING_LOOK", "refusals._PAUSE"):
             looks = f"scrapy_rep.frontier.{name}"
             self.patches.enter_context(mock.patch(looks, LOOKS_EVERY))
         self.patches.callback(Crawl.abandon_all)
@@ -415,7 +415,7 @@ def name_of(host: str) -> str:
 
 
 def test_any_crawl() -> None:
-    """Nothing is lost, doubled or early, nobody starves, and priorities are kept."""
+    """No request is lost, doubled or early, none starves, and priorities are kept."""
     run_state_machine_as_test(
         QueueMachine,
         settings=settings(

@@ -190,7 +190,7 @@ def test_a_queue_that_is_not_popped_from() -> None:
 
 
 def test_a_clock_that_is_set_back() -> None:
-    """A robots.txt of the future makes nobody wait longer than the delay."""
+    """A robots.txt from the future makes no request wait longer than the delay."""
     crawl = Crawl()
     crawl.push("http://a.example/1")
     crawl.engine.wake()
@@ -302,4 +302,4 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     ):
         crawl.push("http://a.example/1")
         assert len(crawl.run()) == 1
-    assert "kept by this worker alone" in caplog.text
+    assert "without regard to other workers" in caplog.text

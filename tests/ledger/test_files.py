@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep import sqlitefiles
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger import files
 from scrapy_rep.ledger.reader import open_ledger
@@ -46,8 +47,8 @@ def test_what_is_none(tmp_path: Path) -> None:
         str(tmp_path / "text"): "not a database",
         str(tmp_path / "folder"): "directory",
         str(tmp_path / "text" / "below"): "Not a directory|File exists",
-        make(tmp_path / "other", application_id=1): "something else",
-        make(tmp_path / "later", version=VERSION + 1): f"of version {VERSION + 1}",
+        make(tmp_path / "other", application_id=1): "of another program",
+        make(tmp_path / "later", version=VERSION + 1): f"version {VERSION + 1};",
     }
     for path, why in cases.items():
         before = tmp_path.joinpath(path)
@@ -64,8 +65,8 @@ def test_made_by_another_in_the_meantime(
     """Between the look and the lock another process may have made the tables."""
     path = tmp_path / "ledger.sqlite"
     make(path)
-    answers = iter([False, True])
-    monkeypatch.setattr(files, "_is_ledger", lambda *_: next(answers))
+    answers = iter([0, VERSION])
+    monkeypatch.setattr(sqlitefiles, "version_of", lambda *_: next(answers))
     files.open_to_write(path).close()
 
 
@@ -119,6 +120,7 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(before)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("INSERT INTO body VALUES ('a', 'b')")
         connection.commit()
     for _ in range(2):

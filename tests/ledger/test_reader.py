@@ -41,8 +41,10 @@ def test_what_is_none(tmp_path: Path) -> None:
     cases = {
         str(tmp_path / "missing"): "No such file",
         str(tmp_path / "text"): "not a database",
-        make(tmp_path / "other", application_id=1): "no ledger",
-        make(tmp_path / "later", version=VERSION + 1): f"of version {VERSION + 1}",
+        make(
+            tmp_path / "other", application_id=1
+        ): "it is a database of another program",
+        make(tmp_path / "later", version=VERSION + 1): f"version {VERSION + 1};",
     }
     for path, why in cases.items():
         with pytest.raises(LedgerError, match=why) as error:

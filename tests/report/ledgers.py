@@ -201,6 +201,34 @@ def _outages(ledger: Ledger, crawl: int) -> None:
         ledger.allowed(crawl, bare, url, reason="unavailable", agent=None)
 
 
+def outages(path: Path) -> str:
+    """Hosts with long names that could not be reached for days, for several reasons."""
+    ledger = Ledger(path)
+    crawl = ledger.crawl()
+    for number, error in enumerate(
+        (
+            "connection closed by the server",
+            "the host name could not be resolved",
+            "TLS failed: certificate verify failed",
+            "dropped: UnsupportedURLSchemeError: no handler for it",
+        )
+    ):
+        origin = (
+            f"https://a-rather-long-name-{number}.of-a-department.university.example"
+        )
+        for day in range(number + 2):
+            ledger.snapshot(
+                crawl,
+                origin,
+                access="unreachable",
+                status=None,
+                error=error,
+                fetched=START + day * 86400,
+            )
+        ledger.decision(crawl, None, f"{origin}/", reason="unreachable")
+    return ledger.close()
+
+
 def _pages(ledger: Ledger, crawl: int) -> None:
     origin = "https://shop.example"
     for layer, verdict, reason, statement, times in (

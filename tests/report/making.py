@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.settings import Settings
 
 from scrapy_rep.commands import report
+from scrapy_rep.commands.shared.exit_status import exit_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,8 @@ def run(*arguments: object) -> int:
     """The exit status of the command."""
     parser = ArgumentParser()
     report.add_arguments(parser)
-    return report.run(parser.parse_args(list(map(str, arguments))), Settings())
+    given = parser.parse_args(list(map(str, arguments)))
+    return exit_status(report.run, given, Settings(), unknown=[])
 
 
 def make_report(folder: Path, maker: Callable[[Path], str]) -> Path:

@@ -151,7 +151,7 @@ def test_numbers_are_sorted_as_such(opened: Callable[..., Opened]) -> None:
     """The greatest first, not by their digits; ages by their length."""
     report = opened("realistic")
     report.page.get_by_role("button", name="Dropped").click()
-    dropped = [int(text) for text in report.column(6)]
+    dropped = [int(text) for text in report.column(7)]
     assert dropped == sorted(dropped, reverse=True)
     assert dropped[0] > 0
     report.page.get_by_role("button", name="Age").click()
@@ -216,6 +216,50 @@ def test_from_a_host_to_its_file(opened: Callable[..., Opened]) -> None:
     assert line.get_attribute("value") == "3"
 
 
+@in_browser
+def test_from_a_host_to_its_refused_urls(opened: Callable[..., Opened]) -> None:
+    """The count of refusals leads to the URLs of the host, with the rule of each."""
+    report = opened("realistic")
+    row = report.page.locator("#host-table tbody tr", has_text="library.example")
+    row.get_by_role("link", name="90").click()
+    urls = report.page.locator("#urls details[open] tbody tr")
+    sync_api.expect(urls.first).to_be_in_viewport()
+    assert urls.count() == 20
+    assert urls.first.inner_text().split("\t")[0] == "https://library.example/private/0"
+    assert "line 3, Disallow: /private/" in urls.first.inner_text()
+    more = report.page.locator("#urls details[open] .note")
+    assert more.inner_text() == "70 more URLs not shown."
+
+
+# How many lines the text of a cell takes.
+LINES = """(cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getClientRects().length;
+}"""
+
+
+@in_browser
+def test_words_and_dates_of_an_outage(opened: Callable[..., Opened]) -> None:
+    """On a desktop a date stands on one line, and no word is broken."""
+    report = opened("outages")
+    lines = """(cell) => {
+        const range = document.createRange();
+        const found = [];
+        for (const match of cell.textContent.matchAll(/\\S+/g)) {
+            range.setStart(cell.firstChild, match.index);
+            range.setEnd(cell.firstChild, match.index + match[0].length);
+            found.push(new Set([...range.getClientRects()].map((one) => one.top)).size);
+        }
+        return Math.max(...found);
+    }"""
+    for cell in report.page.locator(".outages td").all():
+        assert cell.evaluate(lines) == 1
+    for cell in report.page.locator(".outages .when").all():
+        assert cell.inner_text().count(" to ") == 1
+        assert cell.evaluate(LINES) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
     [
@@ -263,7 +307,7 @@ def test_without_scripts(opened: Callable[..., Opened]) -> None:
     assert len(report.hosts()) == 10
     assert not report.page.locator("#filter").is_visible()
     assert report.page.locator("#host-table button").count() == 0
-    report.page.locator("summary").first.click()
+    report.page.locator("#files summary").first.click()
     assert report.page.locator("li.refused").first.is_visible()
 
 
@@ -282,8 +326,8 @@ def test_hostile(opened: Callable[..., Opened]) -> None:
     report.wait_for_count("1 of 5 hosts")
     text = page.locator("body").inner_text()
     assert ledgers.MARKUP[:25] in text
-    assert "\\u{1b}" in text
-    assert "\\u{202e}" in text
+    assert "\\x1b" in text
+    assert "\\u202e" in text
     assert [
         each for each in text if not each.isprintable() and each not in "\n\t"
     ] == []

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.model import Gap, Host, Line, Overridden
+from scrapy_rep.report.model import Gap, Host, Overridden, ShownLine
 from scrapy_rep.report.scratch import Scratch
-from scrapy_rep.report.words import headline
+from scrapy_rep.report.urls import JudgedUrl
+from scrapy_rep.report.words import headline, without_robotstxt
 from tests.report.ledgers import PRESS, START, Ledger, empty, realistic
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_documents(tmp_path: Path) -> None:
     marked = {
         line.number: (line.text, line.mark.refused, line.mark.allowed)
         for line in earlier.shown
-        if isinstance(line, Line) and line.mark
+        if isinstance(line, ShownLine) and line.mark
     }
     assert marked == {
         3: ("Disallow: /private/", 200, 0),
@@ -117,7 +118,9 @@ def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
     with closing(Scratch([ledger.close()])) as scratch:
         (document,) = collect(scratch, DEFAULT).documents
     (line,) = (
-        one for one in document.versions[0].shown if isinstance(one, Line) and one.mark
+        one
+        for one in document.versions[0].shown
+        if isinstance(one, ShownLine) and one.mark
     )
     assert line.mark
     assert (line.mark.refused, line.mark.allowed) == (1, 1)
@@ -148,6 +151,133 @@ def test_delay(ledger: Ledger) -> None:
         ledger.snapshot(crawl, f"https://{number}.example", body)
     _, hosts = read(ledger.close())
     assert [host.delay for host in hosts] == [10, None, 10]
+
+
+def test_gap(tmp_path: Path) -> None:
+    """The shortest time between two requests that were let through, also where two workers
+    have shared a host; of a host that asks for no delay, nothing is said.
+    """
+    paths = []
+    for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
+        ledger = Ledger(tmp_path / f"{worker}.rep")
+        crawl = ledger.crawl()
+        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+        free = ledger.snapshot(crawl, "https://free.example", b"User-agent: *\n")
+        for time in times:
+            ledger.allowed(crawl, snapshot, f"{ORIGIN}/{time}", time=START + time)
+            url = f"https://free.example/{time}"
+            ledger.allowed(crawl, free, url, time=START + time)
+        # What was refused, what an override let through and what a page said is not sent.
+        for given in (
+            {"verdict": "refused"},
+            {"layer": "override"},
+            {"page": f"{ORIGIN}/"},
+            {"time": "soon"},
+        ):
+            given = {"time": START + 10.1, **given}
+            ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)
+        paths.append(ledger.close())
+    _, hosts = read(paths[0])
+    assert {host.origin: (host.delay, host.gap) for host in hosts} == {
+        ORIGIN: (2.0, 10.0),
+        "https://free.example": (None, None),
+    }
+    _, hosts = read(*paths)
+    assert [host.gap for host in hosts if host.origin == ORIGIN] == [4.75]
+
+
+def test_no_gap_of_refusals_alone(ledger: Ledger) -> None:
+    """A ledger without what was let through says nothing of gaps."""
+    ledger.snapshot(ledger.crawl("denied"), ORIGIN, PRESS)
+    _, (host,) = read(ledger.close())
+    assert (host.delay, host.gap) == (2.0, None)
+
+
+def test_refused_and_overridden_urls(ledger: Ledger) -> None:
+    """Each URL with its rule and how often, refusals first; those left out are counted."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    given = {
+        "layer": "override",
+        "reason": "override",
+        "statement": "a.example: ignore",
+    }
+    ledger.allowed(crawl, None, f"{ORIGIN}/own", agent=None, **given)
+    for number in range(60):
+        url = f"{ORIGIN}/private/{number}"
+        for _ in range(2 if number == 59 else 1):
+            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/open")
+    other = "https://b.example"
+    ledger.refused(crawl, snapshot, f"{other}/x", 3, "Disallow: /x")
+    with closing(Scratch([ledger.close()])) as scratch:
+        report = collect(scratch, DEFAULT)
+        first, second = report.urls
+        few = collect(scratch, Limits(rows=1))
+        assert (len(few.urls.numbers), few.urls.left_out) == (1, 1)
+        assert [host.urls for host in report.hosts] == [1, 2]
+    assert (first.origin, first.refused, first.overridden) == (ORIGIN, 61, 1)
+    assert (len(first.urls), first.more_urls) == (20, 41)
+    assert first.urls[0] == JudgedUrl(
+        f"{ORIGIN}/private/59",
+        "refused",
+        "robots.txt",
+        "rule",
+        3,
+        "Disallow: /private/",
+        2,
+    )
+    assert first.urls[1].url == f"{ORIGIN}/private/0"
+    assert [one.url for one in second.urls] == [f"{other}/x"]
+
+
+def test_overridden_urls(ledger: Ledger) -> None:
+    """A host that an override decides for is there without a refusal."""
+    crawl = ledger.crawl()
+    given = {
+        "layer": "override",
+        "reason": "override",
+        "statement": "a.example: ignore",
+    }
+    ledger.allowed(crawl, None, f"{ORIGIN}/own", agent=None, **given)
+    with closing(Scratch([ledger.close()])) as scratch:
+        (host,) = collect(scratch, DEFAULT).urls
+    (one,) = host.urls
+    assert (host.refused, host.overridden, host.more_urls) == (0, 1, 0)
+    assert (one.verdict, one.layer, one.statement) == (
+        "allowed", "override", "a.example: ignore",
+    )  # fmt: skip
+
+
+def test_without_a_robotstxt(ledger: Ledger) -> None:
+    """Each host counts once, for what it answered last, with what was asked of it."""
+    crawl = ledger.crawl()
+    loop = "redirected more than 5 times, in a loop"
+    for number, (status, error) in enumerate(
+        [(404, None)] * 25 + [(403, None), (301, loop), (499, None)]
+    ):
+        origin = f"https://{number:02}.example"
+        ledger.snapshot(crawl, origin, status=410)
+        snapshot = ledger.snapshot(
+            crawl, origin, status=status, error=error, fetched=START + 60
+        )
+        ledger.allowed(crawl, snapshot, f"{origin}/", reason="unavailable")
+    ledger.decision(crawl, snapshot, f"{origin}/no", reason="unavailable")
+    ledger.snapshot(crawl, ORIGIN, PRESS)
+    report, _ = read(ledger.close())
+    found = {
+        without_robotstxt(one.status, one.error): (one.hosts, one.allowed, one.refused)
+        for one in report.without.reasons
+    }
+    assert found == {
+        "404 Not Found": (25, 25, 0),
+        f"{loop} (301 Moved Permanently)": (1, 1, 0),
+        "403 Forbidden": (1, 1, 0),
+        "status 499": (1, 1, 1),
+    }
+    assert report.without.hosts == 28
+    assert report.without.reasons[0].origins[0] == "https://00.example"
+    assert len(report.without.reasons[0].origins) == 20
 
 
 def test_outages(tmp_path: Path) -> None:
@@ -230,12 +360,10 @@ def test_headline_of_every_decision(tmp_path: Path) -> None:
     """What was let through is asked about again."""
     said = headline(read(realistic(tmp_path / "ledger"))[0])
     assert said.kept
-    assert said.sentence == (
-        "0 of 1,560 requests that were let through were forbidden at that time."
-    )
-    assert "asked again about 1,440 requests" in said.notes[0]
-    assert said.notes[1].startswith("120 requests had no robots.txt")
-    assert said.notes[2].startswith("14 more requests passed by an override")
+    assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
+    assert said.notes[0].startswith("1,440 pages checked again for this report")
+    assert said.notes[1] == "120 pages had no robots.txt to keep to: 1 host had none."
+    assert said.notes[2] == "14 more pages fetched by an override."
 
 
 def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
@@ -248,7 +376,7 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
     report, _ = read(ledger.close())
     said = headline(report)
     assert not said.kept
-    assert said.sentence.startswith("2 of 3 requests that were let through were")
+    assert said.sentence.startswith("2 of 3 pages fetched were forbidden")
     assert set(report.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
 
 
@@ -292,8 +420,8 @@ def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/…")
     ledger.crawl("denied")
     said = headline(read(ledger.close())[0])
-    assert said.sentence.startswith("0 of 2 requests")
-    assert "2 requests could not be asked about again" in said.notes[0]
+    assert said.sentence.startswith("0 of 2 pages")
+    assert "2 pages could not be checked again" in said.notes[0]
     assert "what 1 crawl let through" in said.notes[1]
 
 
@@ -307,7 +435,7 @@ def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
     report, _ = read(ledger.close())
     said = headline(report)
-    assert said.sentence == "1 request was refused, 0 items and links dropped."
+    assert said.sentence == "1 request was refused, 0 items and links dropped"
     assert "refusals alone" in said.notes[0]
     assert (report.responses, report.let_through_by_override) == (42, 0)
     assert not report.complete
@@ -317,7 +445,7 @@ def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
     """A ledger without a crawl, and a crawl without a request."""
     assert headline(read(empty(tmp_path / "empty"))[0]).sentence.startswith("No crawl")
     ledger.crawl()
-    assert headline(read(ledger.close())[0]).sentence == "No request was let through."
+    assert headline(read(ledger.close())[0]).sentence == "No page was fetched"
 
 
 def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:

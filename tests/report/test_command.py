@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.commands import report
-from scrapy_rep.report import render
 from tests.report import ledgers
 from tests.report.making import make_report, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -67,7 +65,7 @@ def test_another_file_is_not_replaced(
     ledger = ledgers.empty(tmp_path / "ledger")
     for output in (ledger, tmp_path):
         assert run(ledger, "-o", output) == 2
-        assert f"{output} is there, and is no report" in capsys.readouterr().err
+        assert f"{output} exists and is not a report" in capsys.readouterr().err
     (tmp_path / "made").touch()
     assert run(ledger, "-o", tmp_path / "made") == 0
 
@@ -101,7 +99,7 @@ def test_a_broken_ledger(
         connection.execute(damage)
     connection.close()
     assert run(path, "-o", tmp_path / "report.html") == 2
-    assert capsys.readouterr().err.startswith(f"{path}: ")
+    assert capsys.readouterr().err.startswith(f"scrapy rep: {path}: ")
     assert not (tmp_path / "report.html").exists()
 
 
@@ -119,23 +117,34 @@ def test_damage_that_shows_late(
 
 
 def test_a_disk_that_is_full(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Half a report is not left behind, and an older one stays."""
-
-    def half(*given: object) -> Iterator[str]:
-        yield "half"
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     html = make_report(tmp_path, ledgers.realistic)
     before = html.read_bytes()
-    monkeypatch.setattr(render, "render", half)
-    assert run(tmp_path / "realistic.rep", "-o", html) == 2
-    assert "No space left" in capsys.readouterr().err
+    capsys.readouterr()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
+    try:
+        status = run(tmp_path / "realistic.rep", "-o", html)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert status == 2
+    assert capsys.readouterr().err == f"scrapy rep: {html}: File too large\n"
     assert html.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_empty_ledger_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output is no file that is read, although an empty file may be replaced."""
+    empty = tmp_path / "empty"
+    empty.touch()
+    (tmp_path / "link").symlink_to(empty)
+    assert run(empty, "-o", tmp_path / "link") == 2
+    assert "is a file to read, and is not replaced" in capsys.readouterr().err
+    assert empty.read_bytes() == b""
 
 
 def test_of_refusals_alone(tmp_path: Path) -> None:
@@ -153,14 +162,15 @@ def test_the_same_ledger_twice(tmp_path: Path) -> None:
     path = ledgers.realistic(tmp_path / "ledger")
     (tmp_path / "link").symlink_to(path)
     assert run(path, path, tmp_path / "link", "-o", tmp_path / "report.html") == 0
-    assert "0 of 1,560 requests" in (tmp_path / "report.html").read_text()
+    assert "0 of 1,560 pages fetched" in (tmp_path / "report.html").read_text()
 
 
 def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Who has given no name learns which it is."""
     html = tmp_path / "report.html"
     assert run(ledgers.empty(tmp_path / "ledger"), "-o", html) == 0
-    assert capsys.readouterr() == ("", f"{html} is written: open it in a browser\n")
+    said = f"scrapy rep: {html} is written; open it in a browser\n"
+    assert capsys.readouterr() == ("", said)
 
 
 def test_standard_output(

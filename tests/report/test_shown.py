@@ -24,11 +24,12 @@ def test_nothing_unseen_is_left() -> None:
     every = set(map(chr, range(sys.maxunicode + 1)))
     unseen = {
         each
-        for each in every
-        if unicodedata.category(each) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+        for each in every - {" "}
+        if unicodedata.category(each)
+        in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
     }
     assert set(shown.visible("".join(every), len(every))) == every - unseen
-    assert shown.visible("a\x1b[0m\u202eb") == "a\\u{1b}[0m\\u{202e}b"
+    assert shown.visible("a\x1b[0m\u202eb") == "a\\x1b[0m\\u202eb"
 
 
 def test_a_long_text_says_so() -> None:
@@ -39,7 +40,7 @@ def test_a_long_text_says_so() -> None:
 
 def test_settings_have_no_passwords() -> None:
     """User and password of a URL are left out, wherever it stands."""
-    assert shown.setting("redis://me:secret@host/0") == "redis://…@host/0"
+    assert shown.setting("redis://me:secret@host/0") == "redis://***@host/0"
     assert "secret" not in shown.setting({"a": ["http://:secret@host/x@y"]})
     assert shown.setting("https://host/a@b") == "https://host/a@b"
     assert shown.setting(True) == "true"
@@ -62,6 +63,14 @@ def test_moments() -> None:
     """In UTC; a time that is none is a dash."""
     assert shown.moment(0) == "1970-01-01 00:00"
     assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
+
+
+def test_spans() -> None:
+    """The day is there once, where it is the same; the end, where it is another minute."""
+    assert shown.span(0, 59) == "1970-01-01 00:00"
+    assert shown.span(0, 3660) == "1970-01-01 00:00 to 01:01"
+    assert shown.span(0, 90000) == "1970-01-01 00:00 to 1970-01-02 01:00"
+    assert shown.span(0, 1e30) == "1970-01-01 00:00 to –"
 
 
 def test_counts_and_sizes() -> None:

@@ -5,20 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.stores.places import PLACES, Place, RedisPlace
-from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    """One for all tests of this process; under xdist, each worker has its own."""
-    if BINARY is None:
-        pytest.skip("There is no redis-server on the PATH")
-    with RedisServer() as server:
-        yield server
 
 
 @pytest.fixture(params=PLACES)

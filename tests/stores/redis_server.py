@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -26,15 +27,19 @@ class RedisServer:
     """Listens on a socket in a folder of its own, and keeps nothing on disk, unless it has
     an append-only file.
 
-    With *port*, it listens on that port of the loopback interface as well.
+    With *port*, it listens on that port of the loopback interface as well. It may be a
+    *cluster* of one.
     """
 
-    def __init__(self, port: int = 0, *, appendonly: bool = False) -> None:
+    def __init__(
+        self, port: int = 0, *, appendonly: bool = False, cluster: bool = False
+    ) -> None:
         # Not pytest's folder: a path of more than 107 bytes is none for a socket.
         self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
         self._socket = self._folder / "redis.sock"
         self._port = port
         self._appendonly = "yes" if appendonly else "no"
+        self._cluster = cluster
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -61,6 +66,7 @@ class RedisServer:
             # To be told of locks that run out, rather than to wait for it.
             "--notify-keyspace-events": "Ex",
             "--hz": "100",
+            "--cluster-enabled": "yes" if self._cluster else "no",
         }
         assert BINARY is not None
         arguments = [part for option in options.items() for part in option]
@@ -77,9 +83,11 @@ class RedisServer:
         else:
             self._fail(said)
         Thread(target=_drain, args=(output,), daemon=True).start()
+        if self._cluster:
+            self._take_all_slots()
 
     def stop(self) -> None:
-        """As a machine that goes down: nobody is told."""
+        """Kill the server without closing connections, as when a machine fails."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -87,7 +95,8 @@ class RedisServer:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """As a server that hangs: it takes connections, and says nothing."""
+        """Stop the process, as when a server hangs: it accepts connections and does not
+        answer."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -97,6 +106,12 @@ class RedisServer:
 
     def client(self) -> Redis:
         return Redis.from_url(self.url)
+
+    def _take_all_slots(self) -> None:
+        client = self.client()
+        client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
+        while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
+            time.sleep(0.01)
 
     def _fail(self, said: list[str]) -> NoReturn:
         self.stop()

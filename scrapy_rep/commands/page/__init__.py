@@ -1,32 +1,34 @@
-"""``scrapy rep page``: what may be done with this page, and who says so?"""
+"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_purposes, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile, add_purposes
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from scrapy.settings import Settings
 
-HELP = "What may be done with a page: its indexing rules, and where they are written"
+HELP = "Show the indexing rules of a page, and the statement behind each"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "page", metavar="URL|FILE", help="a page, or - for HTML on standard input"
+        "page",
+        metavar="URL|FILE",
+        help="a URL, an HTML file, or - for HTML on standard input",
     )
-    add_terms(parser)
+    add_profile(parser)
     add_purposes(parser)
     parser.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="FIELD",
-        help='a header that the page of a file is sent with: "X-Robots-Tag: noindex"; '
-        "can be repeated",
+        help='a header field of a page in a file, such as "X-Robots-Tag: noindex"; can be '
+        "repeated",
     )
     parser.add_argument(
         "--force",
@@ -37,6 +39,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.page.pages import page  # noqa: PLC0415
+    from scrapy_rep.commands.page.command import page  # noqa: PLC0415
 
     return page(arguments, settings)

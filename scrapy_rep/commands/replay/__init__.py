@@ -1,17 +1,17 @@
-"""``scrapy rep replay``: what does today's robots.txt say of a past crawl?"""
+"""``scrapy rep replay``: what the robots.txt files of today say of past crawls."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.arguments import add_format, add_terms
+from scrapy_rep.commands.shared.arguments import add_format, add_profile
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from scrapy.settings import Settings
 
-HELP = "What of a past crawl is now forbidden, and what is newly allowed"
+HELP = "Show which URLs of past crawls are now forbidden, and which are newly allowed"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,33 +19,28 @@ def add_arguments(parser: ArgumentParser) -> None:
         "ledgers",
         nargs="+",
         metavar="LEDGER",
-        help="of a crawl with REP_LEDGER_LEVEL = 'all'; one with the refused alone tells "
-        "only what is newly allowed",
+        help="the ledger of a crawl; without REP_LEDGER_LEVEL = 'all' it has no URLs that "
+        "could be newly forbidden",
     )
-    add_terms(parser)
+    add_profile(parser, default="as in each past crawl")
     parser.add_argument(
         "--robots",
         action="append",
         default=[],
         metavar="[ORIGIN=]FILE",
-        help="the robots.txt of an origin (https://example.com=robots.txt), or of all; "
-        "it is not fetched then. Can be repeated",
+        help="use this file as the robots.txt of an origin "
+        "(https://example.com=robots.txt), or of all origins without a file of their own, "
+        "and do not fetch it; can be repeated",
     )
     parser.add_argument(
         "--purge-list",
         metavar="FILE",
-        help="where to write the URLs that were fetched and are now forbidden",
-    )
-    parser.add_argument(
-        "--state",
-        metavar="FILE",
-        help="where to keep how far it has come: run again after an interruption, it "
-        "goes on from there. It is removed at the end",
+        help="write the URLs that were fetched and are now forbidden to this file",
     )
     add_format(parser)
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    from scrapy_rep.commands.replay.replaying import replay  # noqa: PLC0415
+    from scrapy_rep.commands.replay.command import replay  # noqa: PLC0415
 
     return replay(arguments, settings)

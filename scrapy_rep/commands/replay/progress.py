@@ -1,4 +1,4 @@
-"""A progress bar for people who wait, where there is a library for it."""
+"""A progress bar on standard error, where tqdm is installed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def progress(
-    output: Output, total: int, done: int
-) -> Iterator[Callable[[int], object]]:
+def progress(output: Output, total: int) -> Iterator[Callable[[int], object]]:
     """Show a bar on standard error while the block runs, if that is a terminal.
 
-    Gives the function that takes how much more was done. Needs tqdm, of the extra
-    ``report``; without it there is no bar.
+    The block gets a function to call with the count of URLs that were judged since the
+    last call. Without tqdm, which comes with the extra ``report``, there is no bar.
     """
     try:
         from tqdm import tqdm  # noqa: PLC0415
@@ -27,7 +25,7 @@ def progress(
         yield lambda _: None
         return
     # None: shown on a terminal alone.
-    with tqdm(total=total, initial=done, unit=" URLs", disable=None) as bar:
+    with tqdm(total=total, unit=" URLs", disable=None) as bar:
         if not bar.disable:
             # A bar on the same terminal has to make room for each line.
             output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")

@@ -1,4 +1,4 @@
-"""Arguments that several subcommands have."""
+"""Options of several subcommands."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-def add_terms(parser: ArgumentParser) -> None:
-    """Who asks, in which dialect: what ``terms.terms_of`` reads."""
+def add_profile(
+    parser: ArgumentParser, default: str = "as a crawl with these settings"
+) -> None:
+    """The options that ``profile.profile_of`` reads: agents and dialect."""
     parser.add_argument(
         "--agent",
         action="append",
         default=[],
         metavar="NAME",
-        help="whose rules to follow: a product token, or several in order of preference, "
-        "separated by commas or by repeating the option; * for everyone (default: as a "
-        "crawl with these settings)",
+        help="whose rules to follow: a product token or a User-Agent header; of several "
+        "tokens, separated by commas or by repeating the option, the first that has a "
+        f"group is followed, and * (everyone) where none has (default: {default})",
     )
     parser.add_argument(
         "--dialect",
         metavar="NAME",
-        help="rfc9309, google, classic, or the import path of a Dialect (default: as a "
-        "crawl with these settings)",
+        help=f"rfc9309, google, classic, or the import path of a Dialect (default: {default})",
     )
 
 
 def add_purposes(parser: ArgumentParser) -> None:
-    """What for: what ``terms.terms_of`` reads."""
+    """The option that says what the content is for, as ``profile.profile_of`` reads it."""
     parser.add_argument(
         "--purpose",
         action="append",
         default=[],
         metavar="NAME",
-        help="what the content is for: search, ai-use, train-ai or tdm; several separated "
-        "by commas or by repeating the option (default: REP_PURPOSES, else all are shown)",
+        help="what the content is for: search, ai-use, train-ai or tdm; several are "
+        "separated by commas or by repeating the option (default: REP_PURPOSES; all are "
+        "shown where that is empty)",
     )
 
 
 def add_format(parser: ArgumentParser) -> None:
-    """Text or JSON: what ``output.Output`` reads."""
+    """The option that ``output.Output`` reads: text or JSON."""
     parser.add_argument(
         "--format",
         choices=("text", "json"),

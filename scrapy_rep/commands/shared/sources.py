@@ -1,4 +1,4 @@
-"""Where the robots.txt of an origin comes from: files, settings, or the web."""
+"""Loads the robots.txt of each origin: from files, from the settings, or from the web."""
 
 from __future__ import annotations
 
@@ -6,121 +6,128 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from scrapy.exceptions import UsageError
-
-from scrapy_rep.commands.shared.readings import Reading
+from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+from scrapy_rep.commands.shared.urls import open_error
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.lru import LRU
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Sequence
 
-    from scrapy_rep.commands.shared.asking import Web
-    from scrapy_rep.commands.shared.terms import Terms
+    from scrapy_rep.commands.shared.profile import Profile
+    from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.origins import Origin
 
-    Readings = tuple[Reading, ...]
-    """Of one robots.txt, one for each dialect."""
+    ByDialect = tuple[LoadedRobotsTxt, ...]
+    """One robots.txt, parsed in each dialect."""
 
-    Given = dict[Origin | None, Readings]
+    Given = dict[Origin | None, ByDialect]
 
 _T = TypeVar("_T")
 
-# What is read and indexed already; more than that is fetched again.
+# Parsed files that are kept in memory; those beyond are fetched again.
 _MAX_KEPT = 5_000
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
-# Bytes of a file or of standard input; more than any dialect reads of a robots.txt.
+# Bytes read of a file or of standard input: more than any dialect reads of a robots.txt.
 _MAX_READ = 16 * 1024 * 1024
 
 
 class Sources:
     """The robots.txt of each origin, in each of *dialects*.
 
-    *given* are those of the user, by origin; that of None is for every origin that has
-    none of its own.
+    *given* are the files that the user named, by origin; the one under None is for every
+    other origin.
     """
 
     def __init__(
         self,
-        terms: Terms,
+        profile: Profile,
         dialects: Sequence[Dialect],
         given: Given,
         web: Web | None,
     ) -> None:
-        self._terms = terms
+        self._profile = profile
         self._dialects = dialects
         self._given = given
         self._web = web
-        self._kept: LRU[Readings] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
+        self._kept: LRU[ByDialect] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
 
-    def at_hand(self, origin: Origin) -> Readings | None:
-        """Of those that need no fetching, and those that were fetched lately."""
+    def at_hand(self, origin: Origin) -> ByDialect | None:
+        """The robots.txt of *origin*, if it is given, overridden or still in memory."""
         return self._settled(origin) or self._kept.get(origin)
 
-    async def of(self, origins: Collection[Origin]) -> dict[Origin, Readings]:
-        """Fetch what is needed, side by side."""
+    async def of(self, origins: Collection[Origin]) -> dict[Origin, ByDialect]:
+        """The robots.txt of each of *origins*; those that are missing are fetched side by side."""
         found = {}
         missing = []
         for origin in dict.fromkeys(origins):
-            readings = self.at_hand(origin)
-            if readings is None:
+            by_dialect = self.at_hand(origin)
+            if by_dialect is None:
                 missing.append(origin)
             else:
-                found[origin] = readings
+                found[origin] = by_dialect
         if missing:
             assert self._web is not None
             urls = [origin.robotstxt_url for origin in missing]
             results = await self._web.robotstxts(urls)
             for origin, result in zip(missing, results, strict=True):
                 found[origin] = tuple(
-                    Reading.of_result(result, dialect) for dialect in self._dialects
+                    LoadedRobotsTxt.of_result(result, dialect)
+                    for dialect in self._dialects
                 )
-                cost = sum(reading.cost for reading in found[origin])
+                cost = sum(loaded.cost for loaded in found[origin])
                 self._kept.put(origin, found[origin], cost)
         return found
 
-    def _settled(self, origin: Origin) -> Readings | None:
+    def _settled(self, origin: Origin) -> ByDialect | None:
         if self._given:
             given = self._given.get(origin) or self._given.get(None)
             if given:
                 return given
-        for override in self._terms.rep.overrides:
+        for override in self._profile.rep.overrides:
             if override.covers(origin):
                 if override.kind == "obey":
                     break
                 return tuple(
-                    Reading.of_override(override, dialect) for dialect in self._dialects
+                    LoadedRobotsTxt.of_override(override, dialect)
+                    for dialect in self._dialects
                 )
         return None
 
 
-def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> Readings:
-    """The robots.txt in a file, in each dialect. Raises UsageError if it can't be read."""
+def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
+    """The robots.txt in a file, in each dialect. Raises UsageError where it can't be read."""
     body = read_file(path)
-    return tuple(Reading(RobotsTxt.parse(body, dialect), path) for dialect in dialects)
+    return tuple(
+        LoadedRobotsTxt(RobotsTxt.parse(body, dialect), path) for dialect in dialects
+    )
 
 
 def ask(
-    terms: Terms,
+    profile: Profile,
     dialects: Sequence[Dialect],
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """What *job* returns with these sources, within a crawl if there is need of one."""
+    """What *job* returns with these sources. It runs in a crawl, unless every origin has a
+    given file.
+    """
     if None in given:
-        return finish(job(Sources(terms, dialects, given, None)))
-    from scrapy_rep.commands.shared.asking import Web, in_crawl  # noqa: PLC0415
+        return finish(job(Sources(profile, dialects, given, None)))
+    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
 
     return in_crawl(
-        terms.settings,
-        lambda crawler: job(Sources(terms, dialects, given, Web(crawler, terms.rep))),
+        profile.settings,
+        lambda crawler: job(
+            Sources(profile, dialects, given, Web(crawler, profile.rep))
+        ),
     )
 
 
 def finish(coroutine: Coroutine[None, None, _T]) -> _T:
-    """What *coroutine* returns, which has nothing to wait for."""
+    """The result of a *coroutine* that waits for nothing."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -141,10 +148,9 @@ def read_file(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(_MAX_READ)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{path}: {why}") from None
+        raise open_error(path, error) from None
 
 
 def is_url(argument: str) -> bool:
-    """Whether an argument that may be a file or a URL is a URL."""
+    """Whether an argument is a URL, and not a path."""
     return "://" in argument

@@ -28,6 +28,10 @@ class Lease(NamedTuple):
     host: str
     slot: str
 
+    life: int
+    kept: int
+    """What the worker that has taken it had counted then."""
+
 
 class Custody:
     """Has each request until its callback has ended, and its place at a host until it has
@@ -51,16 +55,27 @@ class Custody:
         """The numbers of those that have a place at a host."""
         return [lease.number for lease in self._places.values()]
 
-    def add(self, request: Request, lease: Lease) -> None:
+    def add(self, request: Request, number: str, host: str, slot: str) -> None:
+        lease = Lease(number, host, slot, self._worker.life, self._worker.kept)
         self._leases[request] = self._places[request] = lease
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* has got its turn from the server, and has it still."""
-        return request in self._places and self._worker.is_alive
+        lease = self._places.get(request)
+        return lease is not None and self._is_held(lease)
 
     def has_place(self, host: str) -> bool:
         """Whether one of the requests has its place at *host*."""
-        return any(lease.host == host for lease in self._places.values())
+        return any(
+            lease.host == host and self._is_held(lease)
+            for lease in self._places.values()
+        )
+
+    def _is_held(self, lease: Lease) -> bool:
+        """Whether others don't have it: as far as this worker knows, the server has never
+        taken it for dead since.
+        """
+        return self._worker.is_alive and lease.life == self._worker.life
 
     def left(self, request: Request) -> bool:
         """A request has been to a server, or tried. Returns whether it is one of these."""
@@ -72,24 +87,29 @@ class Custody:
     def note_ends(self) -> None:
         """Tell what has become of requests."""
         active = active_requests(self._crawler)
+        fetched = self._fetched
         for request in [
-            one for one in self._places if one in self._fetched or one not in active
+            one for one in self._places if one not in active or one in fetched
         ]:
-            number, host, slot = self._places.pop(request)
-            state = slot_state(self._crawler, slot)
-            gap = round(1000 * state.delay) if state is not None else 0
-            is_own = gap != self.limits.gap
-            fetched = request in self._fetched
-            self._worker.left(number, host, fetched=fetched, gap=gap if is_own else 0)
+            self._leave(request)
         in_progress = requests_in_progress(self._crawler)
-        closing = is_closing(self._crawler)
-        for request in [one for one in self._leases if one not in in_progress]:
-            number = self._leases[request].number
-            if request in self._fetched or not closing:
-                self._worker.done(number)
-                del self._leases[request]
+        ended = [one for one in self._leases if one not in in_progress]
+        closing = bool(ended) and is_closing(self._crawler)
+        for request in ended:
+            if request in fetched or not closing:
+                lease = self._leases.pop(request)
+                self._worker.done(lease.number, lease.kept)
             # Else it may not have been sent because the spider closes: others get it.
-            self._fetched.discard(request)
+            fetched.discard(request)
+
+    def _leave(self, request: Request) -> None:
+        """The place of *request* is free."""
+        lease = self._places.pop(request)
+        state = slot_state(self._crawler, lease.slot)
+        gap = round(1000 * state.delay) if state is not None else 0
+        own_gap = gap if gap != self.limits.gap else 0
+        fetched = request in self._fetched
+        self._worker.left(lease.number, lease.host, fetched=fetched, gap=own_gap)
 
     @cached_property
     def limits(self) -> Limits:

@@ -39,8 +39,7 @@ class DupeFilter(RFPDupeFilter):
 
     def request_seen(self, request: Request) -> bool:
         fingerprint = self.request_fingerprint(request)
-        client = self._link.client
-        if self._link.call(client.sismember, self.key, fingerprint):
+        if self._link.ask("SISMEMBER", self.key, fingerprint):
             return True
         self._fingerprints.put(request, self.key, fingerprint)
         return False

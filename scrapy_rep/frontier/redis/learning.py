@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.terms import Terms
+from scrapy_rep.frontier.demands import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,8 +108,7 @@ class Learning:
         under_way = len(self._queues)
         if access is not None and under_way >= _MAX_LEARNING:
             under_way -= sum(
-                queue.key.origin is not None
-                and access.is_out_of_reach(queue.key.origin)
+                queue.key.origin is not None and access.is_unreachable(queue.key.origin)
                 for queue in self._queues.values()
             )
         return min(_MAX_LEARNING - under_way, _AT_ONCE)

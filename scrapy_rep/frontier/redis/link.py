@@ -8,20 +8,20 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
-from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.redis.wire import Script, calls_to
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from redis.commands.core import Script
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+    from scrapy_rep.frontier.redis.wire import Client
+
+logger = get_logger(__name__)
 
 # Seconds. Calls of a queue hold up the event loop, as all of scrapy-redis does.
 _TIMEOUT = 3.0
@@ -39,15 +39,15 @@ _NEEDS = re.compile("-- Needs: (.*)")
 class Link:
     """Runs scripts on the server, and says once when it fails and when it is back.
 
-    There is one for each crawler. The client is a copy of that of scrapy-redis, which
-    waits for longer than an event loop may stand still, and sends again what may have
-    been done already.
+    There is one for each crawler. It has a connection of its own: the client of
+    scrapy-redis waits for longer than an event loop may stand still, and sends again what
+    may have been done already.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._clock = Frontier.of(crawler).clock
-        self._client: Any = None
+        self._calls: Client | None = None
         self._scripts: dict[str, Script] = {}
         self._offset: float | None = None
         self._failed_at: float | None = None
@@ -57,8 +57,13 @@ class Link:
 
     def connect(self, server: Any) -> None:
         """Use the server that *server*, a client, is connected to."""
-        if self._client is None:
-            self._client = _impatient(server)
+        if self._calls is None:
+            self._calls = calls_to(server, _TIMEOUT, self._clock)
+
+    def close(self) -> None:
+        """Close the connection; a later call opens it again."""
+        if self._calls is not None:
+            self._calls.close()
 
     @property
     def is_left_alone(self) -> bool:
@@ -88,14 +93,19 @@ class Link:
 
     def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
         """What the script of that *name* returns; None where the server fails."""
-        return self.call(self._script(name), keys, args)
+        assert self._calls is not None
+        return self._try(self._calls.run, self._script(name), keys, args)
 
-    def call(self, function: Any, *args: Any) -> Any:
-        """What *function*, a method of :attr:`client`, returns; None where it fails."""
+    def ask(self, *command: str | bytes | float) -> Any:
+        """What the server answers to *command*; None where it fails."""
+        assert self._calls is not None
+        return self._try(self._calls.ask, *command)
+
+    def _try(self, call: Callable[..., Any], *args: Any) -> Any:
         if self.is_left_alone:
             return None
         try:
-            found = function(*args)
+            found = call(*args)
         except (RedisError, OSError) as error:
             self._failed(error)
             if _is_out_of_memory(error):
@@ -105,10 +115,6 @@ class Link:
             return None
         self._failed_at = None
         return found
-
-    @property
-    def client(self) -> Any:
-        return self._client
 
     def works(self) -> None:
         """All that was to be done has been done."""
@@ -133,7 +139,7 @@ class Link:
 
     def _script(self, name: str) -> Script:
         if name not in self._scripts:
-            self._scripts[name] = self._client.register_script(source(name))
+            self._scripts[name] = Script(source(name))
         return self._scripts[name]
 
 
@@ -152,21 +158,3 @@ def _is_out_of_memory(error: Exception) -> bool:
         return True
     # Redis 6 has it in the middle of what it says of a script.
     return isinstance(error, ResponseError) and "-OOM " in str(error)
-
-
-def _impatient(server: Any) -> Any:
-    """A client of the same server that gives up soon, and tries nothing twice."""
-    pool = getattr(server, "connection_pool", None)
-    if not isinstance(server, Redis) or pool is None:
-        return server  # A cluster, say, which has a client of its own for each server.
-    options = {
-        **pool.connection_kwargs,
-        "socket_timeout": _TIMEOUT,
-        "socket_connect_timeout": _TIMEOUT,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_timeout": False,
-    }
-    kind = type(pool)
-    return Redis(
-        connection_pool=kind(connection_class=pool.connection_class, **options)
-    )

@@ -19,11 +19,10 @@ local function pass_on(host, moment)
     until is_waiting
 end
 
--- The place that a worker has at a host is free. *fetched*: the host was asked, so that
--- its delay begins. *delay* is what the worker knows of it.
-local function leave(worker, number, host, fetched, delay, gap)
+-- A worker says that its place at a host is free; whether it *had* one. *fetched*: the host
+-- was asked, so that its delay begins. *delay* is what the worker knows of it.
+local function free_place(host, had, fetched, delay, gap)
     local key = prefix .. ':host:' .. host
-    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
     local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked')
     local out = (tonumber(state[1]) or 0) - (had and 1 or 0)
     local free = tonumber(state[2]) or 0
@@ -32,9 +31,10 @@ local function leave(worker, number, host, fetched, delay, gap)
     local wait = math.max(free - now, 0)
     if had and state[5] then pass_on(host, now + wait) end
     if out > 0 or state[4] or wait > 0 then
-        call('HSET', key, 'out', math.max(out, 0), 'free', free)
+        call('HSET', key, 'out', math.max(out, 0))
         if gap > 0 then call('HSET', key, 'gap', gap) end
         if wait > 0 then
+            call('HSET', key, 'free', free)
             -- What is known of no robots.txt is forgotten when the next one may go, and
             -- nothing before.
             local life = call('PTTL', key)
@@ -44,4 +44,10 @@ local function leave(worker, number, host, fetched, delay, gap)
     else
         call('DEL', key)
     end
+end
+
+-- The place that a worker has for a request is free.
+local function leave(worker, number, host, fetched, delay, gap)
+    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
+    free_place(host, had, fetched, delay, gap)
 end

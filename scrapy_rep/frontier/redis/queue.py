@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
@@ -12,13 +11,14 @@ from scrapy_redis.queue import Base
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis.custody import Custody, Lease
+from scrapy_rep.frontier.redis.custody import Custody
 from scrapy_rep.frontier.redis.fingerprints import Fingerprints
 from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
 from scrapy_rep.frontier.redis.link import Link
 from scrapy_rep.frontier.redis.names import host_of, name_of
 from scrapy_rep.frontier.redis.turns import QueueTurns
 from scrapy_rep.frontier.redis.worker import Worker
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
     from scrapy_rep.frontier.redis.worker import Popped
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds. What happens to a request is told with the next pop, or after so long.
 _TELL_AFTER = 0.02
@@ -65,7 +65,7 @@ class HostQueue(Base):
         super().__init__(server, spider, key, serializer)
         crawler = spider.crawler
         assert crawler is not None
-        settings = RepSettings.from_settings(crawler.settings)
+        settings = RepSettings.of(crawler)
         self._crawler = crawler
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
@@ -156,7 +156,7 @@ class HostQueue(Base):
         popped = self._learning.take(queue)
         if popped is None:
             return None
-        self._worker.done(popped.number)
+        self._worker.done(popped.number, self._worker.kept)
         self._tell_soon()
         return self._read(popped.data, is_taken=True)
 
@@ -179,13 +179,12 @@ class HostQueue(Base):
         request = self._read(popped.data, is_taken=True)
         if request is None:
             self._worker.left(popped.number, host_of(popped.queue), fetched=False)
-            self._worker.done(popped.number)
+            self._worker.done(popped.number, self._worker.kept)
             # There may be others, and the engine takes it that there are none.
             wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
-        lease = Lease(popped.number, host_of(popped.queue), key.slot)
-        self._custody.add(request, lease)
+        self._custody.add(request, popped.number, host_of(popped.queue), key.slot)
         slot = self._frontier.slot(key.slot)
         queue = RemoteQueue(
             key, slot, self, worker=self._worker, name=popped.queue, first=request
@@ -298,3 +297,4 @@ class HostQueue(Base):
                 {"count": self._worker.unsent},
                 extra={"spider": self.spider},
             )
+        self._link.close()

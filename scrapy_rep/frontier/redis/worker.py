@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.frontier.clock import Clock
+    from scrapy_rep.frontier.demands import Terms
     from scrapy_rep.frontier.redis.link import Link
-    from scrapy_rep.frontier.terms import Terms
 
 # How many queues are looked at in one call to find one whose host is ready. Those that
 # are not ready are put where they belong, so that each is looked at once.
 _LOOKS = 32
+
+# Where so many requests wait for the server to take them, no more are asked for, whose
+# callbacks would make more of them.
+MAX_UNSENT = 1000
 
 # The length of the number that a request begins with.
 _NUMBER = 14
@@ -77,10 +81,17 @@ class Worker:
         """Seconds after which it is to say again that it lives."""
 
         self._last_beat = float("-inf")
+        self.life = 0
+        """How often the server has met this worker: at first, and when it had taken it for
+        dead, so that others have what it had."""
+
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
-        self._done: list[str] = []
+        self._done: list[tuple[str, int]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
+        self.kept = 0
+        """How many requests were not taken by the server at once, ever."""
+
         self._count = 0
         self.again = 0.0
         """In how many seconds there may be something to hand out, as the server said."""
@@ -93,9 +104,13 @@ class Worker:
         """
         self._left += (number, host, int(fetched), gap)
 
-    def done(self, number: str) -> None:
-        """All that comes of a request has come."""
-        self._done.append(number)
+    def done(self, number: str, kept: int = 0) -> None:
+        """All that comes of a request has come. :attr:`kept` was *kept* when it was popped.
+
+        It is told when the server has taken all requests that were pushed meanwhile, since
+        the callback may have made them.
+        """
+        self._done.append((number, self.kept if self.kept > kept else 0))
 
     @property
     def has_news(self) -> bool:
@@ -125,6 +140,7 @@ class Worker:
         """
         if self._unsent or not self._push(record):
             self._unsent.append(record)
+            self.kept += 1
 
     def pop(
         self, limits: Limits, *, all_known: bool = False, looks: int = _LOOKS
@@ -132,28 +148,30 @@ class Worker:
         """The best request of a host that is ready, if there is one."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
-        # Not before what has come of them is in the queue.
-        done = () if self._unsent else (*self._done,)
+        taken = self.kept - len(self._unsent)
+        done = [number for number, last in self._done if last <= taken]
+        is_crowded = len(self._unsent) >= MAX_UNSENT
         # Where there is no answer, the server is not asked again at once.
         self.again = float("inf")
         found = self._ask(
             "pop",
-            *(looks, *limits, int(all_known)),
+            *(0 if is_crowded else looks, *limits, int(all_known)),
             *(len(done), *done, *self._left),
         )
         if found is None:
             return None
         self._left.clear()
+        self._done = [one for one in self._done if one[1] > taken]
         if not self._unsent:
-            self._done.clear()
             self._link.works()
+        if is_crowded:
+            return None
         again, *handed_out = found
         self.again = again / 1000
         if not handed_out:
             return None
         queue, item = handed_out
-        number, data = item[:_NUMBER], item[_NUMBER:]
-        return Popped(number.decode(), queue.decode(), data)
+        return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
 
     def tell(self) -> None:
         """Say what has become of requests, without asking for another."""
@@ -171,20 +189,20 @@ class Worker:
         return Popped(number.decode(), queue, data), left
 
     def count_queue(self, queue: str) -> int:
-        client = self._link.client
-        found = self._link.call(client.zcard, f"{self._prefix}:queue:{queue}")
+        found = self._link.ask("ZCARD", f"{self._prefix}:queue:{queue}")
         return 0 if found is None else int(found)
 
     def count_all(self) -> int:
         """Requests of all workers that are not done; those of this one that the server
         has not taken count.
         """
-        get, key = self._link.client.get, f"{self._prefix}:count"
-        found = self._link.call(lambda: int(get(key) or 0))
+        keys = f"{self._prefix}:number", f"{self._prefix}:ended"
+        found = self._link.ask("MGET", *keys)
         if found is None:
             # Not to be taken for the end.
             return max(self._count + self.unsent, 1)
-        self._count = found
+        number, ended = (int(each or 0) for each in found)
+        self._count = number - ended
         return self._count + self.unsent
 
     # Hosts.
@@ -225,20 +243,19 @@ class Worker:
 
     # This worker.
 
-    def beat(self) -> int:
-        """Say that this worker lives. Returns how many requests of one that does not have
-        come back.
+    def beat(self, *, looks: bool = True) -> int:
+        """Say that this worker lives, and, unless *looks* is false, have the requests of one
+        that does not come back. Returns how many these are.
         """
-        return self._beat(looks=True)
-
-    def _beat(self, *, looks: bool) -> int:
         now = self._clock.monotonic()
         found = self._run("beat", self._lease, int(looks))
         if found is None:
             return 0
         self._last_beat = now
-        self._link.note_time(found[0])
-        return int(found[1])
+        time, returned, is_new = found
+        self._link.note_time(time)
+        self.life += is_new
+        return int(returned)
 
     def resync(
         self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]
@@ -249,7 +266,8 @@ class Worker:
         """
         if not self._link.has_lost_answer or self._link.is_left_alone:
             return
-        fields = [f"={number}" for number in (*requests, *self._done)]
+        done = [number for number, _ in self._done]
+        fields = [f"={number}" for number in (*requests, *done)]
         fields += [f"@{number}" for number in places]
         found = self._ask("resync", json.dumps(fields), json.dumps([*queues]))
         if found is not None:
@@ -279,6 +297,6 @@ class Worker:
         is_refused, now, *rest = list[Any](found)
         self._link.note_time(now)
         if is_refused:
-            self._beat(looks=False)
+            self.beat(looks=False)
             return None
         return rest

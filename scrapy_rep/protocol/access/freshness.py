@@ -1,4 +1,4 @@
-"""For how long a robots.txt holds, and when to ask again for one that can't be had.
+"""How long a robots.txt stays fresh, and when to ask again for one that is unreachable.
 
 RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111, whose sections are cited
 below. Header fields are pairs of a name in lower case and a value; times are in seconds,
@@ -21,30 +21,29 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0
 
 _MAX_HOLDS = 30 * DAY
-"""However long a server says. After that it is worth while to look."""
+"""The longest lifetime, whatever the server says."""
 
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # 1.2.2; more digits are for ever
+_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # RFC 9111, 1.2.2
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
 
 
 class Bounds(NamedTuple):
-    """What the user of the crawler says about how long a robots.txt may hold."""
+    """The limits that the user of the crawler sets for the lifetime of a robots.txt."""
 
     min_age: float = 5 * 60.0
-    """A robots.txt that has run out sooner is used for so long all the same, so that
-    ``max-age=0`` does not become a fetch for each page."""
+    """The shortest lifetime. Without it, ``max-age=0`` would mean a fetch for each page."""
 
     max_age: float = DAY
-    """The ceiling of the dialects that have one (RFC 9309, 2.4)."""
+    """The longest lifetime, in the dialects that have such a limit (RFC 9309, 2.4)."""
 
 
 def lifetime(
     headers: Headers, dialect: Dialect, bounds: Bounds, fetched: float
 ) -> float:
-    """For how many seconds from *fetched* on an answer with *headers* holds."""
+    """The seconds from *fetched* on for which an answer with *headers* is fresh."""
     fields = dict(headers)
     directives = cache_control(fields)
     said = _explicit(fields, directives, dialect, fetched)
@@ -60,7 +59,7 @@ def _explicit(
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """What the server says of it, in the words that the dialect minds (4.2.1)."""
+    """The lifetime that the server states, in the fields that the dialect reads (4.2.1)."""
     if dialect.freshness == "cache-control" and directives.keys() & {
         "no-cache",
         "no-store",
@@ -69,7 +68,7 @@ def _explicit(
     if dialect.freshness != "expires":
         names = ["max-age"]
         if dialect.freshness == "cache-control":
-            # A copy that a crawl, or several, share is a shared one.
+            # The copy of a crawl is a shared one: several crawls can use it.
             names = ["s-maxage", "max-age"]
         for name in names:
             seconds = _seconds(directives.get(name, ""))
@@ -84,7 +83,7 @@ def _explicit(
 
 
 def must_revalidate(headers: Headers) -> bool:
-    """Whether a copy that has run out must not be used, come what may (5.2.2.2)."""
+    """Whether a stale copy must not be used, even if the server is unreachable (5.2.2.2)."""
     directives = cache_control(dict(headers))
     return not directives.keys().isdisjoint(
         {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
@@ -92,10 +91,10 @@ def must_revalidate(headers: Headers) -> bool:
 
 
 def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) -> float:
-    """In how many seconds to ask again, after *attempts* in a row found nothing.
+    """The seconds to wait before the next fetch, after *attempts* in a row have failed.
 
-    As long as the server asks for (``Retry-After``, RFC 9110, 10.2.3), from a second to a
-    day; else twice as long each time. *jitter*, from 0 to 1, spreads those who ask.
+    ``Retry-After`` (RFC 9110, 10.2.3) decides, from a second to a day. Without it the wait
+    doubles with each attempt. *jitter*, from 0 to 1, spreads the crawlers that wait.
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)
@@ -114,7 +113,7 @@ def cache_control(fields: dict[str, str]) -> dict[str, str]:
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = _DIRECTIVE.fullmatch(part)
         if match is not None:
-            # Of a directive that occurs twice the first counts (4.2.1).
+            # The first of two equal directives counts (4.2.1).
             directives.setdefault(match[1].lower(), match[2] or "")
     return directives
 

@@ -1,4 +1,4 @@
-"""What a fetch of robots.txt came to, and what may be fetched then (RFC 9309, 2.3.1)."""
+"""The result of fetching a robots.txt, and what may be fetched then (RFC 9309, 2.3.1)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The headers that say what the body is, for how long it holds and when to ask again."""
+"""The headers about the type of the body, its lifetime, and the time of the next request."""
 
 
 MAX_AHEAD = 300.0
-"""How many seconds the clock of another machine may be ahead of this one's."""
+"""The seconds by which the clock of another machine may be ahead."""
 
 
 class Access(str, Enum):
-    """The kinds of outcome that RFC 9309, 2.3.1, tells apart. A redirect is followed, so
-    what counts is where it ended.
+    """The kinds of result that RFC 9309, 2.3.1, distinguishes. Redirects are followed, so
+    there is no kind for them: the last answer counts.
     """
 
     SUCCESSFUL = "successful"
@@ -56,16 +56,17 @@ class AccessResult:
     """How one fetch of a robots.txt ended."""
 
     url: str
-    """What was asked for."""
+    """The URL of the first request."""
 
     status: int | None
     """The status of the last answer; None where there was none."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Of the last answer, those in ``HEADERS``: names in lower case, and values."""
+    """The headers of the last answer that are in ``HEADERS``: names in lower case, and
+    values."""
 
     body: bytes = b""
-    """Of the last answer, where that was successful."""
+    """The body of the last answer, if that was successful."""
 
     redirects: tuple[str, ...] = ()
     """The URLs that were redirected to, in order; the last is where the answer is from."""
@@ -74,9 +75,9 @@ class AccessResult:
     """Why there was no answer, or why the last one was not followed."""
 
     is_permanent: bool = False
-    """Whether it is of no use to wait and ask again: no server answers at that host, so
-    that its pages would fail as well, or a component of the project does not let
-    robots.txt be asked for."""
+    """Whether waiting and asking again is of no use: there is no server at that host, so
+    that its pages would fail too, or a component of the project drops the request for
+    robots.txt."""
 
     @property
     def access(self) -> Access:
@@ -85,7 +86,7 @@ class AccessResult:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # A redirect that is left over leads nowhere, or too far (RFC 2.3.1.2).
+        # A redirect that was not followed leads nowhere, or is one too many (RFC 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
@@ -107,13 +108,36 @@ class AccessResult:
         return f"{outcome}: {self.error}" if self.error else outcome
 
 
+class State(str, Enum):
+    """What a crawler keeps to, going by all that is known of a robots.txt."""
+
+    SUCCESSFUL = "successful"
+    """The rules of the last answer."""
+    UNAVAILABLE = "unavailable"
+    """No rules: there is no robots.txt, or it must not be read (RFC 9309, 2.3.1.3)."""
+    STALE = "stale"
+    """The last good answer, since robots.txt is unreachable now."""
+    UNREACHABLE = "unreachable"
+    """Nothing may be fetched: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
+    GIVEN_UP = "given-up"
+    """Everything may be fetched: robots.txt has been unreachable for too long."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_ANSWERED = {
+    Access.SUCCESSFUL: State.SUCCESSFUL,
+    Access.UNAVAILABLE: State.UNAVAILABLE,
+    Access.UNREACHABLE: State.UNREACHABLE,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of the robots.txt of an origin, and until when that holds.
+    """What is known of the robots.txt of an origin, and until when it is fresh.
 
-    Moments are in seconds since the epoch. Its states: fresh until it ``expires``, then
-    stale; unreachable with a ``copy``, or without; and given up, once that has lasted too
-    long.
+    Moments are in seconds since the epoch.
     """
 
     result: AccessResult
@@ -121,25 +145,52 @@ class Entry:
 
     fetched: float
     expires: float
-    """When it must be asked for again."""
+    """When it must be fetched again."""
 
     unreachable_since: float | None = None
-    """When it was first found to be unreachable, if it is."""
+    """When it was first found to be unreachable, if it is unreachable."""
 
     attempts: int = 0
-    """How often in a row that was found."""
+    """How many fetches in a row found it unreachable."""
 
     copy: AccessResult | None = field(default=None)
-    """The last good one, where it is unreachable."""
+    """The last good answer, where it is unreachable."""
 
     copy_fetched: float | None = None
-    """When that was fetched."""
+    """When the copy was fetched."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it holds: also not if it is from the future, by a clock that was set
-        back since.
+        """Whether it need not be fetched again yet. An entry from the future is not fresh:
+        the clock was set back since.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
+
+    def state(self, dialect: Dialect) -> State:
+        """What a crawler keeps to until the next fetch."""
+        if self.unreachable_since is None:
+            return _ANSWERED[self.result.access]
+        outage = timedelta(seconds=self.fetched - self.unreachable_since)
+        if self.copy is None or must_revalidate(self.copy.headers):
+            limit, denies = dialect.unreachable_without_copy, None
+        else:
+            limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
+        if limit is not None and outage >= limit:
+            return State.GIVEN_UP
+        if denies is not None and outage >= denies:
+            return State.STALE
+        return State.UNREACHABLE
+
+    def answer(self, dialect: Dialect) -> AccessResult | None:
+        """The answer that a crawler keeps to: the last one, or the copy; None where neither
+        counts.
+        """
+        state = self.state(dialect)
+        if state is State.STALE:
+            return self.copy
+        return None if state in _NO_ANSWER else self.result
+
+
+_NO_ANSWER = frozenset({State.UNREACHABLE, State.GIVEN_UP})
 
 
 def renew(
@@ -151,8 +202,9 @@ def renew(
     bounds: Bounds = Bounds(),  # noqa: B008  immutable
     jitter: float = 0.0,
 ) -> Entry:
-    """What is known after a fetch that ended with *result*; *before* is what was known
-    until then. *jitter*, from 0 to 1, spreads when those who find nothing ask again.
+    """The entry after a fetch that ended with *result*; *before* is the entry until then.
+    *jitter*, from 0 to 1, spreads the times at which crawlers ask again for a robots.txt
+    that is unreachable.
     """
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
@@ -176,43 +228,18 @@ def renew(
 
 
 def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
-    """The robots.txt to keep to while *entry* holds."""
-    held, given_up = _held(entry, dialect)
-    if held is not None:
-        return _robots(held, dialect)
+    """The robots.txt to keep to until the next fetch."""
+    answer = entry.answer(dialect)
+    if answer is None:
+        return RobotsTxt.blanket(
+            allowed=entry.state(dialect) is State.GIVEN_UP,
+            reason=Reason.UNREACHABLE,
+            dialect=dialect,
+        )
+    if answer.access is Access.SUCCESSFUL:
+        return RobotsTxt.parse(answer.body, dialect, answer.url)
     return RobotsTxt.blanket(
-        allowed=given_up, reason=Reason.UNREACHABLE, dialect=dialect
-    )
-
-
-def copy_held(entry: Entry, dialect: Dialect) -> AccessResult | None:
-    """The last good copy, where *entry* has one and that is what to keep to."""
-    held, _ = _held(entry, dialect)
-    return None if held is entry.result else held
-
-
-def _held(entry: Entry, dialect: Dialect) -> tuple[AccessResult | None, bool]:
-    """The answer to keep to, if there is one, and whether the hope for one is given up."""
-    if entry.unreachable_since is None:
-        return entry.result, False
-    outage = timedelta(seconds=entry.fetched - entry.unreachable_since)
-    copy = entry.copy
-    if copy is not None and must_revalidate(copy.headers):
-        copy = None
-    if copy is None:
-        limit, denies = dialect.unreachable_without_copy, None
-    else:
-        limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
-    given_up = limit is not None and outage >= limit
-    counts = not given_up and denies is not None and outage >= denies
-    return (copy if counts else None), given_up
-
-
-def _robots(result: AccessResult, dialect: Dialect) -> RobotsTxt:
-    if result.access is Access.SUCCESSFUL:
-        return RobotsTxt.parse(result.body, dialect, result.url)
-    return RobotsTxt.blanket(
-        allowed=result.status not in dialect.denying_statuses,
+        allowed=answer.status not in dialect.denying_statuses,
         reason=Reason.UNAVAILABLE,
         dialect=dialect,
     )

@@ -1,8 +1,8 @@
-"""Text to date, for ``unavailable_after``.
+"""Reads the dates of ``unavailable_after``.
 
-python-dateutil reads the forms; this module takes away what makes its answer depend on
-the machine or on the moment: the local time zone, today's date for what is missing, and
-the running century for two-digit years.
+python-dateutil reads the forms. This module makes the result independent of the machine and
+the moment: of the local time zone, of today's date for missing parts, and of the current
+century for two-digit years.
 
 Sources:
 
@@ -52,24 +52,25 @@ _WORDS = frozenset(ZONES) | {
     for word in words
 }
 _WORD = re.compile(r"[A-Z]+")
-_COMMENT = re.compile(r"\([^()]*\)\Z")
-"""What may follow a date in parentheses (RFC 822, 3.4.3; JavaScript's Date)."""
+_COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
+"""What may follow a date in parentheses, to name its zone: ``(PST)`` (RFC 822, 3.4.3),
+``(Coordinated Universal Time)`` (JavaScript's Date), ``(GMT+02:00)``."""
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""``GMT+2`` is two hours east to those who write it. POSIX, and dateutil, turn it."""
+"""``GMT+2`` is meant as two hours east of Greenwich. POSIX and dateutil read it as west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
 """A date with points has the day first; one with slashes, the month."""
 
-_LONGEST = 80
-"""Characters: longer text is no date, and is not looked at."""
+_MAX_LENGTH = 80
+"""In characters: longer text is no date, and is not read."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
-"""What lies before it is a program's zero, such as the year 1, and not a date."""
-# Only shows up in what _CompleteDates refuses.
+"""An earlier date is the zero value of some program, such as the year 1."""
+# Used only for parts that are missing, and such dates are refused by _CompleteDates.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 
 class _CompleteDates(parserinfo):
-    """The words of dateutil's own, but a date has a year, a month and a day."""
+    """dateutil's own words, for dates with a year, a month and a day."""
 
     TZOFFSET = ZONES
 
@@ -95,12 +96,14 @@ def _zone(name: str | None, offset: int | None) -> timezone:
 def read_date(text: str) -> datetime | None:
     """Return the date that the text writes, in UTC, or None if it is not a date.
 
-    A date without a time is its first instant, and a time without a zone is UTC. Case
-    does not matter. Every word must be known, so text around a date makes it no date.
+    A date without a time is its first instant, and a time without a zone is UTC. Upper and
+    lower case are equal. Every word must be known, so a date with other text around it is
+    none.
     """
-    if len(text) > _LONGEST or not text.isascii():
+    # dateutil passes over a NUL wherever it stands.
+    if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
-    text = _COMMENT.sub("", text.upper().strip()).strip()
+    text = _COMMENT.sub(_without_zone_name, text.upper().strip()).strip()
     if not _WORDS.issuperset(_WORD.findall(text)):
         return None
     sign = _SIGN.search(text)
@@ -116,3 +119,10 @@ def read_date(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return date if date >= _EARLIEST else None
+
+
+def _without_zone_name(comment: re.Match[str]) -> str:
+    """Nothing, or the *comment* as it is where it names no zone."""
+    name = comment[1]
+    is_zone = name in ZONES or name.endswith((" TIME", *"0123456789"))
+    return "" if is_zone else comment[0]

@@ -1,8 +1,7 @@
-"""X-Robots-Tag field values to statements.
+"""Reads the statements in X-Robots-Tag headers.
 
-No text defines the grammar. This one reads every example of Google's and of MDN's pages
-as those pages explain them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot:
-nofollow")::
+No text defines the grammar. This one reads every example on Google's and MDN's pages as
+these pages explain it ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
@@ -22,10 +21,10 @@ from scrapy_rep.protocol.indexing.statements import MAX_TEXT, VOCABULARY
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from scrapy_rep.protocol.indexing.statements import Reading, Span
+    from scrapy_rep.protocol.indexing.statements import Span, StatementReader
 
 EVERYONE = frozenset({"*", "robots"})
-"""Agents that are everyone, as they are in robots.txt and as the name of a meta tag."""
+"""Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
 
 _PART = re.compile("[^,]+")
 # With a letter, since "15:00" is a time; not before "//", since that is a URL. Neither
@@ -51,7 +50,7 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 
 
 def read_headers(
-    values: Iterable[bytes], agents: Collection[str], reading: Reading
+    values: Iterable[bytes], agents: Collection[str], reading: StatementReader
 ) -> None:
     """Read field lines (one value each) that are addressed to everyone or to us.
 

@@ -1,14 +1,14 @@
-"""HTML bytes to the ``<meta>`` start tags in them, as an HTML parser sees them.
+"""Finds the ``<meta>`` start tags in the bytes of a page, as an HTML parser does.
 
-This is the tokenizer of the HTML Standard (WHATWG, 13.2.5) cut down to what decides
-whether bytes are a tag: comments, elements whose content is text, ``<template>``, and
-attributes with their quotes. It reads any encoding that extends ASCII, and takes time
-linear in the page: no pattern below can match the same byte in two ways, and a search
-that finds nothing ends the page.
+This is the tokenizer of the HTML Standard (WHATWG, 13.2.5), reduced to what decides whether
+bytes are a tag: comments, elements whose content is text, ``<template>``, and attributes
+with their quotes. It reads any encoding that extends ASCII, and takes time linear in the
+page: no pattern below can match the same byte in two ways, and a search that finds nothing
+ends the page.
 
-It does not build a tree, which makes three differences to what a browser's tree holds:
-tags in ``<select>`` and ``<frameset>`` count, which a tree leaves out; and in ``<svg>``
-and ``<math>``, text elements (and CDATA sections) are read as they are outside.
+It does not build a tree. So three things differ from a browser's tree: tags in ``<select>``
+and ``<frameset>`` count, which a tree leaves out; and in ``<svg>`` and ``<math>``, text
+elements (and CDATA sections) are read as they are outside.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 SPACE = rb"[\t\n\f\r ]"
 
-# One attribute that can be skipped without looking twice: alone or with a value, which
-# is in quotes or has none in it.
+# One plain attribute: without a value, or with a value in quotes or without any quotes in
+# it.
 _PLAIN_ATTRIBUTE = (
     SPACE + rb"""+[^\t\n\f\r />="'<]+(?:="[^"]*"|='[^']*'|=[^\t\n\f\r "'=<>`]+)?"""
 )
-# The attributes of a tag, if they are plain and not too many for the stack that a
-# repeated group takes, and its end.
+# The plain attributes of a tag, at most 50 because a repeated group takes stack, and its
+# end.
 _PLAIN_REST = rb"(?:" + _PLAIN_ATTRIBUTE + rb"){0,50}" + SPACE + rb"*/?>"
 
 # Either a start or end tag, or else a comment, or a bogus one, such as a doctype, which
@@ -46,8 +46,8 @@ _ATTRIBUTES = (b"name", b"content", b"rel", b"href")
 def any_case(word: bytes) -> bytes:
     """Return the pattern of a word in upper or lower case.
 
-    The IGNORECASE flag says the same, but a search with it is five times as slow: it does
-    not look for the pattern's first byte alone.
+    The IGNORECASE flag does the same, but makes a search five times as slow, since it
+    cannot look for the pattern's first byte.
     """
     letters = [bytes([byte]) for byte in word.lower()]
     return b"".join(
@@ -56,7 +56,8 @@ def any_case(word: bytes) -> bytes:
     )
 
 
-# Elements whose content is text. That of <noscript> is not, where scripts do not run.
+# Elements whose content is text. The content of <noscript> is not, as scripts do not run
+# here.
 _TEXT_ENDS = {
     name: re.compile(rb"</" + any_case(name) + rb"(?=[\t\n\f\r />])")
     for name in (
@@ -68,7 +69,7 @@ _SCRIPT_MARK = re.compile(
     rb"(<!--)|(-->)|<(/?)" + any_case(b"script") + rb"(?=[\t\n\f\r />])"
 )
 
-# Text and plain tags, several at once, up to one that matters.
+# Text and plain tags, several at once, up to a tag that matters.
 _DULL = re.compile(
     rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
@@ -79,8 +80,8 @@ _DULL = re.compile(
 class Meta(NamedTuple):
     """A ``<meta>`` or ``<link>`` start tag.
 
-    Of each attribute, the first counts; its value is as written, and None where there is
-    no such attribute.
+    The first of several attributes with one name counts. Values are as written; None for an
+    attribute that is missing, or that has no meaning: the name of a ``<link>``, say.
     """
 
     start: int
@@ -100,7 +101,7 @@ def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
     next_start = next(ahead, -1)
     position = templates = 0
     while position >= 0:
-        # What is up to the next of the offsets is dull even if it is a ``<meta>``.
+        # Everything up to the next of the offsets can be skipped, even a ``<meta>``.
         while 0 <= next_start < position:
             next_start = next(ahead, -1)
         if next_start < 0:
@@ -119,7 +120,7 @@ def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
         if match.start() == next_start:
             meta, position = _read_attributes(html, match.start(), match.end(2))
             if not templates and position >= 0:
-                yield meta
+                yield _as_element(meta, name)
             continue
         if plain is None:
             _, position = _read_attributes(html, match.start(), position)
@@ -172,6 +173,13 @@ def _meta(start: int, values: dict[bytes, bytes]) -> Meta:
     return Meta(start, *map(values.get, _ATTRIBUTES))
 
 
+def _as_element(meta: Meta, name: bytes) -> Meta:
+    """Leave out the attributes that mean nothing in the element."""
+    if name == b"link":
+        return meta._replace(name=None, content=None)
+    return meta._replace(rel=None, href=None)
+
+
 def _text_end(html: bytes, position: int, name: bytes) -> int:
     """Return the offset of the end tag of an element whose content is text."""
     match = _TEXT_ENDS[name].search(html, position)
@@ -185,8 +193,8 @@ def _text_end(html: bytes, position: int, name: bytes) -> int:
 def _script_end(html: bytes, position: int) -> int:
     """Return the offset of a script's end tag, where the script has a comment.
 
-    A script that opens in a comment of a script takes an end tag with it (13.2.5.22 to
-    13.2.5.31, "script data double escaped").
+    A start tag of a script inside a comment of a script needs an end tag of its own
+    (13.2.5.22 to 13.2.5.31, "script data double escaped").
     """
     escaped = nested = False
     while (match := _SCRIPT_MARK.search(html, position)) is not None:

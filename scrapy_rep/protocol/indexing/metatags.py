@@ -1,7 +1,7 @@
-"""HTML bytes to the statements of robots meta tags.
+"""Reads the statements in the robots meta tags of a page.
 
-Most pages have none, and cost one search at the speed of C. Only where that search meets
-a ``<meta>`` tag that might be addressed to us, ``markup`` reads the page, up to there.
+Most pages have none, and cost one search at the speed of C. Where the search finds a
+``<meta>`` tag that may be addressed to us, ``markup`` reads the page up to that tag.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scrapy_rep.protocol.indexing.tags import Tag
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.markup import Meta
-    from scrapy_rep.protocol.indexing.statements import Origin, Reading
+    from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 _EVERYONE = "robots"
 _SPACES = "\t\n\f\r "
@@ -29,14 +29,14 @@ _SPACES = "\t\n\f\r "
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _MARK = re.compile(rb"[<>]")
-"""No statement has these: the content that has one lacks its closing quote."""
+"""No statement has these characters: content with one lacks its closing quote."""
 
 # A ``<link`` with the word in it, in a page in lower case.
 _LICENSE = re.compile(rb"<link(?=[\t\n\f\r /])(?=[^<>]{0,1000}license)").finditer
 _MAX_LICENSES = 100
 _MAX_TAGS = 100
 _MAX_VALUE = 4_096
-"""Bytes of the value of a tag that speaks of use."""
+"""The bytes that are read of a tag about use."""
 
 _WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
 _NARROW = re.compile(
@@ -48,15 +48,15 @@ and some (punycode) take more than linear time."""
 
 
 def read_page(
-    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: Reading
+    html: bytes, agents: tuple[str, ...], encoding: str | None, reading: StatementReader
 ) -> None:
     """Read the meta tags of a page that are addressed to everyone or to us.
 
     The agents are our product tokens, in lower case; the encoding is what the transport
     declares.
     """
-    # In a wide encoding every second byte of markup is zero, and to look for one costs
-    # less than to find out about the encoding.
+    # In a wide encoding every second byte of markup is zero. Searching for one costs less
+    # than determining the encoding.
     if b"\0" in html:
         codec = _wide_codec(html, encoding)
         if codec is not None:
@@ -88,7 +88,7 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
     """Return the offset of every ``<meta`` that might have one of the names, and of every
     ``<link`` that might name a licence, in order.
     """
-    # Two passes at the speed of C: three times as fast as a search that ignores case.
+    # Two passes at the speed of C take a third of the time of a search that ignores case.
     lowered = html.lower()
     might_be_ours = _suspect(names).match
     suspects = []
@@ -98,7 +98,8 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
             suspects.append(at)
         at = lowered.rfind(b"<meta", 0, at)
     suspects.reverse()
-    # In the head alone: a third pass of all would be felt, for what is but evidence.
+    # Licences are searched for in the head alone, to save a third pass over all of the
+    # page: they are only evidence.
     body = lowered.find(b"<body")
     end = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, end) >= 0:
@@ -111,9 +112,9 @@ def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
 def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
     """Return a pattern for a ``<meta`` tag that might have one of the names.
 
-    It matches unless it finds the proof that the tag has another name: ordinary
-    attributes up to such a name, or up to the tag's end. The bounds on everything keep
-    it linear in a page of nothing but beginnings. The page must be in lower case.
+    It matches unless the tag certainly has another name: there are ordinary attributes up
+    to such a name, or up to the tag's end. Bounded repetitions keep it linear on pages that
+    consist of beginnings of tags. The page must be in lower case.
     """
     ours = b"|".join(re.escape(name.encode("utf-8", "replace")) for name in names)
     ours = rb"(?!" + SPACE + rb"{0,100}(?:" + ours + rb"))"
@@ -136,27 +137,31 @@ def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def _read_meta(
-    html: bytes, meta: Meta, agent: str | None, encoding: str | None, reading: Reading
+    html: bytes,
+    meta: Meta,
+    agent: str | None,
+    encoding: str | None,
+    reading: StatementReader,
 ) -> None:
-    origin: Origin = ("meta", agent, meta.start)
+    location: Location = ("meta", agent, meta.start)
     if meta.content is None:
-        reading.find("no-content", "a meta tag without content", origin)
+        reading.find("no-content", "a meta tag without content", location)
         return
     content = meta.content
     if (mark := _MARK.search(content)) is not None:
-        reading.find("unclosed-quote", "the content runs on into other tags", origin)
+        reading.find("unclosed-quote", "the content runs on into other tags", location)
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
         message = f"only {MAX_TEXT} bytes of {len(content)} are read"
-        reading.find("too-long", message, origin)
+        reading.find("too-long", message, location)
         content = content[:MAX_TEXT]
     codec = "ascii" if content.isascii() else _codec(html, encoding)
     text = _unescape(content.decode(codec, "replace"))
-    reading.read(origin, text, [word.span() for word in _WORD.finditer(text)])
+    reading.read(location, text, [word.span() for word in _WORD.finditer(text)])
 
 
 def _read_tag(
-    html: bytes, meta: Meta, name: str, encoding: str | None, reading: Reading
+    html: bytes, meta: Meta, name: str, encoding: str | None, reading: StatementReader
 ) -> None:
     content = meta.href if name == "license" else meta.content
     if content is not None and len(reading.tags) < _MAX_TAGS:
@@ -176,7 +181,7 @@ def _unescape(text: str) -> str:
         return text
 
 
-# The reader needs a page in which the bytes of ASCII are its characters.
+# The tokenizer needs a page in an encoding that extends ASCII.
 
 
 def _to_utf8(html: bytes, codec: str) -> tuple[bytes, str]:
@@ -192,7 +197,8 @@ def _wide_codec(html: bytes, encoding: str | None) -> str | None:
     if codec is None or not _WIDE.fullmatch(codec):
         return None
     if codec in {"utf-16", "utf-32"}:
-        # As the Encoding Standard has it, where the first character is not against it.
+        # Little-endian, as the Encoding Standard says, unless the first character shows
+        # otherwise.
         codec += "-be" if html.startswith(b"\0") else "-le"
     return codec
 

@@ -1,4 +1,4 @@
-"""What a site allows to be done with a page: its statements, added up."""
+"""Indexing rules: what a site allows to be done with a page, combined from its statements."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scrapy_rep.protocol.indexing.statements import (
     DENIALS,
     IMAGE_PREVIEWS,
     UNLIMITED,
-    Flaw,
-    Reading,
+    IndexingFinding,
     Statement,
+    StatementReader,
 )
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""What may be denied, and the name that does it."""
+"""What may be denied, and the name of the statement that denies it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexingRules:
     """What may be done with a page, as its headers and meta tags say.
 
-    Rules are equal that allow the same, whatever statements said so.
+    Rules that allow the same are equal, whatever their statements.
     """
 
     index: bool = True
-    """Whether the page may be in an index. `indexable` also minds the date."""
+    """Whether the page may be in an index. `indexable` also takes the date into account."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
@@ -69,11 +69,11 @@ class IndexingRules:
     unavailable_after: datetime | None = None
     """When the page leaves every index: an aware datetime in UTC, or None for never."""
     statements: tuple[Statement, ...] = field(default=(), compare=False)
-    """Every statement addressed to us, the header's first: the evidence."""
-    findings: tuple[Flaw, ...] = field(default=(), compare=False)
-    """What was wrong with the statements."""
+    """The evidence: every statement addressed to us, those in headers first."""
+    findings: tuple[IndexingFinding, ...] = field(default=(), compare=False)
+    """The findings about the statements."""
     tags: tuple[Tag, ...] = field(default=(), compare=False)
-    """The tags of the page that speak of its use, and not of indexing."""
+    """The tags of the page about its use."""
 
     @classmethod
     def parse(
@@ -84,18 +84,18 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Read what a response says. No content makes this raise.
+        """Read the statements of a response. No content makes this raise.
 
         :param headers: the value of each ``X-Robots-Tag`` field line
         :param html: the page, where there is one
-        :param agents: our product tokens; what is said to any of them counts
+        :param agents: our product tokens; statements to any of them count
         :param dialect: whose vocabulary it is
         :param encoding: the page's encoding, where the transport declares it
         """
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
         names = _names((agents,) if isinstance(agents, str) else tuple(agents))
-        reading = Reading(dialect.indexing_vocabulary)
+        reading = StatementReader(dialect.indexing_vocabulary)
         read_headers(headers, names, reading)
         if html:
             read_page(html, names, encoding, reading)
@@ -119,8 +119,9 @@ class IndexingRules:
         return tuple(each for each in self.statements if not each.known)
 
     def because(self, name: str) -> Statement | None:
-        """The statement that says *name*, a name of the vocabulary, or more than that:
-        the first one, and of dates the earliest. None where nothing does.
+        """The first statement that denies what *name*, a name of the vocabulary, denies, or
+        more; for ``unavailable_after`` the one with the earliest date. None where there is
+        none.
         """
         wanted = set(DENIALS.get(name, ()))
         for each in self.statements:
@@ -141,7 +142,7 @@ class IndexingRules:
         return self.index and not expired
 
     def to_dict(self) -> dict[str, bool | int | str | None]:
-        """Return the rules, without their evidence, as JSON has them."""
+        """Return the rules without their evidence, as JSON values."""
         date = self.unavailable_after
         return {
             **{name: getattr(self, name) for name in _DENYING_NAMES},
@@ -174,10 +175,10 @@ class IndexingRules:
 
 
 _SILENCE = IndexingRules()
-"""The rules of every response that says nothing."""
+"""The rules of every response without statements."""
 
 
-# A crawler has few of them, and asks about many pages.
+# A crawler has few names, and asks about many pages.
 @lru_cache(maxsize=256)
 def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
     """What a site may call us, in lower case."""
@@ -198,7 +199,7 @@ def _add_up(statements: Iterable[Statement]) -> dict[str, Any]:
     denied = {what for name in said & DENIALS.keys() for what in DENIALS[name]}
     rules: dict[str, Any] = dict.fromkeys(denied - {"snippet"}, False)
     if "index" in denied:
-        # It only has an effect beside noindex.
+        # indexifembedded has an effect only together with noindex.
         rules["index_embedded"] = "indexifembedded" in said
     values: dict[str, list[Any]] = {}
     for each in statements:

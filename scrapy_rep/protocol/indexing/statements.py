@@ -1,7 +1,7 @@
-"""What a site can say about the indexing of a page: the names, and one statement each.
+"""The vocabulary of indexing rules, and the reading of statements.
 
-``robotstag`` and ``metatags`` find the text of statements, this module reads it, and
-``indexing`` adds up what was read.
+``header`` and ``metatags`` find the text of statements, this module reads it, and ``rules``
+combines the statements.
 
 Sources:
 
@@ -28,10 +28,10 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""How many statements of a response are read; the rest is ignored, with a finding. As
-many findings are kept."""
+"""The number of statements of a response that are read; the rest is ignored, with a
+finding. It is also the number of findings that are kept."""
 MAX_TEXT = 65_536
-"""How many bytes of one field line, or of one tag's content, are read."""
+"""The bytes that are read of one field line, or of one tag's content."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
 """The values of ``max-image-preview``, the most restrictive one first."""
@@ -71,7 +71,7 @@ def _image_preview(text: str) -> str | None:
 
 
 def _date(text: str) -> datetime | None:
-    # Few pages have one, so that the others need not load what reads dates.
+    # Imported here, since few pages have a date.
     from scrapy_rep.protocol.indexing.dates import read_date  # noqa: PLC0415
 
     return read_date(text)
@@ -89,15 +89,15 @@ name is never an agent, whatever the dialect."""
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
 """Every name that is understood, in lower case."""
 
-# How many parts a date may run over. They are words in a meta tag, where "Friday, June
-# 25, 2010 at 3:00 PM PST" has eight; in a header they are what stands between commas.
+# The number of parts that a date may have. In a meta tag parts are words: "Friday, June 25,
+# 2010 at 3:00 PM PST" has eight. In a header they are separated by commas.
 _DATE_PARTS = 10
 
-Origin = tuple[Source, str | None, int]
+Location = tuple[Source, str | None, int]
 """The source, agent and position of a Statement."""
 
 Span = tuple[int, int]
-"""Where a part of a text starts and ends."""
+"""The start and end of a part of a text."""
 
 
 class Statement(NamedTuple):
@@ -105,7 +105,7 @@ class Statement(NamedTuple):
 
     source: Source
     agent: str | None
-    """To whom it is addressed, as written; None for everyone."""
+    """The agent that it is addressed to, as written; None for everyone."""
     position: int
     """In a header, the number of the field line, from 1; in a page, the offset of the
     tag's ``<`` in bytes (of the page's UTF-8 form, if it is in UTF-16, UTF-32 or
@@ -115,13 +115,13 @@ class Statement(NamedTuple):
     name: str
     """In lower case."""
     value: Value = None
-    """None, too, if it could not be read; then the statement has no effect."""
+    """None also for a value that cannot be read; then the statement has no effect."""
     known: bool = True
     """Whether the name is in the dialect's vocabulary; else it has no effect."""
 
 
-class Flaw(NamedTuple):
-    """Something that is wrong with how a site says what it says."""
+class IndexingFinding(NamedTuple):
+    """Something that is wrong with a statement, or with its tag or header."""
 
     code: str
     """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
@@ -129,27 +129,29 @@ class Flaw(NamedTuple):
     message: str
     source: Source
     position: int
-    """As in Statement."""
+    """The position, as in :class:`Statement`."""
 
 
-class Reading:
-    """The statements and findings of one response, while they are collected."""
+class StatementReader:
+    """Collects the statements and findings of one response."""
 
     __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
 
     def __init__(self, vocabulary: frozenset[str] | None) -> None:
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.statements: list[Statement] = []
-        self.findings: list[Flaw] = []
+        self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.full = False
-        """Whether there was more than is read, so that no more need be looked for."""
+        """Whether the limit is reached, so that nothing more need be read."""
 
-    def find(self, code: str, message: str, origin: Origin) -> None:
+    def find(self, code: str, message: str, location: Location) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
-            self.findings.append(Flaw(code, message, origin[0], origin[2]))
+            self.findings.append(
+                IndexingFinding(code, message, location[0], location[2])
+            )
 
-    def read(self, origin: Origin, text: str, spans: list[Span]) -> None:
+    def read(self, location: Location, text: str, spans: list[Span]) -> None:
         """Read the statements in the spans of a text: one in each, but a date may take several."""
         at = 0
         while at < len(spans):
@@ -157,29 +159,29 @@ class Reading:
                 if not self.full:
                     self.full = True
                     message = f"only {MAX_STATEMENTS} statements are read"
-                    self.find("too-many", message, origin)
+                    self.find("too-many", message, location)
                 return
             start, end = spans[at]
             name, colon, value = text[start:end].partition(":")
             name = name.strip().lower()
             if name in VALUED:
-                at = self._read_valued(origin, text, spans, at)
+                at = self._read_valued(location, text, spans, at)
                 continue
             if colon and name in DENIALS:
-                # "all: noindex" and the like are two statements, not one to lose.
+                # "all: noindex" is read as two statements, so that neither is lost.
                 spans[at] = (end - len(value), end)
                 end -= len(value)
-                self.find("stray-colon", f"{name} takes no value", origin)
+                self.find("stray-colon", f"{name} takes no value", location)
             else:
                 at += 1
             written = text[start:end].strip()
             if name in self._vocabulary:
-                self.statements.append(Statement(*origin, written, name))
+                self.statements.append(Statement(*location, written, name))
             elif written:
-                self._read_unknown(origin, written, name)
+                self._read_unknown(location, written, name)
 
     def _read_valued(
-        self, origin: Origin, text: str, spans: list[Span], at: int
+        self, location: Location, text: str, spans: list[Span], at: int
     ) -> int:
         """Read the statement in ``spans[at]``; return the number of the next span."""
         start, end = spans[at]
@@ -199,14 +201,14 @@ class Reading:
                     break
         written = text[start:end].strip()
         if name not in self._vocabulary:
-            self._read_unknown(origin, written, name)
+            self._read_unknown(location, written, name)
         else:
             if result is None:
                 code = "bad-date" if read is _date else "bad-value"
-                self.find(code, f"not a value of {name}: {value.strip()!r}", origin)
-            self.statements.append(Statement(*origin, written, name, result))
+                self.find(code, f"not a value of {name}: {value.strip()!r}", location)
+            self.statements.append(Statement(*location, written, name, result))
         return at + taken
 
-    def _read_unknown(self, origin: Origin, written: str, name: str) -> None:
-        self.find("unknown-name", f"not in the vocabulary: {written!r}", origin)
-        self.statements.append(Statement(*origin, written, name, known=False))
+    def _read_unknown(self, location: Location, written: str, name: str) -> None:
+        self.find("unknown-name", f"not in the vocabulary: {written!r}", location)
+        self.statements.append(Statement(*location, written, name, known=False))

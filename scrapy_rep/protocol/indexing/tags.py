@@ -1,4 +1,4 @@
-"""A tag of a page that speaks of its use."""
+"""The tags of a page about its use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Tag(NamedTuple):
     """The value of its ``content``, or of its ``href``."""
 
     start: int
-    """The offset of its ``<``, as in a Statement about indexing."""
+    """The offset of its ``<``, as the position of an indexing statement."""
 
 
 NAMES = ("tdm-reservation", "tdm-policy")
-"""The names of ``<meta>`` tags that speak of use, besides those about indexing."""
+"""The names of ``<meta>`` tags about use."""

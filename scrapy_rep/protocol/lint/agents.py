@@ -1,4 +1,4 @@
-"""What is wrong with user-agent lines, and with the groups that they begin."""
+"""Checks user-agent lines, and the groups that they begin."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scrapy_rep.protocol.agents import (
     is_rfc_token,
     product_tokens,
 )
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ _SHOWN = 2000
 def check_agents(
     lines: Sequence[Line], groups: Sequence[Group], dialect: Dialect, found: Findings
 ) -> None:
-    """Look at each user-agent line, and at each rule that belongs to none."""
+    """Check each user-agent line, and each rule that is in no group."""
     in_groups = {rule.line for group in groups for rule in group.rules}
     first = groups[0].lines[0] if groups else 0
     for line in lines:
-        if line.field == "user-agent":
+        if line.field == USER_AGENT:
             _check_agent(line, dialect, found)
-        elif line.field in {"allow", "disallow"} and line.number not in in_groups:
+        elif line.field in RULES and line.number not in in_groups:
             if 0 < first < line.number:
                 message = "a blank line ended the group above, so that nobody follows"
                 message += " this: delete the blank line"
@@ -55,7 +56,7 @@ def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
     tokens = agents_of_line(value, dialect)
     token = tokens[0]
     if dialect.agent_match == "letters" and token != EVERYONE:
-        # What Google's parser reads.
+        # The token that Google's parser reads.
         token = next(filter(is_rfc_token, tokens), "")
     rest = value[len(token.encode()) :]
     is_list = dialect.comma_separated_agents and len(tokens) > 1
@@ -88,7 +89,7 @@ def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
 def check_groups(
     lines: Sequence[Line], groups: Sequence[Group], dialect: Dialect, found: Findings
 ) -> None:
-    """Look at the groups, one beside the other."""
+    """Check the groups, and compare them."""
     everyone_is_restricted = any(
         rule.kind == "disallow" and rule.pattern
         for group in groups
@@ -135,7 +136,7 @@ def _check_names(
 
 
 def _earlier(token: str, seen: dict[str, int], dialect: Dialect) -> int:
-    """The first line that names all whom *token* names; 0 if there is none."""
+    """The first line that names all crawlers that *token* names; 0 if there is none."""
     if dialect.agent_match != "prefix" or token == EVERYONE:
         return seen.get(token, 0)
     beginnings = (token[:end] for end in range(1, min(len(token), 200) + 1))

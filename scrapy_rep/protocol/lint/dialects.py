@@ -1,4 +1,4 @@
-"""URLs of a robots.txt that dialects decide on differently, and why."""
+"""Finds URLs that dialects decide on differently, and the reason."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-# What is compared: so many bytes of a file, rules and names, spread over it.
+# The limits of what is compared: bytes of a file, rules, and names, spread over the file.
 _MAX_BYTES = 65_536
 _MAX_RULES = 48
 _MAX_AGENTS = 8
 _MAX_PATH = 1000
 _MAX_PATH_SHOWN = 60
 
-# The fields of a dialect that can be the reason, the more telling ones first; what they
-# are about, and what to write so that all agree.
+# The fields of a dialect that can be the reason, the most useful ones first. Each has a
+# description and a remedy.
 _REASONS = {
     "misspelt_fields": (
         "they differ in which misspelt fields are read", "spell all fields properly",
@@ -91,7 +91,7 @@ class _Question(NamedTuple):
 
 
 def compare_dialects(body: bytes, dialect: Dialect, found: Findings) -> None:
-    """Ask what each dialect makes of the paths that the rules are about."""
+    """Compare the decisions of all dialects on the paths that the rules are about."""
     if len(body) > _MAX_BYTES:
         body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
     questions, agents = _questions(body, dialect)
@@ -101,7 +101,7 @@ def compare_dialects(body: bytes, dialect: Dialect, found: Findings) -> None:
 
 
 def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str]]:
-    """Paths for the rules of a file, read with the most lenience, and its crawlers."""
+    """A path for each rule of a file, misspelt fields included, and the agents of the file."""
     questions: dict[str, _Question] = {}
     agents = {EVERYONE: None}
     for number, field, value in lines(body, replace(dialect, misspelt_fields=True)):
@@ -110,7 +110,7 @@ def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str
                 for name in agents_of_line(value, reading):
                     agents[name or EVERYONE] = None
         elif field in {"allow", "disallow"} and 0 < len(value) < _MAX_PATH:
-            # As URLs of Scrapy are written, whatever is the dialect.
+            # In the form in which Scrapy writes URLs, whatever the dialect.
             pattern = paths.pattern(value.decode("latin-1"), RFC9309)
             if pattern is not None:
                 path = "x".join(pattern.segments)
@@ -120,7 +120,7 @@ def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str
                 if page.startswith("index.htm"):
                     path = directory + "/"
                     questions.setdefault(path, _Question(number, path))
-    # Everyone may read it, whatever the rules say; that some do not say so is no news.
+    # The dialects are known to differ on this URL.
     questions.pop("/robots.txt", None)
     return _spread(list(questions.values()), _MAX_RULES), _spread(
         list(agents), _MAX_AGENTS
@@ -128,18 +128,19 @@ def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str
 
 
 def _spread(items: list[_T], at_most: int) -> list[_T]:
-    """At most so many of *items*, the first one among them."""
+    """At most *at_most* of the *items*, spread evenly, beginning with the first."""
     return items[:: -(-len(items) // at_most)] if items else items
 
 
 class _Comparison:
-    """The same file read in two dialects, and in what lies between them."""
+    """One file read in two dialects, and in mixtures of both."""
 
     def __init__(self, body: bytes, ours: Dialect, theirs: Dialect) -> None:
         self._ours = AccessRules.parse(body, ours)
         self._theirs = AccessRules.parse(body, theirs)
         self._mixtures: list[tuple[str, AccessRules, AccessRules]] = []
-        """A field; the file read in one dialect, but for this field; and in the other."""
+        """For each field that differs: its name, the file read in one dialect with this
+        field of the other, and the file read in the other dialect."""
         for one, other, read in (
             (ours, theirs, self._theirs), (theirs, ours, self._ours),
         ):  # fmt: skip
@@ -165,7 +166,7 @@ class _Comparison:
                         found.add(question.line, "dialects-differ", message)
 
     def _reason(self, url: str, agent: str) -> str:
-        """The one field that makes us decide as they do, or them as we do."""
+        """The one field that explains the difference; empty where no single field does."""
         for name, mixed, other in self._mixtures:
             if mixed.is_allowed(url, agent) is other.is_allowed(url, agent):
                 return name

@@ -1,26 +1,29 @@
-"""What is wrong with the fields of lines, and with lines that have none."""
+"""Checks the fields of lines, and lines without a field."""
 
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# As they are written.
+# The fields in their proper spelling.
 _FIELDS = (
     "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
     "Visit-time",
 )  # fmt: skip
 _PROPER = {field.lower(): field for field in _FIELDS}
 
-# Fields that others define, and that are as they should be: preferences on the use of
-# what is crawled (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
+# Fields about the use of content, which other texts define (IETF AIPREF drafts,
+# contentsignals.org, RSL 1.0).
 _ELSEWHERE = {
     "content-signal": "Content-Signal",
     "content-usage": "Content-Usage",
@@ -43,14 +46,20 @@ _ANOTHER_FIELD = re.compile(
     rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
 ).search
 
-# Names are compared with the known ones as long as there are not too many, nor too long.
+# The number and the length of names that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 _LETTERS = re.compile("[^a-z]")
 
+# The share of letters that a misspelling has in common with the word that is meant.
+_MIN_LIKENESS = 0.8
+_BY_LETTERS = {
+    _LETTERS.sub("", field): proper for field, proper in (_PROPER | _ELSEWHERE).items()
+}
+
 
 class FieldCheck:
-    """Looks at the fields of one file."""
+    """Checks the fields of one file."""
 
     known = frozenset(_PROPER)
 
@@ -139,27 +148,15 @@ class FieldCheck:
 
 def _nearest(name: str) -> str | None:
     letters = _LETTERS.sub("", name)
-    for field, proper in (_PROPER | _ELSEWHERE).items():
-        plain = _LETTERS.sub("", field)
-        at_most = 1 if len(plain) < 7 else 2
+    for plain, proper in _BY_LETTERS.items():
         if letters.startswith(plain) and len(letters) <= len(plain) + 2:
             return proper
-        if len(name) > 3 and distance(letters, plain) <= at_most:
-            return proper
-    return None
+    if len(name) <= 3:
+        return None
+    meant = nearest(letters, _BY_LETTERS)
+    return _BY_LETTERS[meant] if meant is not None else None
 
 
-def distance(one: str, other: str) -> int:
-    """How many letters to add, drop, change or swap with the next, to make one of two
-    short words the other.
-    """
-    rows = [list(range(len(other) + 1))]
-    for i, letter in enumerate(one, 1):
-        above, row = rows[-1], [i]
-        for j, theirs in enumerate(other, 1):
-            cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (letter != theirs))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == theirs:
-                cost = min(cost, rows[-2][j - 2] + 1)
-            row.append(cost)
-        rows.append(row)
-    return rows[-1][-1]
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The one of *words* that a short *word* is a misspelling of, if there is one."""
+    return next(iter(get_close_matches(word, words, n=1, cutoff=_MIN_LIKENESS)), None)

@@ -1,4 +1,4 @@
-"""What can be wrong with a robots.txt: a code for each, and the findings of one file."""
+"""The codes of findings, and the findings of one robots.txt."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning", "note"]
 
 MAX_OF_A_CODE = 100
-"""How many findings of one code are told one by one; one more says how many follow."""
+"""The number of findings of one code that are listed. One more says how many there are
+beyond."""
 MAX_TEXT = 200
-"""How many characters of a line a finding shows."""
+"""The characters of a line that a finding shows."""
 _MAX_QUOTED = 60
 
 CODES: dict[str, tuple[Severity, str]] = {
@@ -93,15 +94,16 @@ CODES: dict[str, tuple[Severity, str]] = {
     # Dialects.
     "dialects-differ": ("note", "a URL that dialects decide on differently"),
 }  # fmt: skip
-"""Every code, its severity and what it means. An *error* has no effect, or another one
-than it looks; a *warning* may well have; a *note* harms nobody."""
+"""Every code, its severity and its meaning. An *error* marks a line that has no effect, or
+another one than it seems to have; a *warning* one that may have; a *note* one that does no
+harm."""
 
 
 class Finding(NamedTuple):
     """Something that is wrong with a robots.txt, or may be."""
 
     line: int
-    """From 1; 0 for the file as a whole."""
+    """The number of the line, from 1; 0 for the file as a whole."""
 
     code: str
     """One of :data:`CODES`."""
@@ -112,11 +114,11 @@ class Finding(NamedTuple):
     """What is wrong, and what to write instead."""
 
     text: str
-    """The line as written, or its beginning; bytes that are no UTF-8 show as U+FFFD."""
+    """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
 class Findings:
-    """The findings of one file, while they are collected."""
+    """Collects the findings of one file."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str, str]] = []
@@ -131,7 +133,7 @@ class Findings:
             self._last.setdefault(code, line)
 
     def by_line(self, lines: list[bytes]) -> Iterator[Finding]:
-        """All of them, by line; *lines* are those of the file."""
+        """All findings, by line; *lines* are the lines of the file."""
         for code, line in self._last.items():
             more = self._counts[code] - MAX_OF_A_CODE
             self._found.append((line, code, f"{more} more like this, from here on"))
@@ -143,7 +145,7 @@ class Findings:
 
 
 def quoted(octets: bytes) -> str:
-    """What a stranger wrote, fit to be shown."""
+    """Text of a file in quotes, cut to a displayable length."""
     shown = octets[: 4 * _MAX_QUOTED].decode("utf-8", "replace")
     return repr(
         shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."

@@ -1,7 +1,7 @@
-"""What is wrong with a robots.txt, line by line.
+"""Lints a robots.txt, line by line.
 
-It is read as the parser reads it, by the same functions; nothing here knows how a line
-or a pattern is written that they do not.
+The functions of the parser read it, so the linter and the parser agree on every line and
+pattern.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import GOOGLE
+from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.lint.agents import check_agents, check_groups
 from scrapy_rep.protocol.lint.dialects import compare_dialects
 from scrapy_rep.protocol.lint.fields import FieldCheck
@@ -20,7 +21,7 @@ from scrapy_rep.protocol.lint.records import check_delays, check_record
 from scrapy_rep.protocol.lint.rules import check_rules
 from scrapy_rep.protocol.lint.usage import check_usage
 from scrapy_rep.protocol.robotstxt.groups import groups_of
-from scrapy_rep.protocol.robotstxt.lines import read_line, text
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -30,21 +31,21 @@ _PAGE = re.compile(
     rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
     re.IGNORECASE,
 ).match
-_RULES = ("allow", "disallow")
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a robots.txt, by line. Any bytes at all are one.
+    """The findings of a robots.txt, by line. No content makes this raise.
 
+    *url* is where it was fetched from, if it was; the end of such a file may be missing.
     The time it takes grows with the length of what is read of *body*, and is bounded.
     """
-    content = text(body, dialect)
+    content = decoded_text(body, dialect)
     written = content.split(b"\n")
     found = Findings()
     read = [read_line(n, raw, dialect) for n, raw in enumerate(written, 1)]
     says = [line for line in read if line is not None]
     groups, _ = groups_of(says, dialect)
-    _check_bytes(body, content, dialect, found)
+    _check_bytes(body, content, dialect, url, found)
     is_page = _check_page(written, found)
     fields = FieldCheck(dialect, found)
     for number, (raw, line) in enumerate(zip(written, read, strict=True), 1):
@@ -56,7 +57,7 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
         fields.check(number, raw, line)
         if line is None:
             continue
-        if line.field in _RULES:
+        if line.field in RULES:
             check_pattern(line, raw, dialect, url, found)
         else:
             check_record(line, dialect, url, found)
@@ -70,9 +71,9 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 
 
 def _check_bytes(
-    body: bytes, content: bytes, dialect: Dialect, found: Findings
+    body: bytes, content: bytes, dialect: Dialect, url: str | None, found: Findings
 ) -> None:
-    """What can be said of the file before it is split into lines."""
+    """Check the file as a whole, before it is split into lines."""
     if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         found.add(
             0,
@@ -93,13 +94,14 @@ def _check_bytes(
         found.add(
             content.count(b"\n") + 1,
             "too-large",
-            f"the first {dialect.size_limit} bytes of the file's {len(body)} are read, "
-            "up to here: put what matters first, and let patterns say more with less",
+            f"the file has {'at least ' if url else ''}{len(body):,} bytes, and the first "
+            f"{dialect.size_limit:,} are read, up to here: put what matters first, and let "
+            "patterns say more with less",
         )
 
 
 def _check_page(written: list[bytes], found: Findings) -> bool:
-    """Whether a page was sent in place of a robots.txt."""
+    """Whether the file is an HTML page in the place of a robots.txt."""
     for number, raw in enumerate(written, 1):
         if raw.strip():
             if _PAGE(raw):

@@ -1,4 +1,4 @@
-"""What is wrong with the patterns of rules, each looked at alone."""
+"""Checks the patterns of rules, one by one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 _URL = re.compile(
     rb"/?[a-z][a-z0-9+.-]{0,19}://[^/]*(.*)", re.IGNORECASE | re.DOTALL
@@ -36,7 +37,7 @@ _UNRESERVED = re.compile(
 def check_pattern(
     line: Line, raw: bytes, dialect: Dialect, url: str | None, found: Findings
 ) -> None:
-    """Look at the pattern of a rule; *raw* is its whole line."""
+    """Check the pattern of a rule; *raw* is its whole line."""
     number, field, value = line
     if not value:
         if field == "allow":
@@ -112,7 +113,8 @@ def _check_encoding(
     if _BAD_PERCENT(value):
         message = "a % stands before two hexadecimal digits: for itself, write %25"
         found.add(number, "bad-percent", message)
-    # Behind a "?" both forms of a slash match both, where reserved octets are levelled.
+    # Behind a "?", a raw and an encoded slash match both, where reserved octets are
+    # normalized.
     path = value.partition(b"?")[0] if reading == "rfc3986" else value
     if _ENCODED_SLASH(path):
         message = "%2F matches %2F in a URL, and never a /: write / if that is meant"

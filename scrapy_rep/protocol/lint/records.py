@@ -1,4 +1,4 @@
-"""What is wrong with sitemaps, and with delays, rates and times."""
+"""Checks sitemaps, delays, rates and windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# What reads each field, and what it should look like.
+# The reader of each field, and an example of its value.
 _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "crawl-delay": (pace.crawl_delay, "seconds, as in Crawl-delay: 5"),
     "request-rate": (pace.request_rate, "pages in seconds, as in Request-rate: 1/5"),
@@ -29,7 +29,7 @@ _MAX_URL = 65_536
 def check_record(
     line: Line, dialect: Dialect, url: str | None, found: Findings
 ) -> None:
-    """Look at the value of a line that is no rule."""
+    """Check the value of a line that is no rule."""
     number, field, value = line
     if field == "sitemap":
         _check_sitemap(line, url, found)
@@ -48,7 +48,11 @@ def _check_sitemap(line: Line, url: str | None, found: Findings) -> None:
     resolved = list(sitemap_urls([short], base))
     if resolved:
         message = "sitemaps have absolute URLs, and few crawlers resolve others: write"
-        meant = quoted(resolved[0].encode()) if url else "https:// and the host first"
+        meant = (
+            quoted(resolved[0].encode("utf-8", "replace"))
+            if url
+            else "https:// and the host first"
+        )
         found.add(line.number, "relative-sitemap", f"{message} {meant}")
     else:
         message = f"{quoted(line.value)} is no URL of the Web: write one with https://"
@@ -58,7 +62,7 @@ def _check_sitemap(line: Line, url: str | None, found: Findings) -> None:
 def check_delays(
     lines: Sequence[Line], groups: Sequence[Group], dialect: Dialect, found: Findings
 ) -> None:
-    """Look for delays that belong to nobody, and for several that belong to one."""
+    """Find records in no group, and several delays for one agent."""
     records = [record for group in groups for record in group.records]
     in_groups = {record.line for record in records}
     for line in lines:

@@ -1,10 +1,10 @@
-"""Rules that never decide, because another does wherever they match.
+"""Finds rules that never decide, because another rule decides wherever they match.
 
-The judge is the index that decides for crawlers. It is asked about a *witness* of each
-pattern: the pattern itself, with a character in place of each ``*``, and of whatever may
-follow, that no pattern and no URL has. Whatever pattern matches the witness has a ``*``,
-or its open end, where that character stands; so it matches every URL that the first one
-matches. A rule that does not win on its witness wins nowhere.
+The index that decides for crawlers is asked about a *witness* of each pattern: the pattern
+with a character that no pattern and no URL has in the place of each ``*``, and at the end.
+A pattern that matches the witness has a ``*`` or its open end where that character stands,
+so it matches every URL that the first pattern matches. A rule that does not win on its
+witness never wins.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.robotstxt.paths import Pattern
 
-# Patterns and URLs have an octet a character.
+# Patterns and URLs have characters up to U+00FF.
 _ANYTHING = "\u0100"
 
-# How many characters of wildcards and witnesses are compared.
+# The number of characters of wildcards and witnesses that are compared.
 _BUDGET = 150_000_000
 
 
@@ -38,7 +38,7 @@ def check_rules(
     dialect: Dialect,
     found: Findings,
 ) -> None:
-    """Look for rules that say what another says, or what another rule overrules."""
+    """Find rules that are equal to another, or that another rule always overrules."""
     together: dict[object, list[Line]] = {}
     for place, group in enumerate(groups):
         # Groups of the same names are followed by the same crawlers.
@@ -57,7 +57,7 @@ def check_rules(
 def _check_together(
     rules: list[Line], dialect: Dialect, found: Findings, budget: int
 ) -> int:
-    """Look at rules that the same crawlers follow; return what that cost."""
+    """Check rules that the same crawlers follow; return the characters compared."""
     read, marks = _read(rules, found)
     index = RuleIndex(read, dialect)
     directories: dict[int, list[Pattern]] = {}
@@ -90,8 +90,8 @@ def _check_together(
 def _read(
     rules: list[Line], found: Findings
 ) -> tuple[RuleLines, list[tuple[int, str]]]:
-    """The rules as the index takes them, and their marks and values in file order; what
-    is there twice is told.
+    """The rules in the form for the index, and their marks and values in file order.
+    Duplicates become findings.
     """
     read = RuleLines()
     marks = []
@@ -115,7 +115,7 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
     if segments[0]:
         yield witness
     elif not witness.strip(_ANYTHING) or not segments[1].startswith("/"):
-        # Every URL has a "/" before what the first "*" stands for.
+        # Every URL has a "/" before the part that the first "*" matches.
         yield "/" + witness
     else:
         yield "/" + witness

@@ -1,10 +1,10 @@
-"""What is wrong with the records that say what content may be used for."""
+"""Checks the records about the use of content."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.lint.fields import distance
+from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.robotstxt import FIELDS, UsageGroups, expression_of
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import Findings
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# Labels that are compared with the known ones, and their length.
+# The number and the length of labels that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 
-# Octets of records that are looked at, many times what any site has.
+# The octets of records that are checked, many times as many as any site has.
 _LOOKED_AT = 50_000
 
 
 def check_usage(lines: Sequence[Line], dialect: Dialect, found: Findings) -> None:
-    """Look at the records of use, one by one and together."""
+    """Check the records about use, one by one and together."""
     records = [line for line in lines if line.field in FIELDS]
     if not records:
         return
@@ -65,7 +65,7 @@ class _UsageCheck:
         self._octets = 0
 
     def check(self, line: Line) -> None:
-        """Look at one record."""
+        """Check one record."""
         self._octets += len(line.value)
         if self._octets > _LOOKED_AT:
             return
@@ -83,7 +83,7 @@ class _UsageCheck:
             )
             return
         signal, expression = expression_of(line)
-        for code, message in expression.flaws:
+        for code, message in expression.findings:
             if code not in {"unknown-label", "unknown-preference"}:
                 self._found.add(line.number, code, f"{message}: {_how(signal)}")
         for label, value in expression.pairs:
@@ -101,18 +101,19 @@ class _UsageCheck:
             self._found.add(line.number, "unknown-label", message)
         elif label == "use":
             if value not in {"immediate", "reference", "full"}:
-                message = "use is immediate, reference or full, and says nothing else"
+                message = "use is immediate, reference or full: write one of these"
                 self._found.add(line.number, "unknown-preference", message)
         elif value not in {row.allows, row.disallows}:
-            message = (
-                f"{label} is {row.allows} or {row.disallows}, and says nothing else"
-            )
             meant = _value_meant(signal, value)
-            remedy = f": write {label}={meant}" if meant else ""
-            self._found.add(line.number, "unknown-preference", message + remedy)
+            remedy = f"write {label}={meant}" if meant else "write one of the two"
+            message = (
+                f"{label} is {row.allows} or {row.disallows}, and says nothing else: "
+                f"{remedy}"
+            )
+            self._found.add(line.number, "unknown-preference", message)
 
     def _meant(self, signal: Signal, label: str) -> str | None:
-        """The label that *label* is a misspelling of, or stands for elsewhere."""
+        """The label that is meant by *label*, which is misspelt or from another signal."""
         for row in ROWS:
             if row.label == label and row.signal is not signal:
                 for other in ROWS:
@@ -122,11 +123,10 @@ class _UsageCheck:
         if self._names >= _MAX_NAMES or len(lowered) > _MAX_LENGTH:
             return None
         self._names += 1
-        near = (each for each in labels_of(signal) if distance(lowered, each) <= 2)
-        return next(near, None) if len(lowered) > 3 else None
+        return nearest(lowered, labels_of(signal)) if len(lowered) > 3 else None
 
     def compare(self, records: Iterable[Line]) -> None:
-        """Look for records that contradict each other: of one path, for one crawler."""
+        """Find records for one path and one crawler that contradict each other."""
         said: dict[tuple[object, str], tuple[bool, int]] = {}
         octets = 0
         for line in records:

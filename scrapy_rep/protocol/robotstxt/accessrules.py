@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.compression import Compressed, pack
+from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.followed import Followed
 from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
 from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.lines import proper_text, text
-from scrapy_rep.protocol.robotstxt.packing import Packed, pack
+from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
@@ -29,20 +29,18 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import Pace, RequestRate, VisitTime
 
-# So many combinations of agents are kept ready; a crawl has one, or a few.
+# The number of agent sequences whose rules are kept. A crawl has one, or a few.
 _MAX_FOLLOWED = 32
 
-# Bytes that one takes beside its text.
+# The bytes that an instance takes besides its text.
 _EMPTY_WEIGHT = 1_000
 
 
 class AccessRules:
-    """What a robots.txt, or what takes its place, says about access: which URLs, how fast
-    and when.
+    """What a robots.txt says about access: which URLs may be fetched, how fast and when.
 
-    Made by :meth:`parse` and :meth:`blanket`; immutable. It keeps the text, and works out
-    what a question needs when the question comes: of the rules, those of the crawler that
-    asks.
+    Made by :meth:`parse` and :meth:`blanket`; immutable to its users. It keeps the text,
+    and reads the rules of a crawler when that crawler is first asked about.
     """
 
     __slots__ = (
@@ -57,20 +55,20 @@ class AccessRules:
         blanket: Decision | None = None,
     ) -> None:
         self.dialect = dialect
-        self._body: bytes | Packed = body
+        self._body: bytes | Compressed = body
         self._url = url
         self._blanket = blanket
-        self._followed: Followed | None = None
-        self._others: dict[str | tuple[str, ...], Followed] | None = None
+        self._followed: CrawlerRules | None = None
+        self._others: dict[str | tuple[str, ...], CrawlerRules] | None = None
         self._sitemaps: tuple[str, ...] | None = None
 
     @classmethod
     def parse(
         cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
     ) -> Self:
-        """Read a robots.txt. Any bytes at all are one (RFC 9309, 2.3.1.5).
+        """Read a robots.txt. Any bytes are a valid one (RFC 9309, 2.3.1.5).
 
-        *url* is where it was found; relative sitemaps are resolved against it.
+        *url* is its address, against which relative sitemaps are resolved.
         """
         return cls(body, dialect, url)
 
@@ -78,23 +76,18 @@ class AccessRules:
     def blanket(
         cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
     ) -> Self:
-        """A robots.txt that says the same of every URL but its own."""
+        """A robots.txt with one decision for every URL except its own."""
         return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
 
     @property
     def body(self) -> bytes:
-        """What was parsed."""
+        """The bytes that were parsed."""
         body = self._body
         return body if isinstance(body, bytes) else body.unpack()
 
     @property
-    def denies_all(self) -> bool:
-        """Whether it forbids everything, in the place of a robots.txt."""
-        return self._blanket is not None and not self._blanket.allowed
-
-    @property
     def weight(self) -> int:
-        """The bytes that it takes, about: its text, and what was made of that so far."""
+        """About how many bytes it takes in memory: its text, and the rules read so far."""
         body = self._body
         text = len(body if isinstance(body, bytes) else body.octets)
         weight = _EMPTY_WEIGHT + text
@@ -114,11 +107,11 @@ class AccessRules:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, in file order; worked out anew each time."""
+        """All groups, in file order; read at each call."""
         return parse_groups(self.body, self.dialect)[0]
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
-        """May a crawler fetch *url*, and by which rule?
+        """Decide whether a crawler may fetch *url*, and say by which rule.
 
         *agents* are its product tokens, in order of preference: the groups of the first
         that has any are followed, or else those of everyone (RFC 9309, 2.2.1).
@@ -146,8 +139,9 @@ class AccessRules:
         )
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
-        """The same as ``decide(url, agents).allowed``, without the evidence."""
-        # This is asked for each request, so that what is nearly always true comes first.
+        """Whether a crawler may fetch *url*: ``decide(url, agents).allowed``, without the
+        evidence and faster."""
+        # This is called for each request, so the common case comes first.
         normal = NORMAL_URL(url)
         followed = self._followed
         if (
@@ -168,8 +162,8 @@ class AccessRules:
         return index.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """All that is said to a crawler of how fast and when; nothing in a dialect that
-        ignores it.
+        """The delays, rates and windows stated for a crawler; none in a dialect that
+        ignores them.
         """
         return self._follow(agents).pace
 
@@ -195,8 +189,8 @@ class AccessRules:
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
-    def _follow(self, agents: str | Sequence[str]) -> Followed:
-        """What holds for *agents*; nearly always they are those who asked before."""
+    def _follow(self, agents: str | Sequence[str]) -> CrawlerRules:
+        """The rules for *agents*, which nearly always are those of the call before."""
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
@@ -204,26 +198,27 @@ class AccessRules:
                 followed = self._followed = self._turn_to(key)
         return followed
 
-    def _turn_to(self, agents: str | tuple[str, ...]) -> Followed:
+    def _turn_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
         if self._followed is not None:
             if self._others is None or len(self._others) >= _MAX_FOLLOWED:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:
             return self._others[agents]
-        content = proper_text(text(self.body, self.dialect), self.dialect)
-        return Followed(agents, content, self.dialect)
+        content = canonical_text(decoded_text(self.body, self.dialect), self.dialect)
+        return CrawlerRules(agents, content, self.dialect)
 
-    def _index(self, followed: Followed, target: str) -> RuleIndex | RuleScan:
-        """To index the rules pays from the second question on, and many hosts are asked
-        about once.
+    def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
+        """What finds the rule that decides: a scan of the text for the first question, an
+        index from the second on. Many hosts are asked about once, and making the index
+        costs more than a scan.
         """
         if not followed.asked and can_scan(target):
             followed.asked = True
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []
-        # Nobody may ever need it again.
+        # The text is rarely needed again.
         if isinstance(self._body, bytes):
             self._body = pack(self._body)
         return followed.index

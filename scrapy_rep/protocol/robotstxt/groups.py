@@ -1,10 +1,11 @@
-"""Groups of a robots.txt: who is meant, and what is said to them (RFC 9309, 2.1)."""
+"""The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.agents import agents_of_line
+from scrapy_rep.protocol.grammar import RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import Line, lines
 from scrapy_rep.protocol.robotstxt.rules import Rule
 
@@ -24,18 +25,18 @@ class Record(NamedTuple):
     line: int
 
     run: int = 0
-    """The run of user-agent lines directly above it: the number of its first line. A
-    record about pace is for the agents of that run alone."""
+    """The run of user-agent lines directly above it, by the number of its first line. A
+    delay, rate or window is for the agents of that run alone."""
 
 
 class Group(NamedTuple):
     """One or more user-agent lines, and what follows them.
 
-    However many agents share it, it is there once.
+    A group that several agents share is there once.
     """
 
     agents: tuple[str, ...]
-    """The tokens of its user-agent lines, in lower case; empty ones name nobody."""
+    """The tokens of its user-agent lines, in lower case; an empty one names no agent."""
 
     rules: tuple[Rule, ...]
     """In file order, empty ones included."""
@@ -60,7 +61,7 @@ def parse_groups(body: bytes, dialect: Dialect) -> Groups:
 
 
 def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
-    """The same, of lines that have been read."""
+    """The groups and sitemap lines among lines that were read already."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []
@@ -77,9 +78,9 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
 
     for line in lines:
         number, field, value = line
-        if field == "sitemap":
+        if field == SITEMAP:
             sitemaps.append(line)
-        elif field == "user-agent":
+        elif field == USER_AGENT:
             if rules:
                 close()
             run = latest_run = run or number
@@ -89,9 +90,9 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
             text = value.decode("utf-8", "replace")
             if not field:
                 close()
-            elif agents and field in {"allow", "disallow"}:
-                # An empty one closes the run of user-agent lines as well. Rules that
-                # stand before any user-agent line are in no group (RFC 2.2.2).
+            elif agents and field in RULES:
+                # An empty rule ends the run of user-agent lines as well. Rules that stand
+                # before any user-agent line are in no group (RFC 2.2.2).
                 rules.append(Rule(field, text, number))
             elif agents:
                 records.append(Record(field, text, number, latest_run))

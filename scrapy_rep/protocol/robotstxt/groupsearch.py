@@ -1,14 +1,8 @@
 """The groups that one crawler follows, found without reading those of others.
 
-::
-
-    robotstxt = *other-line *group
-    group     = user-agent-line *(user-agent-line / other-line)
-                [rule-line *(rule-line / other-line)]
-
-Where a group begins and ends can be told from its user-agent lines, and from whether a
-rule stands between two of them. Both are found by expressions that never go back over
-what they have read.
+Groups are recognized by their user-agent lines, and by whether a rule stands between two of
+them. Both are found by expressions that never go back over what they have read.
+:mod:`~scrapy_rep.protocol.grammar` says what this gains.
 """
 
 from __future__ import annotations
@@ -16,49 +10,67 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
-from scrapy_rep.protocol.robotstxt.pacerecords import delays_of
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.grammar import (
+    PACE_FIELDS,
+    RULES,
+    USER_AGENT,
+    WHITE_SPACE,
+    WS,
+    line_of,
+)
+from scrapy_rep.protocol.robotstxt.delayrecords import delays_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.delayrecords import Span, UserAgentLine
     from scrapy_rep.protocol.robotstxt.groups import Record
-    from scrapy_rep.protocol.robotstxt.pacerecords import Span, UserAgentLine
-
-# All of these are for text in lower case. The first begins with a literal, so that what
-# lies between two user-agent lines is skipped at the speed of a search for a word; that
-# it begins a line is looked at afterwards.
-_LINE = rb"user-agent[ \t\v\f]*:[ \t\v\f]*(\*(?=[ \t\v\f#\n%b]|\Z)|%b)[^\n]*"
-_USER_AGENT = re.compile(_LINE % (b"", rb"[^ \t\v\f/*#\n]*")).finditer
-_USER_AGENT_OR_LIST = re.compile(_LINE % (b",", rb"[^ \t\v\f/*,#\n]*")).finditer
-_USER_AGENT_LETTERS = re.compile(_LINE % (b"", rb"[a-z_-]*)([a-z0-9_.-]*")).finditer
-_RULE = re.compile(rb"\n[ \t\v\f]*(?:dis)?allow[ \t\v\f]*:")
-_PACE_FIELDS = tuple(field.encode() for field in sorted(FIELDS))
-_BLANK = re.compile(rb"\n[ \t\v\f]*(?=\n)")
 
 
-class Following(NamedTuple):
-    """What in a text one crawler follows."""
+def _user_agent_lines_with(token: str, more_ends: str = "") -> re.Pattern[bytes]:
+    """An expression for user-agent lines of a text in lower case; its group 1 is the token.
+
+    It begins with a literal, so that what lies between two of these lines is skipped at the
+    speed of a search for a word; that it begins a line is checked afterwards.
+    """
+    everyone = rf"\*(?=[{WHITE_SPACE}#\n{more_ends}]|\Z)"
+    return re.compile(rf"{USER_AGENT}{WS}:{WS}({everyone}|{token})[^\n]*".encode())
+
+
+_USER_AGENT = _user_agent_lines_with(rf"[^{WHITE_SPACE}/*#\n]*").finditer
+_USER_AGENT_OR_LIST = _user_agent_lines_with(
+    rf"[^{WHITE_SPACE}/*,#\n]*", more_ends=","
+).finditer
+# The letters that the token begins with, and what follows them as group 2.
+_USER_AGENT_LETTERS = _user_agent_lines_with(r"[a-z_-]*)([a-z0-9_.-]*").finditer
+_RULE = re.compile(line_of(*RULES).encode())
+_PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
+_BLANK = re.compile(rf"\n{WS}(?=\n)".encode())
+
+
+class FollowedGroups(NamedTuple):
+    """The groups of a text that one crawler follows."""
 
     agent: str | None
     """The first of its product tokens that has groups, or ``*``, or None."""
 
     spans: tuple[Span, ...]
-    """Where these groups are, in the order of the text."""
+    """The spans of these groups, in the order of the text."""
 
     records: tuple[Record, ...]
-    """What is said of how fast and when, to this crawler."""
+    """The delay, rate and window lines for this crawler."""
 
 
-def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
-    """The groups of the first of *agents* that has any in *text*, or of everyone."""
+def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGroups:
+    """The groups of the first of *agents* that has any in *text*, or else those of ``*``."""
     lowered = text.lower()
     found = _user_agent_lines(lowered, dialect)
     tokens = [token for _, _, token in found]
     for agent in (*agents, EVERYONE):
-        named = _named(agent, tokens, dialect)
+        ours = agent.lower().encode("utf-8", "surrogatepass")
+        named = tokens_for(ours, tokens, dialect)
         if named:
             hits = [i for i, token in enumerate(tokens) if token in named]
             spans = _spans(lowered, found, hits, dialect)
@@ -69,13 +81,13 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> Following:
             if dialect.crawl_delay and _may_have_pace(lowered, start, end):
                 whose = spans, found, frozenset(hits)
                 records = delays_of(text, lowered, *whose, dialect=dialect)
-            return Following(agent, tuple(spans), records)
-    return Following(None, (), ())
+            return FollowedGroups(agent, tuple(spans), records)
+    return FollowedGroups(None, (), ())
 
 
 def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:
-    """Whether a part of a text has a line about pace; a search says so faster than the
-    expression that reads these lines.
+    """Whether a part of a text may have a delay, rate or window line. A search for the
+    words takes less time than the expression that reads such lines.
     """
     return any(lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS)
 
@@ -88,8 +100,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
     for match in (_USER_AGENT_LETTERS if has_letters else expression)(lowered):
         start, end = match.span()
         if start and lowered[start - 1] != 0x0A:
-            # White space may stand before it, and nothing else. As the expression takes
-            # the rest of its line, this is done once a line at most.
+            # Only white space may stand before it. The expression matches up to the end of
+            # the line, so this runs once a line at most.
             word, start = start, lowered.rfind(b"\n", 0, start) + 1
             if lowered[start:word].strip():
                 continue
@@ -107,19 +119,11 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
     return found
 
 
-def _named(agent: str, tokens: list[bytes], dialect: Dialect) -> Collection[bytes]:
-    """Those of *tokens* that mean *agent*."""
-    ours = agent.lower().encode("utf-8", "surrogatepass")
-    if dialect.agent_match == "prefix" and agent != EVERYONE:
-        return {token for token in tokens if token and ours.startswith(token)}
-    return (ours,) if ours and ours in tokens else ()
-
-
 def _spans(
     lowered: bytes, found: list[UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
-    """The groups that the user-agent lines *hits* belong to, each once; those that follow
-    each other as one, where groups are merged.
+    """The spans of the groups that the user-agent lines *hits* belong to, each once. Where
+    groups are merged, neighbours are one span.
     """
     ours = frozenset(hits if dialect.merge_groups else ())
 

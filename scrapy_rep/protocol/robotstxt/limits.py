@@ -1,17 +1,17 @@
-"""How much a decision may cost: a target compared with patterns, in bounded time."""
+"""Limits of what a decision may cost: a target is compared with patterns in bounded time."""
 
 from __future__ import annotations
 
 from scrapy_rep.protocol.robotstxt import paths
 
-LONGEST = 65_536
-"""Octets. A longer target is compared with no pattern that has a ``*``."""
+MAX_TARGET = 65_536
+"""The longest target, in octets, that is compared with patterns that have a ``*``."""
 
-MOST_COMPARED = 4_000_000
-"""Octets. For one decision no more are compared with patterns that have a ``*``: 4,000
-patterns with a target of 1 KB. It takes at most some hundredths of a second."""
+MAX_COMPARED = 4_000_000
+"""The octets that one decision may compare with patterns that have a ``*``: those of a
+target of 1 KB with 4,000 patterns. This takes some hundredths of a second."""
 
-# What a segment of a pattern costs, in octets compared.
+# The cost of a pattern's segment, in octets compared.
 _SEGMENT = 64
 
 
@@ -20,25 +20,26 @@ class TooLong(Exception):
 
 
 class Comparisons:
-    """Those of one target, for one decision. Raises :class:`TooLong`."""
+    """Compares one target with patterns, for one decision, within the limits."""
 
     __slots__ = ("_left", "has_encoded_slash", "target")
 
     def __init__(self, target: str) -> None:
-        if len(target) > LONGEST:
+        if len(target) > MAX_TARGET:
             raise TooLong
         self.target = target
         self.has_encoded_slash = "%2F" in target
-        self._left = MOST_COMPARED
+        self._left = MAX_COMPARED
 
     def matches(self, pattern: paths.Pattern) -> bool:
-        """Whether the target matches *pattern*."""
+        """Whether the target matches *pattern*. Raises :class:`TooLong` where the limit is
+        passed."""
         target = self.target
         if not target.startswith(pattern.segments[0]) and not self.has_encoded_slash:
             return False
         cost = len(target) + _SEGMENT * len(pattern.segments)
         if pattern.halves is not None and self.has_encoded_slash:
-            # It is compared twice for each place where its query can begin.
+            # The target is compared twice for each place where the query can begin.
             cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
         self._left -= cost
         if self._left < 0:

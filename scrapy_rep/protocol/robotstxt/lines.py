@@ -1,13 +1,8 @@
 """From the bytes of a robots.txt to its numbered fields and values.
 
-::
-
-    robotstxt = *line
-    line      = [field ":" value] ["#" comment] (CR / LF / CRLF)
-
-The grammar is that of RFC 9309, 2.2, read leniently: white space may stand around field
-and value, any field name counts, and no content is an error (RFC 2.3.1.5). Nothing but
-CR, LF and CRLF ends a line: not a form feed, not U+2028.
+:mod:`~scrapy_rep.protocol.grammar` has the grammar. Any field name counts, and no content
+is an error (RFC 9309, 2.3.1.5). Nothing but CR, LF and CRLF ends a line: not a form feed,
+not U+2028.
 """
 
 from __future__ import annotations
@@ -16,6 +11,8 @@ import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT, WS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """A line that says something."""
+    """A line with a field, or a blank line where that ends a group."""
 
     number: int
     """From 1."""
 
     field: str
-    """In lower case, and in its proper spelling; empty for a blank line."""
+    """The field in lower case and in its proper spelling; empty for a blank line."""
 
     value: bytes
-    """As written, without the white space around it."""
+    """The value as written, without the white space around it."""
 
 
-# The beginnings by which Google's published parser knows a field, in its order.
+# The prefixes by which Google's published parser recognizes a field, in its order.
 _BEGINNINGS = (
     (("user-agent", "useragent", "user agent"), "user-agent"),
     (("allow",), "allow"),
@@ -46,11 +43,11 @@ _BEGINNINGS = (
     (("sitemap", "site-map"), "sitemap"),
 )
 
-# A line that begins like a user-agent, allow or disallow line, and is not written as
-# RFC 9309 writes it.
+# A line that begins like a user-agent, allow or disallow line, but is spelt otherwise than
+# in RFC 9309.
 _TO_RESPELL = re.compile(
-    rb"\n[ \t\v\f]*(?i:(?!(?:user-agent|allow|disallow)[ \t\v\f]*:)(?:%b))[^\n]*"
-    % "|".join(name for names, _ in _BEGINNINGS[:3] for name in names).encode()
+    rf"\n{WS}(?i:(?!(?:{'|'.join((USER_AGENT, *RULES))}){WS}:)"
+    rf"(?:{'|'.join(name for names, _ in _BEGINNINGS[:3] for name in names)}))[^\n]*".encode()
 )
 
 
@@ -58,7 +55,7 @@ _CR_ALONE = re.compile(rb"\r(?!\n)").search
 _FROM_NUL = re.compile(rb"\0[^\n]*")
 
 
-def text(body: bytes, dialect: Dialect) -> bytes:
+def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
     mark, its lines ended by LF alone.
     """
@@ -82,14 +79,14 @@ def text(body: bytes, dialect: Dialect) -> bytes:
     if b"\r" in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # To drop octets is faster than to replace pairs of them.
+        # Dropping octets is faster than replacing pairs of octets.
         return body.replace(b"\r", b"")
     return body
 
 
 def _is_utf_16(body: bytes) -> bool:
-    """Whether *body* has the byte order mark of UTF-16, and null bytes where it has them
-    in ASCII, of which robots.txt is made but for comments.
+    """Whether *body* has the byte order mark of UTF-16, and null bytes where UTF-16 has
+    them in ASCII characters, of which a robots.txt consists but for comments.
     """
     if body.startswith(BOM_UTF16_LE):
         low, high = body[2::2], body[3::2]
@@ -101,9 +98,9 @@ def _is_utf_16(body: bytes) -> bool:
     return zeros > max(low.count(0), len(high) // 8)
 
 
-def proper_text(text: bytes, dialect: Dialect) -> bytes:
-    """The same lines, with user-agent, allow and disallow written as RFC 9309 writes
-    them, so that whoever looks for these need not know how else they may be written.
+def canonical_text(text: bytes, dialect: Dialect) -> bytes:
+    """*text* with the fields user-agent, allow and disallow spelt as in RFC 9309, so that a
+    search for them needs no other spellings.
     """
     limit = dialect.line_limit
     if limit is not None and len(text) > limit:
@@ -121,19 +118,18 @@ def proper_text(text: bytes, dialect: Dialect) -> bytes:
 
 
 def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
-    """The lines of a robots.txt that say something.
+    """The lines of a robots.txt that have a field.
 
-    Where blank lines end a group they say something too, and come as a line whose field
-    is empty.
+    Where a blank line ends a group, it is there too, as a line whose field is empty.
     """
-    for number, raw in enumerate(text(body, dialect).split(b"\n"), 1):
+    for number, raw in enumerate(decoded_text(body, dialect).split(b"\n"), 1):
         line = read_line(number, raw, dialect)
         if line is not None:
             yield line
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """What a line of :func:`text` says, if it says something."""
+    """The field and value of a line of :func:`decoded_text`; None where it has none."""
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition(b"\0")[0]
@@ -144,8 +140,8 @@ def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
         if name:
             return Line(number, _field(name, dialect), value.strip())
     elif name and dialect.misspelt_fields:
-        # Two words without a colon are a field and its value. What parts them is
-        # spaces and tabs alone.
+        # Two words without a colon are a field and its value. Only spaces and tabs separate
+        # words.
         words = [word for word in name.replace(b"\t", b" ").split(b" ") if word]
         if len(words) == 2:
             return Line(number, _field(words[0].strip(), dialect), words[1].strip())

@@ -1,12 +1,13 @@
-"""How fast, and when: the values of ``Crawl-delay``, ``Request-rate``, ``Visit-time``.
+"""How fast and when a host may be visited: ``Crawl-delay``, ``Request-rate``,
+``Visit-time``.
 
 None of them is in RFC 9309. ``Crawl-delay`` is a number of seconds; the other two come
 from "An Extended Standard for Robot Exclusion" (1996): ``Request-rate: 1/5`` is a page in
 five seconds (with ``s``, ``m``, ``h`` for the unit, and a window of time if one follows),
 ``Visit-time: 0600-0845`` is a window, in UTC.
 
-A value that does not read as such says nothing: a negative number, ``inf``, ``1e3``, or
-``1,5``, which is a fraction to some and a list to others.
+Any other value is ignored: a negative number, ``inf``, ``1e3``, or ``1,5``, which may be a
+fraction or a list.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import re
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.grammar import PACE_FIELDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.robotstxt.groups import Record
 
-FIELDS = frozenset({"crawl-delay", "request-rate", "visit-time"})
+FIELDS = frozenset(PACE_FIELDS)
 
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
 )
 
-# In seconds: more than anybody waits.
-_LONGEST = 1e9
+# In seconds: a longer delay is cut to this.
+_MAX_DELAY = 1e9
 
 # At most nine digits each: enough for any real value, and never too large a number.
 _RATE = re.compile(r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+(\S+))?", re.ASCII)
@@ -45,11 +48,11 @@ class RequestRate(NamedTuple):
 
     @property
     def delay(self) -> float:
-        """The seconds from one request to the next."""
+        """The seconds between two requests."""
         return self.seconds / self.requests
 
     def holds(self, now: datetime) -> bool:
-        """Whether *now* (UTC) is in its window."""
+        """Whether *now* (UTC) is in the window of this rate."""
         if self.start is None or self.end is None:
             return True
         return _is_between(self.start, self.end, now.time())
@@ -72,7 +75,7 @@ class VisitTime(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """All that the groups of a crawler say of how fast and when."""
+    """The delays, rates and windows that the groups of a crawler state."""
 
     crawl_delay: float | None
     """The largest ``Crawl-delay``, in seconds."""
@@ -83,7 +86,7 @@ class Pace(NamedTuple):
     """The first ``Visit-time``."""
 
     records: tuple[Record, ...] = ()
-    """What all this was read from, in file order, and what could not be read."""
+    """The records that this was read from, in file order, unreadable ones included."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Pace:
@@ -103,23 +106,24 @@ class Pace(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether the time of day makes a difference."""
+        """Whether the delay or the windows depend on the time of day."""
         has_windows = any(rate.start is not None for rate in self.request_rates)
         return has_windows or self.visit_time is not None
 
     def delay(self, now: datetime) -> float:
-        """The seconds from one request to the next, at the time *now* (UTC); 0 where
-        nothing is asked for.
+        """The seconds between two requests at the time *now* (UTC); 0 where no delay is
+        asked for.
         """
         rates = (rate.delay for rate in self.request_rates if rate.holds(now))
         return max(self.crawl_delay or 0.0, *rates, 0.0)
 
     def opens_in(self, now: datetime) -> float:
-        """The seconds from *now* (UTC) until visits are welcome; 0 where they are."""
+        """The seconds from *now* (UTC) until the window for visits opens; 0 where it is
+        open."""
         return self.visit_time.opens_in(now) if self.visit_time else 0.0
 
     def record_of_delay(self, now: datetime) -> Record | None:
-        """The first line that asks for the delay that holds at the time *now*."""
+        """The first record that asks for the delay at the time *now*."""
         delay = self.delay(now)
         for record in self.records:
             if Pace.of([record]).delay(now) == delay:
@@ -127,7 +131,7 @@ class Pace(NamedTuple):
         return None
 
     def record_of_visit_time(self) -> Record | None:
-        """The line that says when visits are welcome."""
+        """The record that states the window for visits."""
         for record in self.records:
             if record.field == "visit-time" and visit_time(record.value):
                 return record
@@ -138,11 +142,11 @@ NO_PACE = Pace(None, (), None)
 
 
 def crawl_delay(value: str) -> float | None:
-    """The seconds of a ``Crawl-delay``: a decimal number, with ``s`` or ``seconds`` for
-    the unit or none; None if it is no such thing.
+    """The seconds of a ``Crawl-delay``: a decimal number, with or without ``s`` or
+    ``seconds`` behind it. None for any other value.
     """
     match = _DELAY.fullmatch(value)
-    return min(float(match[1]), _LONGEST) if match else None
+    return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:

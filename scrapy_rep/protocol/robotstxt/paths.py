@@ -1,8 +1,8 @@
-"""The octets that are compared: of a URL, its target; of a rule, its pattern.
+"""The octets that are compared: the target of a URL, and the pattern of a rule.
 
 Both become strings in which each character stands for one octet, so that ``str`` methods
-compare octets and count them. RFC 9309, 2.2.2, says what must be levelled before; how it
-is done is the dialect's :attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
+compare octets and count them. RFC 9309, 2.2.2, says that both are normalized first; how is
+the dialect's:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
 _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
 
 NORMAL_CLASS = re.escape(NORMAL)
-"""The same, as a regular expression has them between brackets."""
+"""The normal characters, escaped for a character class of a regular expression."""
 
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
-"""Whether a value, where wildcards are special, is a pattern without anything to level."""
+"""Matches a value that is a pattern without anything to normalize, where wildcards are
+special."""
 
 # Each expression takes one octet, or one encoded octet, at a time: no backtracking.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
@@ -45,17 +46,19 @@ _ASCII_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010f
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 SHORT = 2048
-"""Octets. A target of no more, as nearly all are, can be searched for many words."""
+"""The longest target, in octets, that is searched for one word after the other. Nearly all
+are shorter."""
 
-# What Scrapy asks about is encoded already: nearly every URL matches this, and its target
-# needs no levelling. It is short, and has no "%".
+# The URLs of Scrapy are encoded already. Nearly every one matches this: its target is
+# short, has no "%" and needs no normalization.
 NORMAL_URL = re.compile(
     rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AUTHORITY_END = re.compile(r"[/?#]")
 
-# A URL with more question marks than this is not made for people. Each costs a look.
+# The number of question marks in a target that are tried as the beginning of the query.
+# Each costs a comparison.
 QUESTION_MARKS_TRIED = 8
 
 
@@ -63,7 +66,7 @@ class Pattern(NamedTuple):
     """The pattern of a rule, ready to be compared."""
 
     segments: tuple[str, ...]
-    """What stands between the ``*``; more than one if there are any."""
+    """The parts between the ``*``; one if there is no ``*``."""
 
     anchored: bool
     """Whether the target must end where the pattern does."""
@@ -77,16 +80,16 @@ class Pattern(NamedTuple):
 
 
 def target(url: str, dialect: Dialect) -> str:
-    """What of *url* is compared with patterns: its path and query, normalised.
+    """The target of *url*, which is compared with patterns: its path and query, normalized.
 
-    Userinfo and fragment are not part of it; no path is ``/``.
+    User information and fragment are not part of it; an empty path is ``/``.
     """
     normal = NORMAL_URL(url)
     return normal[1] if normal else plain_target(url, dialect)
 
 
 def plain_target(url: str, dialect: Dialect) -> str:
-    """The same, for any URL."""
+    """The target of any *url*: :func:`target` without its fast path."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
@@ -104,8 +107,8 @@ def plain_target(url: str, dialect: Dialect) -> str:
 
 
 def with_slashes(target: str, dialect: Dialect) -> str:
-    """*target* as the literal patterns of a dialect are compared with it: in its query,
-    ``%2F`` and ``/`` are one, where they are in what follows the ``?`` of a pattern.
+    """*target* as it is compared with patterns that have no ``*``: with ``/`` for ``%2F``
+    in its query, in a dialect where the two are equal there.
     """
     if dialect.path_encoding != "rfc3986" or "%2F" not in target:
         return target
@@ -122,8 +125,8 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
         and PLAIN_PATTERN(value)
         and "/" not in value.partition("?")[2]
     ):
-        # Most values need no levelling, whatever the dialect: this takes a third of the
-        # time for them.
+        # Most values need no normalization in any dialect, and this path takes a third of
+        # the time.
         segments = value.removesuffix("$").split("*")
         return Pattern(_without_runs(segments), value[-1] == "$", len(value))
     found = _segments(value, dialect)
@@ -131,7 +134,7 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
-    """The pattern of the directory alone, where *value* is that of its index page."""
+    """The pattern of a directory alone, where *value* is the pattern of its index page."""
     found = _segments(value, dialect)
     if found is None:
         return None
@@ -147,8 +150,8 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """What stands between the ``*``, with its octets as they are counted, and whether a
-    ``$`` follows.
+    """The parts between the ``*``, with the octets that are counted, and whether a ``$``
+    ends the pattern.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -171,7 +174,7 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
         split = _level_query(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Google's parser has counted them before; only then are they levelled.
+        # Google's parser counts the octets first, so they are normalized after that.
         segments = [_ASCII_TO_LEVEL.sub(_encoded_by_some, part) for part in segments]
     halves = None
     if split is not None:
@@ -186,8 +189,8 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
 
 
 def _level_query(segments: list[str]) -> tuple[int, int] | None:
-    """Decode each ``%2F`` behind the first ``?``; if a ``/`` is there then, return the
-    number of the segment in which the ``?`` stands, and the place behind it.
+    """Decode each ``%2F`` behind the first ``?``. If there is a ``/`` behind it then,
+    return the index of the segment with the ``?`` and the position behind the ``?``.
     """
     for number, segment in enumerate(segments):
         path, question_mark, query = segment.partition("?")
@@ -201,7 +204,7 @@ def _level_query(segments: list[str]) -> tuple[int, int] | None:
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
-    """*segments*, a run of ``*`` between them made one, which says the same."""
+    """*segments* with each run of ``*`` between them made one ``*``, which is equivalent."""
     if len(segments) < 3:
         return tuple(segments)
     first, *inner, last = segments
@@ -209,7 +212,7 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    """Whether *target* begins as *pattern* says."""
+    """Whether *pattern* matches *target*."""
     if pattern.halves is None or "%2F" not in target:
         return _matches(pattern, target)
     before, after = pattern.halves
@@ -226,10 +229,10 @@ def matches(pattern: Pattern, target: str) -> bool:
 
 
 def _matches(pattern: Pattern, target: str) -> bool:
-    """The same, with one way to write a slash.
+    """Whether *pattern* matches *target*, ``%2F`` and ``/`` being different.
 
-    Each segment is taken where it first occurs: an earlier place leaves more room for
-    those that follow, so the first is as good as any, and the target is read once.
+    Each segment is taken at its first occurrence: that leaves most room for the following
+    ones, so no other needs to be tried, and the target is read once.
     """
     segments = pattern.segments
     if not target.startswith(segments[0]):

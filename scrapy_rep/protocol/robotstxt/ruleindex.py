@@ -1,4 +1,4 @@
-"""The index that finds the rule that decides."""
+"""The index of a crawler's rules, which finds the one that decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.limits import Comparisons, TooLong
-from scrapy_rep.protocol.robotstxt.manywildcards import ManyWildcards
 from scrapy_rep.protocol.robotstxt.rules import bare
 from scrapy_rep.protocol.robotstxt.rulescan import (
     LITERAL,
@@ -18,6 +17,7 @@ from scrapy_rep.protocol.robotstxt.rulescan import (
     directories_of,
     rule_of,
 )
+from scrapy_rep.protocol.robotstxt.wildcardindex import WildcardIndex
 from scrapy_rep.protocol.robotstxt.wildcards import Wildcards
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.rules import RuleLines
     from scrapy_rep.protocol.robotstxt.rulescan import Candidate
-    from scrapy_rep.protocol.robotstxt.wildcards import Unlevelled
+    from scrapy_rep.protocol.robotstxt.wildcards import UnreadRule
 
-# What every target begins with.
+# The prefix of every target.
 _ROOT = "/"
 
-# Bytes that a rule takes by its shape: measured on rules of 10 to 30 octets.
+# The bytes that a rule takes in memory, by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# To look for each of more wildcards in a target would take too long: in a long one, and in
-# any.
+# With more wildcard patterns than this, trying them one by one takes too long: for a long
+# target, and for any target.
 _MANY_WILDCARDS = 200
 _TOO_MANY_WILDCARDS = 1_000
 
@@ -44,13 +44,14 @@ _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
 
 class RuleIndex:
-    """The same rules, arranged so that the one that decides is found fast.
+    """Rules arranged so that the one that decides is found fast.
 
-    The literal heads of all patterns are kept in order. Where a target would stand among
-    them, the one before it is the longest that the target begins with, or else one of the
-    shorter heads that this one begins with is: so the cost of a decision hardly grows
-    with the number of rules. A pattern without ``*`` is all head; one with a ``*`` is
-    tried where the target begins with its head.
+    The head of a pattern is its literal part, up to the first ``*``. Heads are kept in
+    sorted order, and each knows the longest other head that it begins with, its parent. A
+    binary search finds where the target would stand. The head before that place, or one of
+    its parents, is the longest that the target begins with. So the cost of a decision
+    hardly grows with the number of rules. Patterns with a ``*`` are tried where the target
+    begins with their head.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
-        self._many: ManyWildcards | None = None
+        self._many: WildcardIndex | None = None
         self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
@@ -84,10 +85,10 @@ class RuleIndex:
             + len(shapes.exact) * _EXACT_WEIGHT
             + wildcards * _WILDCARD_WEIGHT
         )
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
 
     def allows(self, target: str) -> bool:
-        """Whether *target* is allowed; it is not where it is too long to tell."""
+        """Whether *target* is allowed. A target that is too long to compare is not."""
         try:
             winner = self.winner(target)
         except TooLong:
@@ -95,9 +96,11 @@ class RuleIndex:
         return winner is None or winner[1] & 1 == 1
 
     def allows_normal(self, target: str) -> bool:
-        """The same, for the target of a :data:`~scrapy_rep.protocol.robotstxt.paths.NORMAL_URL`.
+        """Whether the target of a :data:`~scrapy_rep.protocol.robotstxt.paths.NORMAL_URL`
+        is allowed.
 
-        It is asked for each request of a crawl, so it is written out in one piece.
+        This is called for each request of a crawl, so it is one function without calls
+        where it can be.
         """
         if self._is_special:
             return self.allows(target)
@@ -157,8 +160,8 @@ class RuleIndex:
         return best
 
     def _best_wildcard(self, target: str, place: int) -> Candidate | None:
-        """The best of the wildcards whose heads *target* begins with; the longest of
-        these is at *place*.
+        """The best rule with a ``*`` whose head *target* begins with; *place* is the
+        longest such head.
         """
         found = {}
         wildcards, parents = self._wildcards or {}, self._parents
@@ -175,7 +178,7 @@ class RuleIndex:
             rules = [group.best_for(comparisons) for group in found.values()]
             return max(filter(None, rules), default=None)
         if self._many is None:
-            self._many = ManyWildcards(wildcards)
+            self._many = WildcardIndex(wildcards)
         return self._many.best(comparisons, found)
 
 
@@ -186,17 +189,18 @@ class _Shapes:
         self._dialect = dialect
 
         self.literals = {_ROOT: 0}
-        """Literal heads, and the mark of the rule that is nothing else; 0 where there is
-        none."""
+        """Literal heads, each with the mark of the rule that is exactly this head; 0 where
+        there is none."""
 
         self.written: dict[int, str] = {}
-        """The values of those literals that are not written as they are compared."""
+        """The values, by mark, of literals that are written otherwise than they are
+        compared."""
 
         self.exact: dict[str, Candidate] = {}
-        """Whole targets."""
+        """Patterns that match one target, by that target."""
 
-        self.wildcards: dict[str, list[Unlevelled]] = {}
-        """By their heads."""
+        self.wildcards: dict[str, list[UnreadRule]] = {}
+        """Patterns with a ``*``, by their heads."""
 
         self._add_all(lines.disallows)
         self._add_all(lines.allows)
@@ -225,7 +229,7 @@ class _Shapes:
     def _add(self, value: str, mark: int) -> None:
         head = _HEAD_OF_WILDCARD(value)
         if head and self._dialect.wildcards:
-            # The rest of it can wait until a target begins like this.
+            # Its pattern is read when a target begins with this head.
             rules = self.wildcards.setdefault(head[1] or _ROOT, [])
             rules.append((mark, bare(value), None))
             return
@@ -257,8 +261,8 @@ class _Shapes:
 
 
 def _not_literal(values: dict[str, int]) -> list[str]:
-    """Those values that are not the pattern of a literal as they stand."""
-    # Where there are none, one look at all values says so faster than one at each.
+    """The *values* that are not literal patterns exactly as written."""
+    # Where there are none, one search in all values shows that faster than one in each.
     joined = "\n".join(values)
     slashes = joined.count("\n/") + joined.startswith("/")
     if slashes == len(values) and not _NOT_NORMAL(joined):
@@ -267,9 +271,10 @@ def _not_literal(values: dict[str, int]) -> list[str]:
 
 
 def _parents(heads: list[str]) -> list[int]:
-    """For each head, the place of the longest other that it begins with.
+    """For each head, the index of its parent: the longest other head that it begins with.
 
-    In order, what begins with a head follows it immediately. All begin with the first.
+    In sorted order, heads that begin with a head follow it immediately. All begin with the
+    first.
     """
     parents = [0] * len(heads)
     parent = 0
@@ -287,8 +292,8 @@ def _parents(heads: list[str]) -> list[int]:
 def _inherit(
     heads: list[str], marks: list[int], parents: list[int], written: dict[int, str]
 ) -> None:
-    """Where the first rule wins, a literal that begins with that of an earlier rule never
-    does: let it stand for the earlier one.
+    """Where the first rule wins, a literal that begins with the literal of an earlier rule
+    never wins: give it the mark of the earlier one.
     """
     for place in range(1, len(marks)):
         earlier = marks[parents[place]]
@@ -298,5 +303,5 @@ def _inherit(
 
 
 def _small(numbers: list[int]) -> Sequence[int]:
-    """The same numbers in the least memory; in most files an octet holds each."""
+    """*numbers* as a sequence in little memory. In most files each fits into an octet."""
     return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

@@ -1,4 +1,4 @@
-"""Rules, and how those of a group are read from its text."""
+"""Rules, and the reading of a group's rules from its text."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE, line_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 GroupText: TypeAlias = tuple[str, int]
-"""The text of a group, an octet a character, and the number of its first line. That is a
-user-agent line."""
-
-WHITE_SPACE = " \t\v\f"
-"""What may stand around a field and its value."""
+"""The text of a group, one character for each octet, and the number of its first line,
+which is a user-agent line."""
 
 # The first disallow line whose value begins with a slash, up to that value.
-_DISALLOW = re.compile(r"\n[ \t\v\f]*(?i:disallow)[ \t\v\f]*:[ \t\v\f]*(?=/)")
+_DISALLOW = re.compile(line_of("disallow") + "(?=/)", re.IGNORECASE)
 
-# How a line can begin that is a rule; that of most others tells that they are none.
+# The first characters that a rule line can have. Most other lines begin otherwise.
 _BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or another that decided."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or a delay or window line that decided."""
 
     kind: str
-    """``allow`` or ``disallow``; of a line about pace, its field in lower case."""
+    """``allow`` or ``disallow``; for a delay or window line, its field in lower case."""
 
     pattern: str
-    """As written, or the value of a line about pace; bytes that are no UTF-8 show as U+FFFD."""
+    """The pattern as written, or the value of a delay or window line; bytes that are not
+    UTF-8 are U+FFFD."""
 
     line: int
-    """Its number, from 1."""
+    """The number of the line, from 1."""
 
     @classmethod
     def of_mark(cls, mark: int, value: str) -> Rule:
-        """The rule that a mark and its value stand for; see :class:`RuleLines`."""
-        # An empty rule that is one at all is a Disallow that allows everything.
+        """The rule with that mark and value; see :class:`RuleLines`."""
+        # An empty rule that has an effect is a Disallow that allows everything.
         kind = "allow" if mark & 1 and value else "disallow"
         return cls(kind, value.encode("latin-1").decode("utf-8", "replace"), mark >> 1)
 
@@ -46,10 +46,10 @@ class Rule(NamedTuple):
 class RuleLines:
     """The allow and disallow lines of one crawler, as read: their values and marks.
 
-    A *mark* is the number of the line, times two, and one more where the rule allows: one
-    integer tells all there is to tell of a rule besides its value. Of lines that say the
-    same, the first counts. Values are as written, an octet a character; a comment or
-    white space may still stand around them.
+    A *mark* is the number of the line, times two, plus one where the rule allows: one
+    integer for all of a rule besides its value. The first of equal lines counts. Values are
+    as written, one character for each octet; a comment or white space may still follow
+    them.
     """
 
     __slots__ = ("allows", "disallows")
@@ -69,9 +69,9 @@ class RuleLines:
     def add_group(self, group: str, line: int) -> None:
         """Add the rules of a group that begins, with a user-agent line, in *line*.
 
-        Nearly all rules of nearly all sites are disallow lines, each written like the
-        one before it. To split the text at what they all begin with gives their values
-        at once; what stands between them is read line by line.
+        Nearly all rules of nearly all sites are disallow lines that begin alike. Splitting
+        the text at this beginning gives their values at once; the lines between them are
+        read one by one.
         """
         first = _DISALLOW.search(group)
         if first is None:

@@ -1,4 +1,4 @@
-"""Which rule wins, found without an index."""
+"""A scan of a crawler's groups for the rule that decides, without an index."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE, WS
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.paths import NORMAL, NORMAL_CLASS, Pattern
-from scrapy_rep.protocol.robotstxt.rules import WHITE_SPACE, RuleLines, bare
+from scrapy_rep.protocol.robotstxt.rules import RuleLines, bare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,23 +19,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 Candidate: TypeAlias = tuple[int, int, str]
-"""A rule as it is compared: of two that match, the greater one wins.
+"""A rule as a sort key: of two rules that match, the greater one wins.
 
-Its precedence, which is twice the octets of the pattern, and one more if the rule allows,
-or 0 where the first rule wins; its mark, negative; and its value.
+The parts are the precedence, which is twice the octets of the pattern, plus one if the rule
+allows, or 0 where the first rule wins; the negated mark; and the value.
 """
 
 KnownRule: TypeAlias = tuple[int, str, Pattern]
 """A rule's mark, its bare value, and its pattern."""
 
 LITERAL = re.compile(rf"/[{NORMAL_CLASS}]*").fullmatch
-"""Whether a value is a pattern that is the beginning of a target as it stands."""
+"""Matches a value that is a literal pattern exactly as written."""
 
-# Normal characters that are taken as one by the expression that finds rules: to compile it
-# for each of them would take as long as it saves at a dozen hosts.
+# Classes of normal characters. There is one expression for each class: compiling one for
+# each character would take as long as a dozen hosts save.
 _ALIKE = {character: NORMAL[n % 8 :: 8] for n, character in enumerate(NORMAL)}
 
-# What a target must have in it, if a value is to match it that has more than a head.
+# The first literal part of the rest of a value, which a target must contain to match.
 _FIRST_PART = re.compile(rf"\**([{NORMAL_CLASS}]*)").match
 
 _EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -46,7 +47,7 @@ def candidate(mark: int, value: str, octets: int, dialect: Dialect) -> Candidate
 
 
 def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
-    """What a rule line stands for, if it is a rule."""
+    """The rule of a rule line; None where the line has no effect."""
     value = bare(value)
     if value:
         pattern = paths.pattern(value, dialect)
@@ -57,7 +58,7 @@ def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
 
 
 def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
-    """The rules that allow directories, because their index pages are allowed."""
+    """The rules that allow a directory because its index page is allowed."""
     found: list[KnownRule] = []
     if dialect.index_html_quirk:
         for written, mark in lines.allows.items():
@@ -69,16 +70,16 @@ def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
 
 
 def can_scan(target: str) -> bool:
-    """Whether *target* is short, and has no ``%2F``, which some rules take for a ``/``."""
+    """Whether *target* is short and has no ``%2F``, which may match a ``/``."""
     return len(target) <= paths.SHORT and "%2F" not in target
 
 
 class RuleScan:
-    """The rules that one crawler follows, looked for in the text of its groups.
+    """Finds the rule that decides in the text of the groups that one crawler follows.
 
-    An expression goes through the text once and stops only at rules that may match the
-    target. This keeps nothing, so it is for a single question: on the files of real sites
-    it takes half the time of making a :class:`RuleLines` and trying each rule.
+    An expression reads the text once and stops only at rules that may match the target.
+    Nothing is kept, so this is for a single question: on the files of real sites it takes
+    half the time of making a :class:`RuleLines` and trying each rule.
 
     Targets are those of :func:`can_scan`.
     """
@@ -112,14 +113,14 @@ class RuleScan:
         return best
 
     def _find(self, target: str) -> tuple[GroupText, Candidate] | None:
-        """The rule that decides, and its group. Its mark, which is positive, has its number
-        among the rules that may match instead of that of its line.
+        """The rule that decides, and its group. Its mark is positive, and made of the
+        number of the rule among those that may match in the place of the line number.
         """
         rules_near = _rules_near(_ALIKE.get(target[1:2], "")).findall
         found = None
         for group in self._groups:
             best = self._best_of(rules_near(group[0]), target)
-            # Among equals the first rule wins.
+            # The first of equal rules wins.
             if best is not None and (found is None or best[0] > found[1][0]):
                 found = group, best
         return found
@@ -139,7 +140,7 @@ class RuleScan:
             if value == head and head:
                 octets = len(head)
             else:
-                # Lines that say the same are looked at once.
+                # Equal lines are tried once.
                 key = disallows, value
                 part = _FIRST_PART(value, len(head))
                 if key in tried or (part and part[1] not in target):
@@ -155,7 +156,7 @@ class RuleScan:
         return best
 
     def _best_directory(self, target: str) -> Candidate | None:
-        """The best of the rules that allow *target* because it is a directory."""
+        """The best rule that allows *target* as the directory of an allowed index page."""
         dialect = self._dialect
         if not any("index.htm" in text or "%" in text for text, _ in self._groups):
             return None
@@ -170,15 +171,14 @@ class RuleScan:
 
 @cache
 def _rules_near(characters: str) -> re.Pattern[str]:
-    """An expression for the rule lines whose values may match a target, going by the
-    character behind its first slash, which is one of *characters* or not normal.
+    """An expression for the rule lines that may match a target whose character behind the
+    first slash is one of *characters*, or not normal.
 
-    Of each it finds whether it disallows, what the target must begin with, and the rest of
-    the value.
+    Its groups are: whether the rule disallows, what the target must begin with, and the
+    rest of the value.
     """
     others = re.escape("".join(sorted(set(NORMAL) - set(characters))))
     return re.compile(
-        rf"\n[{WHITE_SPACE}]*(?:([dD])(?i:isallow)|[aA](?i:llow))"
-        rf"[{WHITE_SPACE}]*:[{WHITE_SPACE}]*"
+        rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
         rf"(?:(/(?![{others}])[{NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     )

@@ -1,4 +1,4 @@
-"""Where a robots.txt says that sitemaps are."""
+"""The sitemaps that a robots.txt lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
-    """The URLs that sitemap lines name: absolute ones of the Web, each once."""
+    """The absolute http, https and ftp URLs of sitemap lines, each once."""
     seen = set()
     for line in lines:
         found = line.value.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Patterns with a ``*``, arranged so that few of them need to be tried."""
+"""Patterns with a ``*`` that share a head, arranged so that few of them need to be tried."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.limits import Comparisons
 
-Unlevelled: TypeAlias = tuple[int, str, "paths.Pattern | None"]
-"""A rule's mark, its value, and its pattern if that is known yet."""
+UnreadRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
+"""A rule's mark, its value, and its pattern if that was read already."""
 
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
-"""A candidate; its pattern if that is known yet; and if a head and its needle are all
-there is to it, where the needle can begin.
+"""A candidate; its pattern if that was read already; and, for a pattern that is only a head
+and a needle, the position from which the needle can begin.
 """
 
 
 class Wildcards:
-    """The patterns that have one head.
+    """The patterns with one head.
 
-    Each has a needle: one of the parts that a target must have in it. Most patterns do
-    not match most targets, and a search for the needle is enough to say so; the pattern
-    itself is worked out when its needle is found for the first time.
+    Each pattern has a *needle*: one of the parts that a target must contain. A search for
+    the needle is enough to rule out most patterns. The pattern itself is read when its
+    needle is found for the first time.
     """
 
     __slots__ = ("_dialect", "_needles", "_rules", "_tests")
 
-    def __init__(self, rules: list[Unlevelled], dialect: Dialect) -> None:
+    def __init__(self, rules: list[UnreadRule], dialect: Dialect) -> None:
         self._rules = rules
         self._dialect = dialect
         self._needles: tuple[str, ...] = ()
@@ -40,17 +40,17 @@ class Wildcards:
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """The needle of each, the pattern that wins over all others first."""
+        """The needles of the patterns; a pattern that wins over another is before it."""
         return self._needles or self._prepare()
 
     @property
     def rules(self) -> list[Candidate]:
-        """In the same order."""
+        """The rules, in the order of their needles."""
         return [rule for rule, _, _ in self._tests] if self.needles else []
 
     def best(self, target: str) -> Candidate | None:
-        """The best of the patterns that match *target*, which begins with their head, is
-        short, and has no ``%``.
+        """The best pattern that matches *target*, which begins with the head, is short and
+        has no ``%``.
         """
         needles = self._needles or self._prepare()
         for needle in needles:
@@ -69,8 +69,8 @@ class Wildcards:
         return None
 
     def best_for(self, comparisons: Comparisons) -> Candidate | None:
-        """The same, for any target. Raises
-        :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
+        """The best pattern that matches any target that begins with the head.
+        Raises:class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
         """
         target = comparisons.target
         for place, needle in enumerate(self.needles):
@@ -83,7 +83,7 @@ class Wildcards:
         return None
 
     def pattern(self, place: int) -> paths.Pattern:
-        """The pattern at a place in their order."""
+        """The pattern at an index in the order of needles."""
         rule, pattern, start = self._tests[place]
         if pattern is None:
             pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
@@ -95,7 +95,7 @@ class Wildcards:
         for mark, value, known in self._rules:
             pattern = known
             if pattern is None and paths.PLAIN_PATTERN(value):
-                # Nothing in it is to be levelled.
+                # It needs no normalization.
                 octets, anchored = len(value), value.endswith("$")
                 parts = value.removesuffix("$").split("*")
             else:
@@ -106,7 +106,7 @@ class Wildcards:
             rule = candidate(mark, value, octets, self._dialect)
             needle = max(parts[1:], key=len, default="")
             found.append(((rule, pattern, start), needle))
-        # Those that win come first.
+        # A pattern that wins over another comes first.
         found.sort(key=lambda test: test[0][0], reverse=True)
         self._tests = [test for test, _ in found]
         self._needles = tuple([needle for _, needle in found])

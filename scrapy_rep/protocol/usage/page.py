@@ -1,4 +1,4 @@
-"""The headers and tags of a response to statements about its use."""
+"""Reads the statements about use in the headers and tags of a response."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 FIELDS = frozenset(
     {"content-usage", "content-signal", "tdm-reservation", "tdm-policy", "link"}
 )
-"""The fields of a response that speak of its use, in lower case, ``X-Robots-Tag``
-excepted."""
+"""The header fields about use, in lower case, except ``X-Robots-Tag``."""
 
 _MAX_LINES = 100
 
@@ -39,14 +38,14 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """What a response says: its fields, with names in lower case, what it says of indexing,
-    and its tags.
+    """The statements about use in a response: in its header fields, whose names are in
+    lower case, in its indexing *statements*, and in its *tags*.
     """
     by_name: dict[str, list[bytes]] = {}
     for name, value in fields:
         if name in FIELDS:
             lines = by_name.setdefault(name, [])
-            # What is longer in all is read as far as this, or not at all.
+            # Fields that are longer together are read up to this limit, or not at all.
             if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
                 lines.append(value)
     yield from _dictionary(by_name.get("content-usage", []))
@@ -63,8 +62,8 @@ def page_statements(
 
 
 def _dictionary(lines: list[bytes]) -> Iterator[UsageStatement]:
-    """The field lines are one dictionary (RFC 9651, 4.2), so that one of them that can't
-    be read leaves nothing known.
+    """All field lines are one dictionary (RFC 9651, 4.2). If one of them cannot be read,
+    all preferences are unknown.
     """
     if not lines:
         return
@@ -112,4 +111,4 @@ _READERS: dict[str, Callable[[Source, int, str], Iterator[UsageStatement]]] = {
     "tdm-policy": _policy,
     "link": _links,
 }
-"""What reads each field line, and the tags of the same name."""
+"""The readers of field lines, and of the tags of the same name."""

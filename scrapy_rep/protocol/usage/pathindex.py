@@ -1,4 +1,4 @@
-"""Statements that hold for paths, and which of them hold for a URL."""
+"""An index of statements by path, which finds those for a URL."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
     Statements = tuple[UsageStatement, ...]
 
-# Bytes that a path takes, with its statements: measured on records of 30 octets.
+# The bytes that a path and its statements take in memory: measured on records of 30 octets.
 _PATH_WEIGHT = 2_000
 
 
 class PathIndex:
-    """Records, found by the index that finds rules, and what they state.
+    """Records with a path each, and their statements, found by the index that finds rules.
 
-    Those of the pattern with most octets that matches hold, or of the first that does, as
-    the dialect says. Where the longest counts, records of patterns that are equal, or
-    equally long, hold together. One without a path holds where no other does.
+    The records that count for a URL are those of the longest pattern that matches, or of
+    the first one, as the dialect says. Where the longest counts, records of equal patterns,
+    and of patterns that are equally long, count together. A record without a path counts
+    where no other does.
     """
 
     __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_rivals")
@@ -40,7 +41,7 @@ class PathIndex:
         groups: list[list[Statements]] = []
         everywhere: list[Statements] = []
         before = 0
-        # Patterns with wildcards, by their octets: others can be as long, and match too.
+        # Patterns with wildcards, by their length: several of one length can match.
         self._rivals: dict[int, list[tuple[paths.Pattern, int]]] = {}
         lines = RuleLines()
         numbers: dict[object, int] = {}
@@ -67,18 +68,18 @@ class PathIndex:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
         return _PATH_WEIGHT * (1 + len(self._groups))
 
     def _together(self, records: list[Statements]) -> Statements:
-        """What the records of one pattern state."""
+        """The statements of the records with one pattern."""
         if self._dialect.rule_choice == "first":
             return records[0]
         return kept(chain.from_iterable(records))
 
     def holding(self, target: str) -> Statements:
-        """What holds for *target*; of one that is too long to be compared with all the
-        paths, whatever disallows on any of them.
+        """The statements that count for *target*. Where it is too long to compare with all
+        paths, all statements that disallow a use count.
         """
         try:
             winner = self._index.winner(target) if self._index is not None else None
@@ -93,7 +94,7 @@ class PathIndex:
             return () if everywhere is None else everywhere[1]
         number = -winner[1] // 2 - 1
         if self._dialect.rule_choice == "first":
-            # What stands before it, and holds everywhere, is the first that matches.
+            # A record without a path that stands before it is the first that matches.
             if everywhere is not None and everywhere[0] <= number:
                 return everywhere[1]
             return self._groups[number]

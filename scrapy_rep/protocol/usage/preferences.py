@@ -1,4 +1,5 @@
-"""What a site allows its content to be used for: its statements, combined."""
+"""Usage preferences: what a site allows its content to be used for, combined from its
+statements."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from scrapy_rep.protocol.usage.statements import UsageStatement, kept
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.indexing.tags import Tag
@@ -23,24 +24,25 @@ class Denial(NamedTuple):
     purpose: str
     preferences: UsagePreferences
     statement: UsageStatement | None
-    """What says so; None where nothing is known, and that is not enough."""
+    """The statement that disallows it; None where nothing is stated, and unknown uses are
+    not allowed."""
 
     @property
     def why(self) -> str:
-        """In a few words, what says so."""
+        """The reason, in a few words."""
         return str(self.statement or "nothing is stated")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UsagePreferences:
-    """What is stated about the use of a page, and what that comes to.
+    """The statements about the use of a page, and the preferences that they make.
 
-    Preferences are equal that come to the same, whatever statements say so.
+    Preferences that allow the same are equal, whatever their statements.
     """
 
     statements: tuple[UsageStatement, ...] = ()
-    """Every statement addressed to us: the evidence. Of many that say the same of a
-    category, the first."""
+    """The evidence: every statement addressed to us. Of many equal ones about a category,
+    the first are kept."""
 
     @classmethod
     def parse(
@@ -51,11 +53,11 @@ class UsagePreferences:
         encoding: str | None = None,
         tdmrep: UsagePreferences | None = None,
     ) -> UsagePreferences:
-        """Read what a response says. No content makes this raise.
+        """Read the statements of a response. No content makes this raise.
 
         :param headers: the name and the value of each field line
         :param html: the page, where there is one
-        :param agents: our product tokens; what is said to any of them counts
+        :param agents: our product tokens; statements to any of them count
         :param encoding: the page's encoding, where the transport declares it
         :param tdmrep: what ``tdmrep.json`` says of the page, which its headers and its
             tags override
@@ -79,9 +81,9 @@ class UsagePreferences:
         tags: Iterable[Tag],
         tdmrep: UsagePreferences | None = None,
     ) -> UsagePreferences:
-        """The same, of what was read already: field lines whose names are in lower case,
-        the statements about indexing that are addressed to us, and the tags that speak of
-        use.
+        """The preferences of a response that was read already: from its field lines, whose
+        names are in lower case, its indexing *statements* that are addressed to us, and its
+        *tags* about use.
         """
         found = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
@@ -92,32 +94,35 @@ class UsagePreferences:
         """Whether a use is allowed: False if any statement disallows it, else True if any
         allows it, else None, for unknown (draft-ietf-aipref-vocab-08, 5.1).
 
-        *image* asks about an image of the page, of which more may be said.
+        With *image*, statements about the images of the page count too.
         """
         found = None
-        for each in self.statements:
-            if each.category == category and not each.is_overridden:
-                if each.images and not image:
-                    continue
-                if each.value is False:
-                    return False
-                found = found or each.value
+        for each in self._bearing_on(category, image=image):
+            if each.value is False:
+                return False
+            found = found or each.value
         return found
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
         """The first statement that says what :meth:`get` returns; None for unknown."""
         value = self.get(category, image=image)
+        if value is None:
+            return None
+        found = self._bearing_on(category, image=image)
+        return next(each for each in found if each.value is value)
+
+    def _bearing_on(self, category: str, *, image: bool) -> Iterator[UsageStatement]:
+        """The statements that count for a category of use."""
         for each in self.statements:
             counts = not each.is_overridden and (image or not each.images)
-            if counts and each.category == category and each.value is value:
-                return each if value is not None else None
-        return None
+            if counts and each.category == category:
+                yield each
 
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
     ) -> Denial | None:
         """The first of *purposes* that the content must not serve, if there is one.
-        *unknown* says whether a use is allowed of which nothing is known.
+        *unknown* says whether a use is allowed that nothing is stated about.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -126,13 +131,13 @@ class UsagePreferences:
         return None
 
     def about(self, categories: Iterable[str]) -> UsagePreferences:
-        """What is stated about some categories of use, and about none."""
+        """The preferences about some categories, and the statements about no category."""
         wanted = {"", *categories}
         found = tuple(each for each in self.statements if each.category in wanted)
         return UsagePreferences(found)
 
     def without(self, signal: Signal) -> UsagePreferences:
-        """What is stated by other signals than one."""
+        """The preferences without the statements of one signal."""
         found = tuple(each for each in self.statements if each.signal is not signal)
         return UsagePreferences(found)
 
@@ -147,11 +152,12 @@ class UsagePreferences:
         return tuple(dict.fromkeys(found))
 
     def to_dict(self) -> dict[str, bool | None]:
-        """What each category of use comes to, as JSON has it."""
+        """The preference for each category of use, as JSON values."""
         return {category: self.get(category) for category in CATEGORIES}
 
     def __or__(self, other: UsagePreferences) -> UsagePreferences:
-        """What both state together: any disallowed wins, else any allowed, else unknown."""
+        """Both combined: a use is disallowed where either disallows it, else allowed where
+        either allows it, else unknown."""
         if not other.statements:
             return self
         if not self.statements:
@@ -188,14 +194,14 @@ class UsagePreferences:
 
 
 SILENCE = UsagePreferences()
-"""What a site says that says nothing."""
+"""The preferences of a site without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """The same, those of TDMRep marked that a statement in a place of more weight
-    overrides. What says neither 0 nor 1 is unset, and overrides nothing.
+    """*statements*, with those of TDMRep marked that one with a higher priority overrides.
+    A value other than 0 and 1 is unset, and overrides nothing.
     """
     mining = [each for each in statements if each.signal is Signal.TDM_RESERVATION]
     ranks = [_PRIORITY.index(each.source) for each in mining if each.value is not None]

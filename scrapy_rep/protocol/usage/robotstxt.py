@@ -1,8 +1,8 @@
-"""What a robots.txt states about use, to one crawler.
+"""The statements about use in a robots.txt, for one crawler.
 
-Whose records are whose is as for allow and disallow (RFC 9309, 2.2.1). ``Content-Usage`` is
-a rule (draft-ietf-aipref-attach-05, 3), so that it ends a run of user-agent lines, as an
-allow line does; ``Content-Signal`` and ``License`` are other records, which end nothing.
+Records belong to groups as rules do (RFC 9309, 2.2.1). ``Content-Usage`` is a rule
+(draft-ietf-aipref-attach-05, 3), so that it ends a run of user-agent lines, as an allow
+line does; ``Content-Signal`` and ``License`` are other records, which end nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
-from scrapy_rep.protocol.robotstxt.lines import lines, text
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
@@ -25,7 +26,7 @@ from scrapy_rep.protocol.usage.statements import (
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.lines import Line
@@ -37,30 +38,30 @@ _SIGNALS = {
     "license": Signal.LICENSE,
 }
 FIELDS = frozenset(_SIGNALS)
-"""The records that speak of use, in lower case."""
+"""The fields of records about use, in lower case."""
 
 _NAMES = tuple(field.encode() for field in FIELDS)
-_RULES = frozenset({"allow", "disallow", "content-usage"})
+_RULES = frozenset({*RULES, "content-usage"})
 
 _MAX_ASKED = 32
 
-# Bytes of records that are read for one crawler: to read a dictionary takes a thousand
-# times as long as to read a rule, and no site has so many.
+# The bytes of records that are read for one crawler. Reading a dictionary takes a thousand
+# times as long as reading a rule, and no site has so many.
 _MAX_READ = 50_000
-# Bytes that it takes beside its records.
+# The bytes that it takes in memory besides its records.
 _WEIGHT = 2_000
 
 
 class UsageRecords:
-    """What a robots.txt says of use to those who have asked; empty if it says nothing."""
+    """The records about use of a robots.txt, by crawler; false if there are none."""
 
     __slots__ = ("_asked", "_may_speak")
 
     def __init__(self, body: bytes, dialect: Dialect) -> None:
         if b"\0" in body:  # It may be UTF-16.
-            body = text(body, dialect)
+            body = decoded_text(body, dialect)
         lowered = body.lower()
-        # A look, which is all that most files cost.
+        # For most files, this search is all.
         self._may_speak = any(name in lowered for name in _NAMES)
         self._asked: dict[str | tuple[str, ...], RobotsUsage] = {}
 
@@ -70,7 +71,8 @@ class UsageRecords:
     def of(
         self, body: bytes, agents: str | Sequence[str], dialect: Dialect
     ) -> RobotsUsage:
-        """What *body*, the same as before, has for a crawler of these product tokens."""
+        """The records for a crawler of these product tokens. *body* is the one given
+        before."""
         key = agents if isinstance(agents, str) else tuple(agents)
         found = self._asked.get(key)
         if found is None:
@@ -86,7 +88,7 @@ class UsageRecords:
 
 
 class RobotsUsage:
-    """The records of a robots.txt that one crawler has to mind."""
+    """The records of a robots.txt that one crawler follows."""
 
     __slots__ = ("_indexes", "_licenses", "weight")
 
@@ -98,7 +100,7 @@ class RobotsUsage:
         agent, ours = groups.followed_by(tokens)
         ours = _first_of(ours)
         for_all = _first_of(groups.for_all)
-        # In the order of their lines: what is for all stands before any group.
+        # In the order of their lines: records for all crawlers stand before any group.
         parts = ((None, for_all), (agent, ours))
         self._indexes = [
             index
@@ -109,7 +111,7 @@ class RobotsUsage:
         licenses = [line for line in ours if line.field == "license"]
         whose = agent
         if not licenses:
-            # Those of a group hide those of the file (RSL 1.0, 4.4.3).
+            # A licence in a group overrides those of the file (RSL 1.0, 4.4.3).
             licenses = [line for line in for_all if line.field == "license"]
             whose = None
         self._licenses = kept(
@@ -125,7 +127,7 @@ class RobotsUsage:
         return bool(self._indexes or self._licenses)
 
     def of_target(self, target: str) -> UsagePreferences:
-        """What is stated about a URL with that target, which may be fetched."""
+        """The preferences for a URL with that target, which may be fetched."""
         found = [
             statement for index in self._indexes for statement in index.holding(target)
         ]
@@ -138,7 +140,7 @@ class UsageGroups:
 
     def __init__(self, read: Iterable[Line], dialect: Dialect) -> None:
         self.for_all: list[Line] = []
-        """What stands before any group and holds all the same."""
+        """The records before any group, which are for all crawlers."""
 
         self._dialect = dialect
         self.groups: list[tuple[list[str], list[Line]]] = []
@@ -146,7 +148,7 @@ class UsageGroups:
 
         is_open = has_rules = False
         for line in read:
-            if line.field == "user-agent":
+            if line.field == USER_AGENT:
                 if not is_open or has_rules:
                     self.groups.append(([], []))
                     is_open, has_rules = True, False
@@ -162,30 +164,24 @@ class UsageGroups:
                 self.for_all.append(line)
 
     def followed_by(self, agents: Sequence[str]) -> tuple[str | None, list[Line]]:
-        """The first of *agents* that has a group, or everyone, and the records for it."""
+        """The first of *agents* that has a group, or ``*``, and its records."""
         tokens = {token for names, _ in self.groups for token in names}
         for agent in (*agents, EVERYONE):
-            named = self._named(agent, tokens)
+            named = tokens_for(agent.lower(), tokens, self._dialect)
             if named:
                 found = [
                     records
                     for names, records in self.groups
-                    if not named.isdisjoint(names)
+                    if any(name in named for name in names)
                 ]
                 if not self._dialect.merge_groups:
                     del found[1:]
                 return agent, [line for records in found for line in records]
         return None, []
 
-    def _named(self, agent: str, tokens: Collection[str]) -> set[str]:
-        ours = agent.lower()
-        if self._dialect.agent_match == "prefix" and agent != EVERYONE:
-            return {token for token in tokens if token and ours.startswith(token)}
-        return {ours} if ours and ours in tokens else set()
-
 
 def _first_of(records: list[Line]) -> list[Line]:
-    """As many of the records as are read."""
+    """The first records, up to the limit."""
     sizes = accumulate(len(line.value) for line in records)
     return [
         line for line, size in zip(records, sizes, strict=True) if size <= _MAX_READ
@@ -195,7 +191,7 @@ def _first_of(records: list[Line]) -> list[Line]:
 def _index(
     records: list[Line], signal: Signal, agent: str | None, dialect: Dialect
 ) -> PathIndex | None:
-    # One that says nothing still holds for its path, in the place of others.
+    # A record without a known label still counts for its path, in the place of others.
     found = [
         (split_path(line.value)[0], tuple(_statements(line, agent)))
         for line in records
@@ -215,7 +211,7 @@ def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
 
 
 def expression_of(line: Line) -> tuple[Signal, Expression]:
-    """What a record states, its path aside."""
+    """The expression of a record, without its path."""
     signal = _SIGNALS[line.field]
     read = read_usage if signal is Signal.CONTENT_USAGE else read_signal
     return signal, read(split_path(line.value)[1])

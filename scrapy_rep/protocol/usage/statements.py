@@ -1,4 +1,4 @@
-"""One statement about use, and how the text of each signal is read into statements.
+"""Statements about use, and the reading of each signal's text.
 
 ::
 
@@ -8,8 +8,8 @@
     path           = "/" *non-white-space
 
 The first is the grammar of draft-ietf-aipref-attach-05, 3.2, and of a field line without
-the path. The second is written down nowhere; this is what contentsignals.org and the sites
-write, read leniently.
+the path. The second grammar is not specified anywhere. This one reads what
+contentsignals.org and sites write.
 """
 
 from __future__ import annotations
@@ -17,59 +17,60 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, labels_of, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_TEXT = 65_536
-"""Octets of a dictionary, a list of pairs or a field line; a longer one is not read."""
+"""In octets: a longer dictionary, list of pairs or field line is not read."""
 
 MAX_SHOWN = 1_024
-"""Characters of a statement's text that are kept."""
+"""The characters of a statement's text that are kept."""
 
 _MAX_PAIRS = 1_000
 
-# So many statements are kept that say the same of one category: there may be thousands.
+# The number of equal statements about one category that are kept, and of others.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_WHITE_SPACE = b" \t\v\f"
+_WHITE_SPACE = WHITE_SPACE.encode()
 
 
 class UsageStatement(NamedTuple):
-    """One thing that a site says about the use of its content."""
+    """One statement of a site about the use of its content."""
 
     source: Source
-    """Where it stands."""
+    """The place of the statement."""
 
     signal: Signal
-    """What it is made with."""
+    """The kind of header, record or tag."""
 
     agent: str | None
-    """To whom it is addressed: the product token, ``*``; None for everyone."""
+    """The agent that it is addressed to: a product token or ``*``; None for everyone."""
 
     position: int
     """In robots.txt the line, in a header the number of the field line, in tdmrep.json
     the number of the rule, each from 1; in a page the offset of the tag in bytes."""
 
     text: str
-    """As written, as far as it is kept."""
+    """The text as written, cut to the limit."""
 
     label: str
-    """What it names: a label of its signal, or one that nobody knows."""
+    """The label: one of its signal, or an unknown one."""
 
     category: str = ""
-    """The category of use; empty where it speaks of none."""
+    """The category of use; empty where it is about none."""
 
     value: bool | None = None
-    """Whether it allows the use; None where it says neither."""
+    """Whether it allows the use; None where it neither allows nor disallows it."""
 
     images: bool = False
-    """Whether it speaks of the images of a page alone."""
+    """Whether it is about the images of a page alone."""
 
     is_overridden: bool = False
-    """Whether another statement counts in its place (TDMRep, "Processing priority")."""
+    """Whether another statement overrides it (TDMRep, "Processing priority")."""
 
     def __str__(self) -> str:
         place = "line" if self.source is Source.ROBOTS_TXT else "rule"
@@ -79,7 +80,7 @@ class UsageStatement(NamedTuple):
 
 
 class Where(NamedTuple):
-    """What the statements of one line, field or tag have in common."""
+    """The part that the statements of one line, field or tag have in common."""
 
     source: Source
     signal: Signal
@@ -88,7 +89,7 @@ class Where(NamedTuple):
     text: str
 
     def says(self, label: str, value: str | None) -> Iterator[UsageStatement]:
-        """What it means that a *label* of the signal has a *value*."""
+        """The statements that a *label* of the signal with a *value* makes."""
         where = self._replace(text=self.text[:MAX_SHOWN])
         row = row_of(self.signal, label)
         if row is None or not row.categories:
@@ -102,13 +103,14 @@ class Where(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """What a text says: labels with their values, and what is wrong with it."""
+    """A text that was read: labels with their values, and findings."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """None for a value that is of no kind that any row has."""
+    """Pairs of a label and a value. The value is None where it is of a type that no label
+    has."""
 
-    flaws: tuple[tuple[str, str], ...] = ()
-    """A code and a message each."""
+    findings: tuple[tuple[str, str], ...] = ()
+    """Pairs of a code and a message."""
 
 
 def split_path(value: bytes) -> tuple[bytes, bytes]:
@@ -128,54 +130,56 @@ def read_usage(octets: bytes) -> Expression:
 
 def _read_usage(octets: bytes) -> Expression:
     if not octets.strip():
-        return Expression(flaws=(("no-preference", "it states no preference"),))
+        return Expression(findings=(("no-preference", "it states no preference"),))
     if len(octets) > MAX_TEXT:
         message = f"longer than {MAX_TEXT} bytes, and not read"
-        return Expression(flaws=(("bad-preference", message),))
-    # Few sites have one, so that the others need not load what reads it.
+        return Expression(findings=(("bad-preference", message),))
+    # Imported here, since few sites have such a field.
     from http_sf import Token, parse  # noqa: PLC0415
 
     try:
         found: Any = parse(octets, tltype="dictionary")
-    except Exception as error:  # noqa: BLE001  whatever it makes of what a stranger wrote
+    except Exception as error:  # noqa: BLE001  whatever the library raises
         message = f"no dictionary of RFC 9651, so that nothing is known: {error}"
-        return Expression(flaws=(("bad-preference", message[:200]),))
+        return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []
-    flaws: list[tuple[str, str]] = []
+    findings: list[tuple[str, str]] = []
     for label, member in found.items():
         value = member[0] if isinstance(member, tuple) else member
         token = str(value) if isinstance(value, Token) else None
         pairs.append((label, token))
-        flaws += _flaws(Signal.CONTENT_USAGE, label, token)
-    return Expression(tuple(pairs), tuple(flaws))
+        findings += _findings(Signal.CONTENT_USAGE, label, token)
+    return Expression(tuple(pairs), tuple(findings))
 
 
-# A site says the same of all of its pages.
+# A site has the same field on all of its pages.
 _read_again = lru_cache(maxsize=256)(_read_usage)
 
 
 def read_signal(octets: bytes) -> Expression:
     """The pairs of a ``Content-Signal``."""
     if not octets.strip():
-        return Expression(flaws=(("no-preference", "it states no preference"),))
+        return Expression(findings=(("no-preference", "it states no preference"),))
     if len(octets) > MAX_TEXT:
         message = f"longer than {MAX_TEXT} bytes, and not read"
-        return Expression(flaws=(("bad-preference", message),))
+        return Expression(findings=(("bad-preference", message),))
     pairs: list[tuple[str, str | None]] = []
-    flaws: list[tuple[str, str]] = []
+    findings: list[tuple[str, str]] = []
     for part in octets.decode("utf-8", "replace").split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
         label, equals, value = part.partition("=")
         label, value = label.strip().lower(), value.strip().lower()
         if not equals or not label:
             if part.strip():
-                flaws.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
+                findings.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
             continue
         pairs.append((label, value))
-        flaws += _flaws(Signal.CONTENT_SIGNAL, label, value)
-    return Expression(tuple(pairs), tuple(flaws))
+        findings += _findings(Signal.CONTENT_SIGNAL, label, value)
+    return Expression(tuple(pairs), tuple(findings))
 
 
-def _flaws(signal: Signal, label: str, value: str | None) -> Iterator[tuple[str, str]]:
+def _findings(
+    signal: Signal, label: str, value: str | None
+) -> Iterator[tuple[str, str]]:
     row = row_of(signal, label)
     if row is None:
         known = ", ".join(labels_of(signal))
@@ -190,7 +194,7 @@ def _flaws(signal: Signal, label: str, value: str | None) -> Iterator[tuple[str,
 
 
 def kept(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """*statements* without those that say once more what enough others say."""
+    """*statements* without those beyond the number of equal ones that are kept."""
     alike: dict[object, int] = {}
     found: dict[UsageStatement, None] = {}
     for each in statements:

@@ -1,4 +1,4 @@
-"""``/.well-known/tdmrep.json``: what an origin reserves, path by path.
+"""``/.well-known/tdmrep.json``: the reservations of an origin, path by path.
 
 TDM Reservation Protocol, "TDM File on the Origin Server": an array of rules, each with a
 ``location``, which is matched like a pattern of robots.txt, a ``tdm-reservation`` and
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
 PATH = "/.well-known/tdmrep.json"
 
 MAX_SIZE = 512_000
-"""Bytes; as much as of a robots.txt. The beginning of a longer file is no array."""
+"""The bytes of a file that are read, as of a robots.txt. A longer file is ignored, since
+its beginning is no JSON array."""
 
-# The report refers to RFC 9309's draft for patterns, and to sequence for which wins.
+# The report refers to the draft of RFC 9309 for patterns, and lets the first match win.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """A tdmrep.json, read. Made by :meth:`parse`; immutable."""
+    """The rules of a tdmrep.json. Made by :meth:`parse`; immutable."""
 
     __slots__ = ("_index", "is_valid", "weight")
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
-        """Whether it is an array at all; else it says nothing."""
+        """Whether it is a JSON array. Otherwise it states nothing."""
 
         self._index = PathIndex(_records(rules or []), _IN_SEQUENCE)
 
         self.weight = self._index.weight
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Read a file. Any bytes at all are one; what is no array of rules, or too long,
-        says nothing.
+        """Read a file. No content makes this raise; a file that is no array of rules, or
+        too long, states nothing.
         """
         try:
             found = json.loads(body) if len(body) <= MAX_SIZE else None
@@ -56,7 +57,7 @@ class TdmRep:
         return cls(found if isinstance(found, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        """What it states about the content at *url*."""
+        """The preferences that it states for *url*."""
         found = self._index.holding(paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(found) if found else SILENCE
 
@@ -64,8 +65,9 @@ class TdmRep:
 def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
-        if isinstance(location, str) and location:
-            octets = location.encode("utf-8", "surrogatepass")
+        if isinstance(location, str) and (location := location.strip(" \t\v\f")):
+            # There are no comments here.
+            octets = location.replace("#", "%23").encode("utf-8", "surrogatepass")
             yield octets, tuple(_statements(number, location, rule))
 
 

@@ -1,4 +1,4 @@
-"""Which signal speaks about which category of use: the one table that a new draft changes."""
+"""The categories of use, and the table of the labels and values of each signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Source(str, Enum):
-    """Where a statement stands."""
+    """The place of a statement."""
 
     ROBOTS_TXT = "robots.txt"
     TDMREP = "tdmrep.json"
@@ -19,7 +19,7 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """What a statement is made with: the name of its field, record or tag."""
+    """The kind of a statement: the name of its header field, record or tag."""
 
     CONTENT_USAGE = "Content-Usage"
     CONTENT_SIGNAL = "Content-Signal"
@@ -29,7 +29,7 @@ class Signal(str, Enum):
     """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
     LICENSE = "License"
     GROUP = "User-agent"
-    """What the group of the name that stands for a purpose lets be fetched."""
+    """A group of robots.txt for the agent that ``REP_AGENTS`` gives to a purpose."""
 
     def __str__(self) -> str:
         return self.value
@@ -46,8 +46,8 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use, by label: the first three as AIPREF names them, the last after
-TDMRep, which speaks of nothing finer."""
+"""The categories of use, by label: the first three as AIPREF names them, the last for
+TDMRep, which makes no finer distinction."""
 
 
 class Text(NamedTuple):
@@ -104,19 +104,19 @@ RSL = Text(
 
 
 class Row(NamedTuple):
-    """What one label of a signal says, and about what."""
+    """One label of a signal: its values, and the categories that it is about."""
 
     signal: Signal
     label: str
     allows: str | None
-    """The value that allows; None where none does."""
+    """The value that allows the use; None where there is none."""
     disallows: str | None
-    """The value that disallows; of a label without values, the label."""
+    """The value that disallows the use; for a label without values, the label."""
     categories: tuple[str, ...]
-    """Empty for what is evidence alone."""
+    """Empty for a label that is only evidence."""
     text: Text
     images: bool = False
-    """Whether it speaks of the images of a page alone."""
+    """Whether it is about the images of a page alone."""
 
 
 ROWS = (
@@ -139,28 +139,29 @@ ROWS = (
     Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), NOAI, images=True),
     Row(Signal.LICENSE, "license", None, None, (), RSL),
 )  # fmt: skip
-"""What each signal says. A value that is in no row says nothing: the preference is unknown."""
+"""The labels of each signal. A value that is in no row has no effect: the preference is
+unknown."""
 
 _BY_LABEL = {(row.signal, row.label): row for row in ROWS}
 
 
 def row_of(signal: Signal, label: str) -> Row | None:
-    """The row of a label, which is compared as it is written."""
+    """The row of a label, compared case-sensitively."""
     return _BY_LABEL.get((signal, label))
 
 
 def labels_of(signal: Signal) -> tuple[str, ...]:
-    """The labels that a signal has."""
+    """The labels of a signal."""
     return tuple(row.label for row in ROWS if row.signal is signal)
 
 
 def values_of(signal: Signal) -> tuple[str, ...]:
-    """The values that its labels take."""
+    """The values of a signal's labels."""
     values = (value for row in ROWS if row.signal is signal for value in row[2:4])
     return tuple(dict.fromkeys(filter(None, values)))
 
 
 def is_about_mining(category: str) -> bool:
-    """Whether TDMRep speaks about *category*, so that its file has to be asked for."""
+    """Whether TDMRep has a label about *category*, so that tdmrep.json has to be fetched."""
     row = row_of(Signal.TDM_RESERVATION, "tdm-reservation")
     return row is not None and category in row.categories

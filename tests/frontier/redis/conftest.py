@@ -1,4 +1,4 @@
-"""What tests of the queue in Redis need: one server for all of them."""
+"""What tests of the queue in Redis need."""
 
 from __future__ import annotations
 
@@ -6,21 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.stores.redis_server import BINARY, RedisServer
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.frontier.redis.shared import Shared
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    """One for all tests of this process; under xdist, each worker has its own."""
-    if BINARY is None:
-        pytest.skip("There is no redis-server on the PATH")
-    with RedisServer() as server:
-        yield server
+    from tests.stores.redis_server import RedisServer
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tests.frontier.redis.shared import LEASE
 
 if TYPE_CHECKING:
+    from scrapy_rep.frontier.demands import Terms
     from scrapy_rep.frontier.redis.worker import Popped, Worker
-    from scrapy_rep.frontier.terms import Terms
 
 
 @dataclass(eq=False)

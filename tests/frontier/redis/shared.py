@@ -15,10 +15,10 @@ import pytest
 
 pytest.importorskip("scrapy_redis")
 
+from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import link
 from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
-from scrapy_rep.frontier.terms import Terms
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Shared:
         }
         connection = link.Link(crawler)
         connection.connect(self.redis)
-        self._patches.callback(connection.client.close)
+        self._patches.callback(connection.close)
         worker = Worker(connection, self.clock, PREFIX, lease)
         # Of several that are dead, which one is found first must not be left to chance.
         worker._name = f"{next(self._numbers):032x}"
@@ -184,7 +184,9 @@ class Shared:
         return {key.removeprefix(f"{PREFIX}:") for key in found}
 
     def count(self) -> int:
-        return int(self.redis.get(self.key("count")) or 0)
+        keys = self.key("number"), self.key("ended")
+        number, ended = (int(each or 0) for each in self.redis.mget(keys))
+        return number - ended
 
     def ready(self) -> dict[str, float]:
         """In how many seconds each queue that is ready is looked at."""
@@ -234,11 +236,13 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
     return list(iter(lambda: pop(worker, at_once, gap), None))
 
 
-def end(worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0) -> None:
+def end(
+    worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0, kept: int = 0
+) -> None:
     """Its response has come, and all that this makes; told with the next call."""
     host = popped.queue.partition("\t")[0]
     worker.left(popped.number, host, fetched=fetched, gap=gap)
-    worker.done(popped.number)
+    worker.done(popped.number, kept)
 
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from redis.exceptions import ResponseError
 from scrapy import Request
 
+from scrapy_rep.frontier.redis.worker import MAX_UNSENT, Limits
 from tests.frontier.redis.crawls import WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
@@ -28,6 +30,9 @@ from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy_rep.frontier.redis.link import Link
+    from scrapy_rep.frontier.redis.wire import Script
 
 A = "http://a.example"
 
@@ -49,6 +54,23 @@ def no_memory(shared: Shared) -> Iterator[None]:
             yield
         finally:
             shared.redis.config_set("maxmemory", 0)
+
+
+@contextmanager
+def failing(link: Link, name: str, error: Exception, *, done: bool) -> Iterator[None]:
+    """Calls of a script end with *error*, whether or not the server has *done* it."""
+    calls = link._calls
+    real, failing = calls.run, link._script(name)
+
+    def run(script: Script, *args: Any) -> Any:
+        if script is not failing:
+            return real(script, *args)
+        if done:
+            real(script, *args)
+        raise error
+
+    with mock.patch.object(calls, "run", run):
+        yield
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -104,23 +126,17 @@ def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) 
     ]
 
 
-def test_no_memory_as_redis_6_says_it(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
     """There, the error of a script names that of its command, and is of another kind. The
     server is not left alone for that.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1")
-
-    def refuse(*args: object) -> None:
-        raise ResponseError(
-            "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
-            "when used memory > 'maxmemory'."
-        )
-
-    with monkeypatch.context() as patches:
-        patches.setitem(worker._link._scripts, "push", refuse)
+    error = ResponseError(
+        "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
+        "when used memory > 'maxmemory'."
+    )
+    with failing(worker._link, "push", error, done=False):
         push(worker, EXEMPT, "2")
         assert pop(worker) == "1"
     assert not worker._link.has_lost_answer
@@ -141,6 +157,79 @@ def test_done_after_what_it_has_made(shared: Shared) -> None:
     shared.advance(60)
     assert other.beat() == 1
     assert pop(other) == "1"
+
+
+def test_done_with_nothing_unsent(shared: Shared) -> None:
+    """A request is done although others have made some that are not in the queue yet: what
+    is done makes room.
+    """
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2", "3", "4")
+    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    with no_memory(shared):
+        end(worker, two, kept=worker.kept)
+        worker.tell()
+        assert shared.count() == 3
+        before = worker.kept
+        push(worker, EXEMPT, "made by 1")
+        end(worker, one, kept=before)
+        worker.tell()
+        assert shared.count() == 3
+        for _ in range(2):
+            found = take(worker, at_once=9)
+            end(worker, found, kept=worker.kept)
+        worker.tell()
+        assert shared.count() == 1
+    worker.tell()
+    assert shared.count() == 1
+    assert pop(worker) == "made by 1"
+
+
+def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
+    """It does not wait for what others have made after that."""
+    worker = shared.worker()
+    push(worker, EXEMPT, "1", "2")
+    one, two = take(worker, at_once=9), take(worker, at_once=9)
+    with no_memory(shared):
+        push(worker, EXEMPT, "made by 1")
+        end(worker, one)
+        push(worker, EXEMPT, "made by 2")
+        end(worker, two)
+    real = worker._push
+    with mock.patch.object(worker, "_push", side_effect=[True, False, False]):
+        worker.pop(Limits(9, 0), looks=0)
+    assert shared.count() == 1
+    worker._push = real
+    worker.tell()
+    assert shared.count() == 1
+
+
+def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
+    """The memory of a worker is bounded: no callback makes more; and the server is not
+    asked all the time. What is done is told.
+    """
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    for number in range(4):
+        crawl.push(f"{A}/{number}")
+    crawl.run()
+    with no_memory(shared):
+        crawl.enqueue(Request(f"{A}/made/0"))
+        crawl.answer(f"{A}/0")
+        crawl.settle(1)
+        assert len(crawl.on_network) == 2
+        for number in range(1, MAX_UNSENT):
+            crawl.enqueue(Request(f"{A}/made/{number}"))
+        before = crawl.engine.wakes
+        for url in crawl.on_network:
+            crawl.answer(url)
+        crawl.settle(60)
+        assert crawl.on_network == []
+        assert crawl.engine.wakes - before < 200
+        assert crawl.queue._worker.unsent == MAX_UNSENT
+    crawl.settle(2)
+    assert len(crawl.on_network) == 2
+    assert crawl.queue._worker.unsent == 0
+    assert shared.count() == 1 + MAX_UNSENT
 
 
 def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:
@@ -195,15 +284,8 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
     crawl = WorkerCrawl(shared, obey=False)
     for number in range(3):
         crawl.push(f"{A}/{number}")
-    real = crawl.link._script("pop")
-
-    def lose(*args: object) -> None:
-        real(*args)
-        raise ConnectionResetError
-
-    crawl.link._scripts["pop"] = lose
-    assert crawl.run() == []
-    crawl.link._scripts["pop"] = real
+    with failing(crawl.link, "pop", ConnectionResetError(), done=True):
+        assert crawl.run() == []
     crawl.settle(5)
     assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
     for url in crawl.on_network:
@@ -215,15 +297,8 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
 def test_push_whose_answer_does_not_come(shared: Shared) -> None:
     """It is sent again; where it has a fingerprint, it is not in the queue twice."""
     crawl = WorkerCrawl(shared, obey=False)
-    real = crawl.link._script("push")
-
-    def lose(*args: object) -> None:
-        real(*args)
-        raise ConnectionResetError
-
-    crawl.link._scripts["push"] = lose
-    crawl.enqueue(Request(f"{A}/1"))
-    crawl.link._scripts["push"] = real
+    with failing(crawl.link, "push", ConnectionResetError(), done=True):
+        crawl.enqueue(Request(f"{A}/1"))
     crawl.settle(5)
     assert crawl.on_network == [f"{A}/1"]
     assert len(crawl.queue) == 1

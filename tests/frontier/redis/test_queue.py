@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import contextmanager
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
 from tests.frontier.redis.shared import HOUR, LEASE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.frontier.redis.shared import Shared
 
 A = "http://a.example"
@@ -291,6 +294,72 @@ def test_worker_that_was_killed(
     assert "3 requests that it had taken are in the queue again" in caplog.text
 
 
+def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
+    """It is with others, also when the worker has said that it lives."""
+    crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
+    crawl.push(f"{A}/1")
+    crawl.run()
+    turns = crawl.queue._turns
+    (request,) = crawl.sent
+    with standing_still(shared):
+        shared.advance(LEASE - 1)
+        crawl.queue._beat()
+        assert turns.has_turn(request)
+        shared.advance(LEASE)
+        other.beat()
+        crawl.queue._beat()
+        assert not turns.has_turn(request)
+
+
+def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
+    """It waits anew: not only when it comes to the downloader, but as long as it is there."""
+    crawls = []
+    for _ in range(2):
+        # Each fetches robots.txt for itself.
+        shared.store_client = FakeStoreClient(shared.clock)
+        crawls.append(WorkerCrawl(shared))
+    stopped, other = crawls
+    text = "User-agent: *\nCrawl-delay: 3"
+    other.push(f"{A}/1")
+    for _ in range(2):
+        other.settle(4)
+        for url in other.on_network:
+            other.answer(url, text if url.endswith(".txt") else "")
+    other.settle(4)
+    stopped.push(f"{A}/2")
+    stopped.run()
+    assert stopped.on_network == [f"{A}/robots.txt"]
+    stopped.answer(f"{A}/robots.txt", text)  # It waits for the delay after that.
+    with standing_still(shared):
+        shared.advance(LEASE)
+        other.queue._worker.beat()
+        shared.advance(4)
+        other.engine.wake()
+        other.run()
+        assert other.on_network == [f"{A}/2"]
+    stopped.settle(0.1)
+    assert stopped.on_network == []
+
+
+@contextmanager
+def standing_still(shared: Shared) -> Iterator[None]:
+    """What workers wait for comes late."""
+    timers, shared.clock._timers = shared.clock._timers, []
+    yield
+    shared.clock._timers = timers
+
+
+def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
+    """A lone worker that was stopped has what it had."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.push(f"{A}/1")
+    crawl.run()
+    with standing_still(shared):
+        shared.advance(2 * LEASE)
+        crawl.queue._beat()
+    assert crawl.queue._turns.has_turn(crawl.sent[0])
+
+
 def test_spider_that_closes(shared: Shared) -> None:
     """Requests that were not sent since the spider closes stay in the queue; those that
     were done are not sent again.
@@ -412,6 +481,6 @@ def test_keys_that_stay(shared: Shared) -> None:
     names = shared.names()
     assert {name for name in names if not name.startswith("host:")} <= {
         "number",
-        "count",
+        "ended",
     }
     assert all(shared.ends_in(name) <= 26 * HOUR for name in names if "host" in name)

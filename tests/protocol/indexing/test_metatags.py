@@ -112,6 +112,7 @@ IGNORED = {
     "another attribute": '<meta property="robots" content="noindex">',
     "http-equiv": '<meta http-equiv="robots" content="noindex">',
     "another element": '<metadata name="robots" content="noindex">',
+    "a link's name": '<link rel="no-license" name="robots" content="noindex">',
     "a name in the name": '<meta data-name="robots" content="noindex">',
     "no closing quote": '<meta name="robots content="noindex">',
     "cut in the name": '<p><meta name="rob',
@@ -156,7 +157,7 @@ def test_content(content: str, texts: list[str]) -> None:
 
 
 def test_evidence() -> None:
-    """A statement says where its tag is, and to whom it is addressed."""
+    """A statement has the position of its tag, and the agent that it is addressed to."""
     html = (
         '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
     )

@@ -1,4 +1,4 @@
-"""Each fast path comes to what the plain way comes to."""
+"""Each fast path has the same result as the plain code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.followed import Followed
+from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.groups import parse_groups
 from scrapy_rep.protocol.robotstxt.groupsearch import follow
-from scrapy_rep.protocol.robotstxt.lines import lines, proper_text, text
+from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text, lines
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
 from scrapy_rep.protocol.robotstxt.rulescan import RuleScan, can_scan
@@ -43,7 +43,7 @@ def test_groups_are_found_where_all_are_read(
     """The spans of one crawler's groups are those of the groups that name it."""
     body, _, agents = case
     for dialect in ALL:
-        content = proper_text(text(body, dialect), dialect)
+        content = canonical_text(decoded_text(body, dialect), dialect)
         agent, spans, _ = follow(content, agents, dialect)
         found = [
             group
@@ -88,12 +88,12 @@ def test_tokens_are_those_of_agents_of_line(value: str) -> None:
 
 
 @given(body=bodies())
-def test_proper_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
+def test_canonical_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
     """To respell the fields changes neither them, nor their values, nor their number."""
     wanted = {"user-agent", "allow", "disallow"}
     for dialect in (*ALL, replace(GOOGLE, line_limit=12)):
         plain = replace(dialect, misspelt_fields=False, line_limit=None)
-        content = proper_text(text(body, dialect), dialect)
+        content = canonical_text(decoded_text(body, dialect), dialect)
         # The text is in UTF-8 by now, and what looks like a mark in it is none.
         respelt = [
             line for line in lines(b"\n" + content, plain) if line.field in wanted
@@ -105,7 +105,7 @@ def test_proper_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
 @given(body=st.lists(st.sampled_from((b"a", b"\r", b"\n", b"\r\n"))).map(b"".join))
 def test_line_ends_are_levelled(body: bytes) -> None:
     """To drop CR where it precedes LF is to replace CRLF."""
-    assert text(body, RFC9309) == re.sub(rb"\r\n?", b"\n", body)
+    assert decoded_text(body, RFC9309) == re.sub(rb"\r\n?", b"\n", body)
 
 
 # Reading rules
@@ -115,7 +115,7 @@ def test_line_ends_are_levelled(body: bytes) -> None:
 def test_rules_are_read_as_lines_are(body: bytes) -> None:
     """To split a group at its disallow lines gives the rules that its lines give."""
     for dialect in ALL:
-        content = proper_text(text(body, dialect), dialect)
+        content = canonical_text(decoded_text(body, dialect), dialect)
         for start, end, line in follow(content, ["bot"], dialect).spans:
             read = RuleLines()
             read.add_group(content[start:end].decode("latin-1"), line)
@@ -192,8 +192,8 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
     """On the files of real sites, the index finds what the scan finds."""
     for dialect in DIALECTS:
         for name, body in read_corpus():
-            content = proper_text(text(body, dialect), dialect)
-            groups = Followed(("examplebot",), content, dialect).groups
+            content = canonical_text(decoded_text(body, dialect), dialect)
+            groups = CrawlerRules(("examplebot",), content, dialect).groups
             index = RuleIndex(RuleLines.of_groups(groups), dialect)
             scan = RuleScan(groups, dialect)
             for url in urls_for(body, 12):
@@ -243,7 +243,7 @@ def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
 
 
 def test_many_crawlers_ask_in_turns() -> None:
-    """Nobody gets the answer that is another's."""
+    """Concurrent questions of several agents get their own answers."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     robots = RobotsTxt.parse("".join(groups).encode())

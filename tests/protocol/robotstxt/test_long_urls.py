@@ -12,10 +12,10 @@ from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt import ruleindex as index
+from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.protocol.robotstxt.followed import Followed
-from scrapy_rep.protocol.robotstxt.limits import LONGEST, MOST_COMPARED
-from scrapy_rep.protocol.robotstxt.lines import proper_text, text
+from scrapy_rep.protocol.robotstxt.limits import MAX_COMPARED, MAX_TARGET
+from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import RuleLines
 from tests.protocol.corpus import read_corpus, urls_for
@@ -112,7 +112,9 @@ def test_a_url_of_a_megabyte_takes_a_moment(rule: str, dialect: Dialect) -> None
 
 def test_a_url_beyond_the_limit_is_refused() -> None:
     """Where a wildcard would have to be looked for in it, and nowhere else."""
-    at_most, too_long = (f"{ORIGIN}/{'a' * size}" for size in (LONGEST - 1, LONGEST))
+    at_most, too_long = (
+        f"{ORIGIN}/{'a' * size}" for size in (MAX_TARGET - 1, MAX_TARGET)
+    )
     robots = parse(["Disallow: /*?q=", "Disallow: /x*y"])
     assert robots.decide(at_most, "bot").reason is Reason.NO_RULE
     for url in (too_long, too_long + "?q="):
@@ -134,7 +136,7 @@ def test_too_many_comparisons_are_refused() -> None:
     rules = [f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000)]
     robots = parse(rules)
     words = "".join(f"{n:04}" for n in range(2_000)) * 2
-    assert len(words) * 2_000 > MOST_COMPARED
+    assert len(words) * 2_000 > MAX_COMPARED
     decision = robots.decide(f"{ORIGIN}/{words}", "bot")
     assert (decision.allowed, decision.reason) == (False, Reason.TOO_LONG)
     assert not robots.is_allowed(f"{ORIGIN}/{words}", "bot")
@@ -173,8 +175,8 @@ def test_many_wildcards_of_real_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the files of real sites, they are found as few are."""
     for dialect in (RFC9309, GOOGLE):
         for name, body in read_corpus():
-            content = proper_text(text(body, dialect), dialect)
-            groups = Followed(("examplebot",), content, dialect).groups
+            content = canonical_text(decoded_text(body, dialect), dialect)
+            groups = CrawlerRules(("examplebot",), content, dialect).groups
             few, many = (
                 RuleIndex(RuleLines.of_groups(groups), dialect) for _ in range(2)
             )

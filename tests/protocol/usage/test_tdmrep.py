@@ -97,6 +97,11 @@ def test_three_groups_of_files(
         # A pattern is a prefix, and the query a part of what is matched.
         (["/a?b=*c"], "/a?b=1c2", 1),
         ([""], "/a", 0),
+        # White space around it is none of it, and nothing in it begins a comment.
+        ([" /a\t"], "/a", 1),
+        ([" ", "/"], "/a", 2),
+        (["/a#b"], "/ab", 0),
+        (["/a#b"], "/a%23b", 1),
     ],
 )
 def test_locations(locations: list[str], path: str, number: int) -> None:
@@ -196,7 +201,7 @@ def test_other_signals_are_not_superseded() -> None:
 
 
 def test_several_in_one_place() -> None:
-    """Nothing says which counts, so that the most restrictive does."""
+    """No text says which one counts, so the most restrictive does."""
     found = UsagePreferences.parse(
         [("tdm-reservation", b"0"), ("tdm-reservation", b"1")]
     )

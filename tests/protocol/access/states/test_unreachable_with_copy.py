@@ -1,4 +1,4 @@
-"""Unreachable with a copy: it lives on, as each text says."""
+"""Unreachable with a copy: the copy is used for as long as each text says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.protocol.access.results import copy_held
+from scrapy_rep.protocol.access.results import State
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from tests.protocol.access.states.moments import DAY, HOUR, START, after, verdict
 
@@ -35,7 +35,7 @@ def test_for_as_long_as_the_outage(
     """The copy counts, or nothing may be fetched, by how long the outage has lasted."""
     entry = after(dialect, (START, 200), (LOST, 503), (LOST + outage, None))
     assert verdict(entry, dialect) == expected
-    held = copy_held(entry, dialect)
+    held = entry.copy if entry.state(dialect) is State.STALE else None
     assert held is (entry.copy if expected[1] == "rule" else None)
     assert entry.copy_fetched == START.total_seconds()
 
@@ -58,7 +58,7 @@ def test_the_copy_outlives_several_attempts() -> None:
 
 
 def test_an_outage_ends() -> None:
-    """Once robots.txt is back it holds, and the next outage counts from its own start."""
+    """A robots.txt that is reachable again is used, and the next outage has its own start."""
     entry = after(
         RFC9309,
         (START, 503),

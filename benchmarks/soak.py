@@ -1,0 +1,219 @@
+"""A long crawl of many hosts in one process: nothing forbidden, nothing lost, memory flat.
+
+    python -m benchmarks.soak [--pages 200000] [--hosts 2000] [--seed 1]
+
+Every host has rules, some a delay of a few milliseconds, and at any time one breaks down:
+its robots.txt answers 503, at the start and when it is asked for again, or nobody answers
+at all. A download handler is all of the hosts, and the judge. Each page leads to the next
+one of its host, and one in ten to a forbidden one as well, so that what is in the queue
+does not grow.
+
+What is printed: twenty times, the pages so far, seconds and memory; then the findings as
+JSON. The exit status is 1 where a forbidden page was asked for, a page was lost or came
+twice, a refusal is missing, or memory grew by more than a tenth after the first quarter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import scrapy
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.crawler import AsyncCrawlerProcess
+from scrapy.exceptions import DownloadFailedError, IgnoreRequest
+from scrapy.http import HtmlResponse, TextResponse
+
+from benchmarks.broad_crawl import PAGE, SETTINGS, SIDES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+LATENCY = 0.005  # seconds
+HOLDS = 5
+"""Seconds for which a robots.txt holds, so that each is asked for often."""
+
+FORBIDDEN_EVERY = 10
+BREAKDOWN = 0.01
+"""How likely each answer is to be the first of a breakdown, of up to LONGEST answers."""
+
+LONGEST = 5
+SAMPLES = 20
+
+SOAKED = {
+    **SETTINGS,
+    **SIDES["ours"],
+    "LOG_LEVEL": os.environ.get("SOAK_LOG", "ERROR"),
+    "REP_MAX_AGE": HOLDS,
+    "REP_MIN_AGE": HOLDS,
+    "REP_RETRY_TIMES": 0,
+    "RETRY_ENABLED": True,
+    # Breakdowns end after a few answers, whatever the time.
+    "RETRY_TIMES": 50,
+}
+
+
+class Host:
+    """What one host has been asked for, and whether it answers."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self._chance = chance
+        # One in ten begins with a robots.txt that can't be had.
+        self.robots_down = chance.randint(1, 2) if chance.random() < 0.1 else 0
+        self.down = 0
+        delay = chance.choice(["", f"Crawl-delay: {chance.uniform(0.001, 0.01):.4f}\n"])
+        self.robots = f"User-agent: *\nDisallow: /private/\n{delay}# {name}\n".encode()
+        self.pages: Counter[str] = Counter()
+        self.forbidden = self.robots_hits = self.breakdowns = 0
+
+    def answers(self) -> bool:
+        if self.down:
+            self.down -= 1
+            return False
+        if self._chance.random() < BREAKDOWN:
+            self.down = self._chance.randint(0, LONGEST - 1)
+            self.breakdowns += 1
+            return False
+        return True
+
+    def robotstxt(self, url: str) -> TextResponse:
+        self.robots_hits += 1
+        self.robots_down -= 1
+        if self.robots_down >= 0:
+            return TextResponse(url, status=503, headers={"Retry-After": "1"})
+        headers = {"Cache-Control": f"max-age={HOLDS}"}
+        return TextResponse(url, headers=headers, body=self.robots)
+
+
+HOSTS: dict[str, Host] = {}
+
+
+class Handler(BaseDownloadHandler):
+    """All hosts, and their access log."""
+
+    async def download_request(self, request: scrapy.Request) -> TextResponse:
+        await asyncio.sleep(LATENCY)
+        _, _, name, path = request.url.split("/", 3)
+        host = HOSTS[name]
+        if path.startswith("private"):
+            host.forbidden += 1
+        # What is asked for the first time answers, be it with 503.
+        is_first = path == "robots.txt" and not host.robots_hits
+        if not is_first and not host.answers():
+            raise DownloadFailedError("The host is down")
+        if path == "robots.txt":
+            return host.robotstxt(request.url)
+        host.pages[path] += 1
+        headers = {"Content-Type": "text/html; charset=utf-8"}
+        return HtmlResponse(request.url, body=PAGE, headers=headers)
+
+
+class SoakSpider(scrapy.Spider):
+    name = "soak"
+    each: int
+    total: int
+
+    async def start(self) -> AsyncIterator[scrapy.Request]:
+        self.began, self.seen, self.refused = time.monotonic(), 0, 0
+        self.samples: list[int] = []
+        for name in HOSTS:
+            yield self.request(f"http://{name}/0")
+
+    def request(self, url: str) -> scrapy.Request:
+        # What the duplicate filter keeps would grow.
+        return scrapy.Request(url, dont_filter=True, errback=self.note_error)
+
+    def parse(self, response: Response) -> Iterator[scrapy.Request]:
+        self.seen += 1
+        if self.seen % max(1, self.total // SAMPLES) == 0:
+            self.sample()
+        origin, _, number = response.url.rpartition("/")
+        following = int(number) + 1
+        if following < self.each:
+            yield self.request(f"{origin}/{following}")
+        if int(number) % FORBIDDEN_EVERY == 0:
+            yield self.request(f"{origin}/private/{number}")
+
+    def note_error(self, failure: Failure) -> None:
+        if (
+            isinstance(failure.value, IgnoreRequest)
+            and "/private/" in failure.request.url
+        ):
+            self.refused += 1
+        else:
+            print(failure.request.url, failure.value, file=sys.stderr)
+
+    def sample(self) -> None:
+        gc.collect()
+        self.samples.append(memory())
+        seconds = time.monotonic() - self.began
+        print(
+            f"{self.seen:8,} pages {seconds:8.1f} s {self.samples[-1] / 1e6:8.1f} MB",
+            flush=True,
+        )
+
+
+def memory() -> int:
+    """The bytes of this process that are in memory now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def soak(hosts: int, pages: int, seed: int) -> bool:
+    """Crawl, and say what came of it. Returns whether all is as it must be."""
+    chance = random.Random(seed)
+    names = [f"www.host-{number:06}.example" for number in range(hosts)]
+    HOSTS.update({name: Host(name, random.Random(chance.random())) for name in names})
+    each = pages // hosts
+    process = AsyncCrawlerProcess({**SOAKED, "DOWNLOAD_HANDLERS": {"http": Handler}})
+    crawler = process.create_crawler(SoakSpider)
+    process.crawl(crawler, each=each, total=each * hosts)
+    process.start()
+    spider, stats = crawler.spider, crawler.stats.get_stats()
+    # The first samples are of a crawl that warms up.
+    warm = spider.samples[SAMPLES // 4 :] or [0]
+    expected = hosts * len(range(0, each, FORBIDDEN_EVERY))
+    found = {
+        "pages": spider.seen,
+        "seconds": round(time.monotonic() - spider.began, 1),
+        "lost": hosts * each - spider.seen,
+        "twice": sum(n > 1 for host in HOSTS.values() for n in host.pages.values()),
+        "forbidden": sum(host.forbidden for host in HOSTS.values()),
+        "refusals missing": expected - spider.refused,
+        "breakdowns": sum(host.breakdowns for host in HOSTS.values()),
+        "robots.txt asked for": sum(host.robots_hits for host in HOSTS.values()),
+        "unreachable": stats.get("rep/robotstxt/unreachable", 0),
+        "memory after a quarter": warm[0],
+        "memory at most": max(warm),
+        "errors in the log": stats.get("log_count/ERROR", 0),
+    }
+    print(json.dumps(found, indent=1), flush=True)
+    wrong = ("lost", "twice", "forbidden", "refusals missing", "errors in the log")
+    return not any(found[name] for name in wrong) and max(warm) <= 1.1 * warm[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak")
+    parser.add_argument("--pages", type=int, default=200_000)
+    parser.add_argument("--hosts", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    if not 0 < given.hosts <= given.pages:
+        parser.error("there must be a host, and a page for each")
+    return 0 if soak(given.hosts, given.pages, given.seed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

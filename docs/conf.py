@@ -1,0 +1,59 @@
+"""How Sphinx builds these pages: ``sphinx-build -W docs docs/_build``."""
+
+from __future__ import annotations
+
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
+
+_setup = ConfigParser(interpolation=None)
+_setup.read(ROOT / "setup.cfg", encoding="utf-8")
+
+project = "scrapy-rep"
+author = project_copyright = _setup["metadata"]["author"]
+release = version = _setup["metadata"]["version"]
+
+# The theme of Scrapy and its plugins. Nothing is loaded from the network in a build.
+extensions = [
+    "logmessages",
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_rtd_dark_mode",
+]
+html_theme = "sphinx_rtd_theme"
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+default_dark_mode = False
+
+exclude_patterns = ["_build"]
+myst_heading_anchors = 4
+smartquotes = False
+
+autodoc_member_order = "bysource"
+
+INCLUDED = {
+    "../CHANGELOG.md": "changelog.md",
+    "../benchmarks/README.md": "benchmarks.md",
+    "../conformance/README.md": "conformance-cases.md",
+    "../example_project/README.md": "example.md",
+}
+"""Pages of the repository that pages of the site include: a link to one leads there."""
+
+
+def link_to_included(app: Sphinx, name: str, source: list[str]) -> None:
+    """Have links that are right in the repository be right in the site."""
+    up = "../" * name.count("/")
+    for path, page in INCLUDED.items():
+        source[0] = source[0].replace(f"]({up}{path}", f"]({up}{page}")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", link_to_included)

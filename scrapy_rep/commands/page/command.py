@@ -1,0 +1,262 @@
+"""Shows the indexing rules of a page, and the evidence of each."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.page.loading import Page, fetched_page, page_of_file
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
+from scrapy_rep.commands.shared.output import (
+    BOLD,
+    GREEN,
+    RED,
+    Output,
+    Painted,
+    complain,
+)
+from scrapy_rep.commands.shared.profile import Profile, profile_of
+from scrapy_rep.commands.shared.robotstxt import (
+    access_record,
+    decision_record,
+    describe_access,
+)
+from scrapy_rep.commands.shared.sources import Sources, is_url
+from scrapy_rep.commands.shared.urls import asked_argument
+from scrapy_rep.commands.shared.usage import (
+    is_denied,
+    robotstxt_usage,
+    show_usage,
+    usage_record,
+)
+from scrapy_rep.commands.shared.verdicts import why
+from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.indexing.statements import DENIALS, VALUED
+from scrapy_rep.protocol.usage.preferences import UsagePreferences
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from scrapy.crawler import Crawler
+    from scrapy.settings import Settings
+
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.indexing.statements import IndexingFinding, Statement
+
+_SILENCE = IndexingRules().to_dict()
+
+
+def page(arguments: Namespace, settings: Settings) -> int:
+    profile = profile_of(arguments, settings)
+    if profile.note:
+        complain(profile.note)
+    found = _found(arguments, profile)
+    output = Output.of(arguments)
+    readable = found.decision is None or found.decision.allowed or arguments.force
+    rules = _rules(found, profile, profile.dialect)
+    usage = _usage(found, profile, rules)
+    now = datetime.now(timezone.utc)
+    fetched = readable and not found.error
+    if output.as_json:
+        record = _record(found, profile, rules if fetched else None, now)
+        if fetched:
+            record["usage"] = usage_record(usage, profile)
+        output.record(record)
+    else:
+        _show(output, found, profile, rules if fetched else None, now)
+        if fetched:
+            show_usage(output, usage, profile)
+    allowed = found.decision is None or found.decision.allowed
+    may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
+    return CLEAN if allowed and fetched and may_be_used else FOUND
+
+
+def _found(arguments: Namespace, profile: Profile) -> Page:
+    if not is_url(arguments.page):
+        return page_of_file(arguments.page, arguments.header)
+    if arguments.header:
+        raise UsageError(
+            "--header is for a page in a file; a URL is sent with its own header fields"
+        )
+    asked_argument(arguments.page)
+    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
+
+    async def fetch(crawler: Crawler) -> Page:
+        web = Web(crawler, profile.rep)
+        sources = Sources(profile, [profile.dialect], {}, web)
+        return await fetched_page(
+            arguments.page, profile, sources, web, force=arguments.force
+        )
+
+    return in_crawl(profile.settings, fetch)
+
+
+def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
+    return IndexingRules.parse(
+        found.headers, found.html, profile.agents, dialect, found.encoding
+    )
+
+
+def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
+    return rules.indexable(now) and not found.is_error_page
+
+
+def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
+    """The usage preferences of the page, its robots.txt and its tdmrep.json together."""
+    usage = UsagePreferences.of_page(
+        found.fields, rules.statements, rules.tags, found.tdmrep
+    )
+    if found.loaded is None:
+        return usage
+    return robotstxt_usage(found.loaded.robots, found.where, profile) | usage
+
+
+def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
+    """The statements behind each rule that differs from what silence allows."""
+    said = rules.to_dict()
+    return {
+        key: [each for each in rules.statements if key in _bears_on(each)]
+        for key in said
+        if said[key] != _SILENCE[key]
+    }
+
+
+def _bears_on(statement: Statement) -> set[str]:
+    """The rules that a statement affects."""
+    name = statement.name
+    if not statement.known or (name in VALUED and statement.value is None):
+        return set()
+    if name in VALUED:
+        rule = name.replace("-", "_")
+        return {rule, "snippet"} if rule == "max_snippet" else {rule}
+    denied = set(DENIALS[name])
+    if "snippet" in denied:
+        denied.add("max_snippet")
+    if "index" in denied:
+        denied.add("index_embedded")
+    return denied
+
+
+def _statement_record(statement: Statement) -> dict[str, Any]:
+    return {
+        "source": statement.source,
+        "agent": statement.agent,
+        "position": statement.position,
+        "text": statement.text,
+        "known": statement.known,
+    }
+
+
+def _finding_record(finding: IndexingFinding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "source": finding.source,
+        "position": finding.position,
+    }
+
+
+def _record(
+    found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
+) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "page": found.where,
+        "agents": list(profile.agents),
+        "dialect": profile.dialect.name,
+        "fetched": rules is not None,
+        "status": found.status,
+        "redirects": found.redirects,
+        "error": found.error,
+        "robotstxt": found.loaded and found.loaded.where,
+        "access": found.loaded and access_record(found.loaded),
+        "decision": found.decision and decision_record(found.decision),
+    }
+    if rules is None:
+        return record | {"indexable": False}
+    return record | {
+        "indexable": _indexable(found, rules, now),
+        "rules": rules.to_dict(),
+        "evidence": {
+            key: [_statement_record(each) for each in statements]
+            for key, statements in _evidence(rules).items()
+        },
+        "statements": [_statement_record(each) for each in rules.statements],
+        "findings": [_finding_record(each) for each in rules.findings],
+        "dialects": {
+            name: {
+                "indexable": _indexable(found, each, now),
+                "rules": each.to_dict(),
+            }
+            for name, each in _in_each_dialect(found, profile).items()
+        },
+    }
+
+
+def _in_each_dialect(found: Page, profile: Profile) -> dict[str, IndexingRules]:
+    dialects = {profile.dialect.name: profile.dialect} | DIALECTS
+    return {name: _rules(found, profile, dialect) for name, dialect in dialects.items()}
+
+
+def _show(
+    output: Output,
+    found: Page,
+    profile: Profile,
+    rules: IndexingRules | None,
+    now: datetime,
+) -> None:
+    show = output.line
+    show(_verdict(found, rules, now), "  ", Painted(found.where, BOLD))
+    for url in found.redirects:
+        show("  redirected to ", url)
+    if found.decision is not None and found.loaded is not None:
+        word = "allows" if found.decision.allowed else "forbids"
+        show(f"  robots.txt {word} to fetch it: ", why(found.decision))
+        show("  (", found.loaded.where, ", ", describe_access(found.loaded), ")")
+    if found.error:
+        show("  It could not be fetched: ", found.error)
+    if rules is None:
+        if not found.error:
+            show("  It was not fetched, so its indexing rules are unknown.")
+        return
+    if found.is_error_page:
+        show(f"  It was sent with status {found.status}, so there is no page to index.")
+    said = rules.to_dict()
+    for key, statements in _evidence(rules).items():
+        show("  ", Painted(key, BOLD), ": ", _value(said[key]))
+        for each in statements:
+            show("      ", *_described(each))
+    for statement in rules.unknown:
+        show("  without effect in this dialect: ", *_described(statement))
+    for finding in rules.findings:
+        show(f"  [{finding.code}] ", finding.message)
+    if found.is_error_page:
+        return
+    for name, each_rules in _in_each_dialect(found, profile).items():
+        verdict = _verdict(found, each_rules, now)
+        show(f"  {name:<10} ", verdict, "  ", each_rules.to_header())
+
+
+def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
+    if rules is None:
+        return Painted("unknown  ", RED)
+    if found.is_error_page:
+        return Painted("no page  ", RED)
+    if rules.indexable(now):
+        return Painted("indexable", GREEN)
+    return Painted("noindex  " if not rules.index else "expired  ", RED)
+
+
+def _value(value: object) -> str:
+    return "no" if value is False else str(value)
+
+
+def _described(statement: Statement) -> list[str]:
+    whom = "for " + (statement.agent or "everyone")
+    if statement.source == "header":
+        place = f"X-Robots-Tag header {statement.position}"
+    else:
+        place = f"meta tag at byte {statement.position}"
+    return [statement.text[:200], "   (", place, ", ", whom, ")"]

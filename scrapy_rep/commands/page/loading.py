@@ -1,0 +1,162 @@
+"""Loads a page, from the web or from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from scrapy.exceptions import UsageError
+from scrapy.http import HtmlResponse
+from w3lib.encoding import http_content_type_encoding
+
+from scrapy_rep.commands.shared.sources import Sources, read_file
+from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.tdmrep import url_of
+from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy.http import Response
+
+    from scrapy_rep.commands.shared.profile import Profile
+    from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.shared.urls import AskedUrl
+    from scrapy_rep.commands.shared.web import Web
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 20
+
+
+@dataclass(kw_only=True)
+class Page:
+    """A page, with everything that indexing rules and usage preferences are read from."""
+
+    where: str
+    """Its URL, the last one where it was redirected, or the name of its file."""
+
+    status: int | None = None
+    headers: Sequence[bytes] = ()
+    """The values of its ``X-Robots-Tag`` field lines."""
+
+    fields: Sequence[tuple[str, bytes]] = ()
+    """Its other header fields about use; names in lower case."""
+
+    tdmrep: UsagePreferences = SILENCE
+    """What the tdmrep.json of its origin states."""
+
+    html: bytes = b""
+    encoding: str | None = None
+    redirects: list[str] = field(default_factory=list)
+
+    decision: Decision | None = None
+    """The decision of its robots.txt, if it is on the web."""
+
+    loaded: LoadedRobotsTxt | None = None
+    """The robots.txt that decided."""
+
+    error: str = ""
+    """Why it could not be fetched, or an empty string."""
+
+    @property
+    def is_error_page(self) -> bool:
+        """Whether it was sent with a status that makes it no page to index."""
+        return self.status is not None and self.status // 100 != 2
+
+
+def page_of_file(path: str, fields: Sequence[str]) -> Page:
+    """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
+    values, others = [], []
+    for each in fields:
+        name, colon, value = each.partition(":")
+        name, octets = name.strip().lower(), value.strip().encode("utf-8", "replace")
+        is_link = name != "link" or octets.startswith(b"<")
+        if not colon or name not in {"x-robots-tag", *FIELDS} or not is_link:
+            raise UsageError(
+                f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
+                f"{', '.join(sorted(FIELDS))}"
+            )
+        if name in FIELDS:
+            others.append((name, octets))
+        else:
+            values.append(octets)
+    return Page(where=path, html=read_file(path), headers=values, fields=others)
+
+
+async def fetched_page(
+    url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
+) -> Page:
+    """The page that *url* leads to. A page, or a redirect target, that robots.txt forbids is
+    not fetched, unless *force* is given.
+    """
+    asked = asked_argument(url)
+    redirects: list[str] = []
+    while True:
+        (loaded,) = (await sources.of([asked.origin]))[asked.origin]
+        decision = profile.decide(loaded.robots, asked.url)
+        found = Page(
+            where=asked.url, decision=decision, loaded=loaded, redirects=redirects
+        )
+        if not (decision.allowed or force):
+            return found
+        try:
+            response = await web.page(asked.url)
+        except Exception as error:  # noqa: BLE001  whatever a handler raises
+            found.error = in_words(error)
+            return found
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            found.tdmrep = await _mining(asked, profile, loaded, web)
+            return _with_response(found, response)
+        next_url = asked_url(_joined(asked.url, location))
+        if next_url is None or len(redirects) >= _MAX_REDIRECTS:
+            found.error = (
+                "redirected to an address that is not a URL"
+                if next_url is None
+                else f"redirected more than {_MAX_REDIRECTS} times"
+            )
+            return found
+        asked = next_url
+        redirects.append(asked.url)
+
+
+async def _mining(
+    asked: AskedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
+) -> UsagePreferences:
+    """What the tdmrep.json of an origin states, if a purpose needs it."""
+    url = url_of(asked.origin)
+    wanted = any(map(is_about_mining, profile.rep.purposes))
+    if not wanted or not profile.decide(loaded.robots, url).allowed:
+        return SILENCE
+    (result,) = await web.robotstxts([url])
+    if result.access is not Access.SUCCESSFUL:
+        return SILENCE
+    return TdmRep.parse(result.body).usage(asked.url)
+
+
+def _joined(url: str, location: bytes) -> str:
+    try:
+        return urljoin(url, location.decode("utf-8", "replace"))
+    except ValueError:  # "http://["
+        return ""
+
+
+def _with_response(page: Page, response: Response) -> Page:
+    page.status = response.status
+    page.headers = response.headers.getlist("X-Robots-Tag")
+    page.fields = [
+        (name, value) for name in FIELDS for value in response.headers.getlist(name)
+    ]
+    if isinstance(response, HtmlResponse):
+        content_type = response.headers.get("Content-Type") or b""
+        page.html = response.body
+        page.encoding = http_content_type_encoding(content_type.decode("latin-1"))
+    return page

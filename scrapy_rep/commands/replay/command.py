@@ -1,0 +1,247 @@
+"""Judges the URLs of past crawls by the robots.txt files of today."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime, timezone
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.commands.replay.progress import progress
+from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
+from scrapy_rep.commands.shared.output import (
+    GREEN,
+    RED,
+    YELLOW,
+    Output,
+    Painted,
+    complain,
+)
+from scrapy_rep.commands.shared.output_file import OutputFile
+from scrapy_rep.commands.shared.past_crawls import PastCrawls, PastDecision, PastFiles
+from scrapy_rep.commands.shared.profile import Profile, profile_of
+from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
+from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
+from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.verdicts import why
+from scrapy_rep.protocol.agents import EVERYONE
+from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.origins import Origin, origin_of
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scrapy.settings import Settings
+
+    from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.protocol.dialect import Dialect
+
+# The number of robots.txt files that are fetched before their URLs are judged.
+_ORIGINS_AT_ONCE = 128
+
+_COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
+
+
+def replay(arguments: Namespace, settings: Settings) -> int:
+    profile = profile_of(arguments, settings)
+    crawls = PastCrawls(arguments.ledgers)
+    dialects = _dialects(arguments, profile, crawls)
+    robots_files = [_origin_and_path(each) for each in arguments.robots]
+    given = {
+        origin: given_robotstxt(path, list(dialects.values()))
+        for origin, path in robots_files
+    }
+    inputs = [*arguments.ledgers, *(path for _, path in robots_files)]
+    agents = profile.agents if arguments.agent else None
+    path = arguments.purge_list
+    with (
+        OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
+    ) as purge_list:
+        changes = Changes(Output.of(arguments), purge_list)
+        replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
+        ask(profile, list(dialects.values()), given, replayer.run)
+    return changes.end()
+
+
+def _dialects(
+    arguments: Namespace, profile: Profile, crawls: PastCrawls
+) -> dict[str, Dialect]:
+    """The dialect for each name of a dialect in the ledgers."""
+    if arguments.dialect is not None:
+        return dict.fromkeys(crawls.dialects | {""}, profile.dialect)
+    own = {profile.dialect.name: profile.dialect, "": profile.dialect}
+    known = DIALECTS | own
+    return {name: known.get(name, profile.dialect) for name in crawls.dialects | {""}}
+
+
+def _origin_and_path(value: str) -> tuple[Origin | None, str]:
+    """The origin and the file of an option ``--robots``; None is every other origin."""
+    before, equals, path = value.partition("=")
+    origin = origin_of(before) if equals else None
+    return origin, path if origin else value
+
+
+class Changes:
+    """Shows the URLs whose verdict has changed since the crawl, and counts them."""
+
+    def __init__(self, output: Output, purge_list: OutputFile | None) -> None:
+        self.output = output
+        self._purge_list = purge_list
+        self._counts: Counter[str] = Counter()
+
+    def add(self, record: dict[str, Any]) -> None:
+        change = record["change"]
+        self._counts[change] += record.get("urls", 1)
+        if change == "forbidden" and self._purge_list is not None:
+            self._purge_list.write(record["url"] + "\n")
+        if self.output.as_json:
+            self.output.record(record)
+        else:
+            self.output.row(
+                Painted(change, _COLOURS[change]),
+                record.get("url", record["origin"]),
+                record["why"],
+            )
+
+    def end(self) -> int:
+        counts = {change: self._counts[change] for change in _COLOURS}
+        if self.output.as_json:
+            self.output.record({"change": "summary", **counts})
+        else:
+            self.output.flush()
+            complain(
+                f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
+                f"URLs that were refused and are now allowed: {counts['allowed']:,}"
+            )
+        if counts["usage"] and not self.output.as_json:
+            complain(
+                f"URLs whose content may be used for other purposes: {counts['usage']:,}"
+            )
+        if counts["unknown"]:
+            complain(
+                "URLs that can't be judged, since their robots.txt is unreachable: "
+                f"{counts['unknown']:,}"
+            )
+        return FOUND if counts["forbidden"] or counts["unknown"] else CLEAN
+
+
+class Replayer:
+    """Judges each URL of past crawls by the robots.txt of today, origin by origin."""
+
+    def __init__(
+        self,
+        crawls: PastCrawls,
+        dialects: dict[str, Dialect],
+        profile: Profile,
+        changes: Changes,
+        *,
+        agents: tuple[str, ...] | None,
+    ) -> None:
+        """*agents* are asked for in the place of those of each crawl, if given."""
+        self._crawls = crawls
+        self._places = {name: place for place, name in enumerate(dialects)}
+        self._profile = profile
+        self._agents = agents
+        self._changes = changes
+        self._files = PastFiles()
+        self._advance: Callable[[int], object]
+
+    async def run(self, sources: Sources) -> None:
+        output = self._changes.output
+        with progress(output, self._crawls.count) as self._advance:
+            origins = self._crawls.origins()
+            groups = groupby(self._crawls.decisions(), attrgetter("origin"))
+            group = next(groups, None)
+            while names := list(islice(origins, _ORIGINS_AT_ONCE)):
+                wanted = [origin for name in names if (origin := origin_of(name))]
+                known = await sources.of(wanted)
+                while group is not None and group[0] <= names[-1]:
+                    origin = origin_of(group[0])
+                    if origin is not None:
+                        self._judge(group[1], known[origin])
+                    group = next(groups, None)
+                output.flush()
+
+    def _judge(
+        self, pasts: Iterator[PastDecision], by_dialect: Sequence[LoadedRobotsTxt]
+    ) -> None:
+        """Judge the URLs of one origin."""
+        unknown = 0
+        for past in pasts:
+            loaded = by_dialect[self._places.get(past.dialect, 0)]
+            if loaded.is_unreachable:
+                # A URL that was refused for this reason would be refused again.
+                unknown += past.reason != Reason.UNREACHABLE.value
+            else:
+                self._compare(past, loaded)
+            self._advance(past.times)
+        if unknown:
+            # An outage is no prohibition: what was fetched need not be purged for it.
+            self._changes.add(
+                {
+                    "change": "unknown",
+                    "origin": past.origin,
+                    "urls": unknown,
+                    "why": f"robots.txt is {describe_access(by_dialect[0])}",
+                }
+            )
+
+    def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
+        agents = self._agents or past.agents or (EVERYONE,)
+        decision = self._profile.decide(loaded.robots, past.url, agents)
+        if decision.allowed == past.allowed:
+            if decision.allowed:
+                self._compare_usage(past, loaded, agents)
+            return
+        self._changes.add(
+            {
+                "change": "allowed" if decision.allowed else "forbidden",
+                "origin": past.origin,
+                "url": past.url,
+                "why": why(decision),
+                "agents": list(agents),
+                "dialect": loaded.dialect.name,
+                "then": {
+                    "allowed": past.allowed,
+                    "time": _iso(past.time),
+                    "reason": past.reason,
+                    "line": past.line,
+                    "statement": past.statement,
+                },
+                "now": decision_record(decision),
+            }
+        )
+
+    def _compare_usage(
+        self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
+    ) -> None:
+        """Compare what the content of a URL could be used for then and now."""
+        robots = self._files.robots(past, loaded.dialect)
+        if robots is None:
+            return
+        profile = replace(self._profile, agents=agents)
+        old = robotstxt_usage(robots, past.url, profile)
+        new = robotstxt_usage(loaded.robots, past.url, profile)
+        change = usage_change(old, new, profile)
+        if change is not None:
+            self._changes.add(
+                {
+                    "change": "usage",
+                    "origin": past.origin,
+                    "url": past.url,
+                    "why": in_words(change, old, new),
+                    "agents": list(agents),
+                    "dialect": loaded.dialect.name,
+                    **change,
+                }
+            )
+
+
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,181 @@
+"""The URLs of past crawls and the decisions on them, read from ledgers."""
+
+from __future__ import annotations
+
+import heapq
+from contextlib import closing
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy_rep.ledger.checks import read_texts
+from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.ledger.terms import Verdict
+from scrapy_rep.protocol.robots import RobotsTxt
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from scrapy_rep.protocol.dialect import Dialect
+
+# Of a URL that was decided on several times, the last time counts: SQLite takes all
+# columns from the row that has the maximum. It sorts on disk what is too much for memory.
+_DECISIONS = """
+    SELECT origin, url, verdict, reason, line, statement, crawl, snapshot,
+        max(time) AS time, count(*) AS times
+    FROM decision
+    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+    GROUP BY origin, url ORDER BY origin, url
+"""
+_ORIGINS = """
+    SELECT DISTINCT origin FROM decision
+    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+    ORDER BY origin
+"""
+_COUNT = """
+    SELECT count(*) AS times FROM decision
+    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+"""
+_BODY = """
+    SELECT body FROM snapshot JOIN body USING (sha256) WHERE id = CAST(? AS INTEGER)
+"""
+
+
+class PastDecision(NamedTuple):
+    """The last decision on a URL."""
+
+    origin: str
+    url: str
+    allowed: bool
+    reason: str
+    line: int | None
+    statement: str | None
+    time: float
+
+    agents: tuple[str, ...]
+    """The product tokens of the crawl."""
+
+    dialect: str
+    """The name of the dialect of the crawl."""
+
+    times: int
+    """The number of decisions on the URL."""
+
+    snapshot: tuple[str, int] | None
+    """The path of the ledger that has the robots.txt of that time, and its id there."""
+
+
+class PastCrawls:
+    """Several ledgers, read as one, in the order of origins and then of URLs.
+
+    Raises LedgerError for a file that is not a ledger, or is broken.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._crawls = [_crawls(path) for path in paths]
+        self.count: int = sum(next(_rows(path, _COUNT))["times"] for path in paths)
+        """The number of decisions."""
+
+    @property
+    def dialects(self) -> set[str]:
+        """The names of the dialects that were used."""
+        return {dialect for crawls in self._crawls for _, dialect in crawls.values()}
+
+    def origins(self) -> Iterator[str]:
+        """The origins, each once."""
+        streams = [
+            (row["origin"] for row in _rows(path, _ORIGINS)) for path in self._paths
+        ]
+        return (origin for origin, _ in groupby(heapq.merge(*streams)))
+
+    def decisions(self) -> Iterator[PastDecision]:
+        """The last decision on each URL."""
+        streams = [
+            _decisions(path, crawls)
+            for path, crawls in zip(self._paths, self._crawls, strict=True)
+        ]
+        place = attrgetter("origin", "url")
+        for _, same in groupby(heapq.merge(*streams, key=place), place):
+            each = list(same)
+            last = max(each, key=attrgetter("time"))
+            yield last._replace(times=sum(one.times for one in each))
+
+
+class PastFiles:
+    """The robots.txt files of the past."""
+
+    def __init__(self) -> None:
+        self._latest: tuple[tuple[str, int], Dialect, RobotsTxt | None] | None = None
+
+    def robots(self, past: PastDecision, dialect: Dialect) -> RobotsTxt | None:
+        """The robots.txt that decided; None where the ledger does not have it."""
+        if past.snapshot is None:
+            return None
+        latest = self._latest
+        if latest is None or latest[:2] != (past.snapshot, dialect):
+            path, number = past.snapshot
+            rows = _rows(path, _BODY, str(number))
+            body = next((row["body"] for row in rows), None)
+            robots = body and RobotsTxt.parse(bytes(body), dialect)
+            # Decisions come in the order of origins, so one file is enough to keep.
+            latest = self._latest = (past.snapshot, dialect, robots or None)
+        return latest[2]
+
+
+def urls_of(path: str, origin: str | None) -> Iterator[str]:
+    """The URLs in a ledger, each once: those of an origin, or of all."""
+    _check(path)
+    if origin is None:
+        rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")
+    else:
+        sql = "SELECT DISTINCT url FROM decision WHERE origin = ? ORDER BY url"
+        rows = _rows(path, sql, origin)
+    return (row["url"] for row in rows)
+
+
+def origin_count(path: str) -> int:
+    """The number of origins in a ledger."""
+    count: int = next(_rows(path, "SELECT count(DISTINCT origin) FROM decision"))[0]
+    return count
+
+
+def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
+    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    _check(path)
+    with reading(path):
+        return {
+            row["id"]: (read_texts(row["agents"]), row["dialect"])
+            for row in _rows(path, "SELECT id, agents, dialect FROM crawl")
+        }
+
+
+def _check(path: str) -> None:
+    with closing(open_ledger(path)) as connection:
+        check_values(path, connection)
+
+
+def _decisions(
+    path: str, crawls: dict[int, tuple[tuple[str, ...], str]]
+) -> Iterator[PastDecision]:
+    for row in _rows(path, _DECISIONS):
+        agents, dialect = crawls.get(row["crawl"], ((), ""))
+        yield PastDecision(
+            row["origin"],
+            row["url"],
+            row["verdict"] == Verdict.ALLOWED.value,
+            row["reason"],
+            row["line"],
+            row["statement"],
+            row["time"],
+            agents,
+            dialect,
+            row["times"],
+            None if row["snapshot"] is None else (path, row["snapshot"]),
+        )
+
+
+def _rows(path: str, sql: str, *parameters: str) -> Iterator[sqlite3.Row]:
+    with closing(open_ledger(path)) as connection, reading(path):
+        yield from connection.execute(sql, parameters)

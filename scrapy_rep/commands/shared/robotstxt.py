@@ -1,0 +1,151 @@
+"""A robots.txt that was loaded from a file, the settings or the web."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.dialect import Dialect
+
+
+class ContextLine(NamedTuple):
+    """A line of a robots.txt."""
+
+    number: int
+    text: str
+
+
+class LoadedRobotsTxt:
+    """A robots.txt, parsed in one dialect, with its source and its lines."""
+
+    def __init__(self, robots: RobotsTxt, where: str) -> None:
+        self.robots = robots
+        self.where = where
+        """Its URL, the name of its file, or the setting."""
+
+        self.result: AccessResult | None = None
+        """The result of the fetch, if it was fetched."""
+
+        self.override: Override | None = None
+        """The override that takes its place, if there is one."""
+
+        self._lines: list[str] | None = None
+        self._groups: dict[int, tuple[str, ...]] | None = None
+
+    @classmethod
+    def of_result(cls, result: AccessResult, dialect: Dialect) -> LoadedRobotsTxt:
+        entry = renew(result, None, dialect=dialect, now=time.time())
+        loaded = cls(robots_of(entry, dialect), result.url)
+        loaded.result = result
+        return loaded
+
+    @classmethod
+    def of_override(cls, override: Override, dialect: Dialect) -> LoadedRobotsTxt:
+        if override.robots is None:
+            robots = RobotsTxt.blanket(
+                allowed=True, reason=Reason.OVERRIDE, dialect=dialect
+            )
+        else:
+            robots = RobotsTxt.parse(override.robots.body, dialect)
+        loaded = cls(robots, f"REP_OVERRIDES[{override.pattern!r}]")
+        loaded.override = override
+        return loaded
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.robots.dialect
+
+    @property
+    def is_unreachable(self) -> bool:
+        return self.result is not None and self.result.access is Access.UNREACHABLE
+
+    @property
+    def cost(self) -> int:
+        """The bytes of memory that it takes, about."""
+        return len(self.robots.body) + 1000
+
+    def context(self, line: int, around: int = 2) -> list[ContextLine]:
+        """A line, with *around* lines before and after it."""
+        if self._lines is None:
+            # Numbers are those of the lines that the dialect reads.
+            read = decoded_text(self.robots.body, self.dialect)
+            self._lines = read.decode("utf-8", "replace").split("\n")
+            if not self._lines[-1]:
+                self._lines.pop()
+        first = max(line - around, 1)
+        found = self._lines[first - 1 : line + around]
+        return [ContextLine(first + at, each) for at, each in enumerate(found)]
+
+    def group(self, line: int) -> tuple[str, ...]:
+        """The agents of the group that has the rule on *line*."""
+        if self._groups is None:
+            self._groups = {
+                rule.line: group.agents
+                for group in self.robots.groups
+                for rule in group.rules
+            }
+        return self._groups.get(line, ())
+
+
+def decision_record(decision: Decision) -> dict[str, Any]:
+    """A decision as a JSON object."""
+    return {
+        "allowed": decision.allowed,
+        "reason": str(decision.reason),
+        "agent": decision.agent,
+        "rule": decision.rule and decision.rule._asdict(),
+        "form": decision.form or None,
+    }
+
+
+def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, Any]:
+    """The source of a robots.txt, and its other records, as a JSON object."""
+    rate = loaded.robots.request_rate(agents)
+    window = loaded.robots.visit_time(agents)
+    return {
+        "robotstxt": loaded.where,
+        "access": access_record(loaded),
+        "crawl_delay": loaded.robots.crawl_delay(agents),
+        "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
+        "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
+        "sitemaps": list(loaded.robots.sitemaps),
+    }
+
+
+def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
+    """The result of loading a robots.txt, as a JSON object."""
+    result = loaded.result
+    if result is None:
+        outcome = "override" if loaded.override else "file"
+        result = AccessResult(url=loaded.where, status=None)
+    else:
+        outcome = str(result.access)
+    return {
+        "outcome": outcome,
+        "status": result.status,
+        "redirects": list(result.redirects),
+        "error": result.error,
+        "html": result.is_html,
+    }
+
+
+def describe_access(loaded: LoadedRobotsTxt) -> str:
+    """The result of loading a robots.txt, in words."""
+    result = loaded.result
+    if result is None:
+        return "as the settings say" if loaded.override else "as given"
+    words = f"{result.access} ({result})"
+    if result.redirects:
+        words += f", redirected to {result.redirects[-1]}"
+    if result.is_html:
+        words += "; it is an HTML page, and lines in it that read as rules count"
+    return words

@@ -1,0 +1,136 @@
+"""URLs: in arguments, in files and on standard input."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from scrapy.exceptions import UsageError
+from w3lib.url import safe_url_string
+
+from scrapy_rep.protocol.origins import Origin, origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
+
+_CHUNK = 64 * 1024
+
+# Bytes of a line; a longer one is not a URL.
+_MAX_LINE = 256 * 1024
+
+# So many robots.txt files are fetched before the URLs that need them are judged, at most.
+_ORIGINS_AT_ONCE = 128
+
+
+# Names that end so are of files, and not of hosts.
+_FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
+
+
+class AskedUrl(NamedTuple):
+    """A URL as a crawl would ask for it."""
+
+    url: str
+    origin: Origin
+
+
+def asked_url(text: str) -> AskedUrl | None:
+    """The URL in *text*, encoded as a Request encodes it; None where there is none."""
+    try:
+        url = safe_url_string(text.strip())
+    except ValueError:
+        return None
+    origin = origin_of(url)
+    return origin and AskedUrl(url, origin)
+
+
+def asked_argument(text: str) -> AskedUrl:
+    """The URL that an argument of the command is. Raises UsageError where it is none."""
+    found = asked_url(text)
+    if found is not None:
+        return found
+    message = f"{text!r} is not a URL of http, https or ftp"
+    if "://" not in text and asked_url(f"https://{text}"):
+        message += f"; did you mean https://{text} ?"
+    raise UsageError(message)
+
+
+def open_error(path: str, error: OSError | ValueError) -> UsageError:
+    """The error for a file at *path* that can't be read, with a hint where the path looks
+    like a URL without its scheme.
+    """
+    why = error.strerror if isinstance(error, OSError) else error
+    message = f"{path}: {why}"
+    host = path.partition("/")[0].lower()
+    is_host_name = "." in host.strip(".") and not host.endswith(_FILE_ENDINGS)
+    if (
+        isinstance(error, FileNotFoundError)
+        and is_host_name
+        and asked_url(f"https://{path}")
+    ):
+        message += f"; did you mean https://{path} ?"
+    return UsageError(message)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """A file, or standard input for ``-``, to be read line by line.
+
+    Raises UsageError where it can't be opened.
+    """
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        raise open_error(path, error) from None
+    with file:
+        yield file
+
+
+def line_batches(file: BinaryIO) -> Iterator[list[tuple[int, str]]]:
+    """The lines of *file* that are not blank, with their numbers.
+
+    A batch has the lines that are there to be read, so that results are shown while a list
+    is still being written.
+    """
+    number, rest = 1, b""
+    read = getattr(file, "read1", file.read)
+    while chunk := read(_CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield list(_lines(lines, number))
+        number += len(lines)
+        # The rest of a line that is too long is not needed.
+        rest = rest[:_MAX_LINE]
+    if rest:
+        yield list(_lines([rest], number))
+
+
+def _lines(lines: list[bytes], number: int) -> Iterator[tuple[int, str]]:
+    for at, line in enumerate(lines, number):
+        text = line.decode("utf-8", "replace").strip()
+        if text:
+            yield at, text
+
+
+def by_origins(
+    urls: Iterable[tuple[int, str]],
+) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
+    """*urls* in parts, each of so few origins that their robots.txt files are fetched side
+    by side. None is in the place of what is not a URL.
+    """
+    part: list[tuple[int, str, AskedUrl | None]] = []
+    origins: set[Origin] = set()
+    for number, text in urls:
+        asked = asked_url(text)
+        if asked is not None and asked.origin not in origins:
+            if len(origins) >= _ORIGINS_AT_ONCE:
+                yield part
+                part, origins = [], set()
+            origins.add(asked.origin)
+        part.append((number, text, asked))
+    if part:
+        yield part

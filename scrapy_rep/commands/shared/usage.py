@@ -1,0 +1,124 @@
+"""Whether a page may be used for each purpose, with the statements behind that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Painted
+from scrapy_rep.protocol.request_target import other_forms
+from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
+if TYPE_CHECKING:
+    from scrapy_rep.commands.shared.output import Output
+    from scrapy_rep.commands.shared.profile import Profile
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.statements import UsageStatement
+
+_OUTCOMES = {
+    True: Painted("allowed", GREEN),
+    False: Painted("disallowed", RED),
+    None: Painted("unknown", YELLOW),
+}
+
+
+def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
+    """What *robots* states about the use of a URL. Each purpose is asked about in the name of
+    its own agents, where it has any.
+    """
+    found = SILENCE
+    for each in (url, *other_forms(url, profile.rep.clients)):
+        for purpose in asked_about(profile):
+            tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
+            found |= robots.usage(each, tokens).about([purpose])
+    return found
+
+
+def asked_about(profile: Profile) -> tuple[str, ...]:
+    """The purposes of the crawl; all purposes where it has none."""
+    return profile.rep.purposes or tuple(CATEGORIES)
+
+
+def usage_change(
+    old: UsagePreferences, new: UsagePreferences, profile: Profile
+) -> dict[str, Any] | None:
+    """The purposes whose verdict has changed, as a JSON object; None if none has."""
+    changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
+    if not changed:
+        return None
+    return {
+        "old": {purpose: old.get(purpose) for purpose in changed},
+        "new": {purpose: new.get(purpose) for purpose in changed},
+    }
+
+
+def in_words(
+    change: dict[str, Any], old: UsagePreferences, new: UsagePreferences
+) -> str:
+    """A *change* with the statements behind it, on one line."""
+    return "; ".join(
+        f"{purpose} was {_word(old, purpose)}, is {_word(new, purpose)}"
+        for purpose in change["new"]
+    )
+
+
+def _word(preferences: UsagePreferences, purpose: str) -> str:
+    word = _OUTCOMES[preferences.get(purpose)].text
+    statement = preferences.because(purpose)
+    return word if statement is None else f"{word} by {str(statement)[:200]}"
+
+
+def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
+    """Whether a purpose of the crawl is disallowed."""
+    unknown = profile.rep.usage_unknown
+    return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
+
+
+def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
+    """The preferences as a JSON object."""
+    return {
+        "purposes": {
+            purpose: {
+                "allowed": preferences.get(purpose),
+                "because": _record(preferences.because(purpose)),
+            }
+            for purpose in asked_about(profile)
+        },
+        "statements": [_record(each) for each in preferences.statements],
+        "licenses": list(preferences.licenses),
+    }
+
+
+def _record(statement: UsageStatement | None) -> dict[str, Any] | None:
+    if statement is None:
+        return None
+    return {
+        "source": str(statement.source),
+        "signal": str(statement.signal),
+        "agent": statement.agent,
+        "position": statement.position,
+        "text": statement.text,
+        "category": statement.category or None,
+        "value": statement.value,
+        "images": statement.images,
+        "overridden": statement.is_overridden,
+    }
+
+
+def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) -> None:
+    """Show each purpose with the statements behind it; nothing where the crawl has no
+    purpose and nothing is stated.
+    """
+    if not preferences and not profile.rep.purposes:
+        return
+    for purpose in asked_about(profile):
+        outcome = _OUTCOMES[preferences.get(purpose)]
+        output.line("  for ", Painted(purpose, BOLD), ": ", outcome)
+        for each in preferences.statements:
+            if each.category == purpose and each.value is not None:
+                more = " (overridden)" if each.is_overridden else ""
+                more += " (of its images)" if each.images else ""
+                output.line("      ", str(each)[:300], more)
+    for license_url in preferences.licenses:
+        output.line("  licence or policy: ", license_url[:300])

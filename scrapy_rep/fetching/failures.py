@@ -1,0 +1,90 @@
+"""Why a download has failed, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CLOSED = "connection closed by the server"
+_NO_HOST = "the host name could not be resolved"
+_REFUSED = "connection refused"
+_INCOMPLETE = "the answer is incomplete"
+_NOT_HTTP = "the answer is not valid HTTP"
+_TIMED_OUT = "timed out"
+
+# By the names of classes: the download handlers, of Scrapy and of others, raise errors of
+# several libraries, which need not be installed, and whose modules are partly private.
+_WORDS = {
+    "BadHttpMessage": _NOT_HTTP,
+    "BadStatusLine": _NOT_HTTP,
+    "CannotResolveHostError": _NO_HOST,
+    "ConnectionDone": _CLOSED,
+    "ConnectionLost": _CLOSED,
+    "ConnectionRefusedError": _REFUSED,
+    "ConnectionResetError": "connection reset by the server",
+    "DNSLookupError": _NO_HOST,
+    "DownloadConnectionRefusedError": _REFUSED,
+    "DownloadTimeoutError": _TIMED_OUT,
+    "ParseError": _NOT_HTTP,
+    "PotentialDataLoss": _INCOMPLETE,
+    "ResponseDataLossError": _INCOMPLETE,
+    "ServerDisconnectedError": _CLOSED,
+    "TCPTimedOutError": _TIMED_OUT,
+    "TimeoutError": _TIMED_OUT,
+    "_DataLoss": _INCOMPLETE,
+    "gaierror": _NO_HOST,
+}
+
+# Errors that are raised because of each other never end; no handler nests more of them.
+_MAX_DEPTH = 5
+
+
+def in_words(error: BaseException) -> str:
+    """Why a download has failed that ended with *error*, as logs and reports say it."""
+    causes = list(_causes(error))
+    for cause in causes:
+        for kind in type(cause).__mro__:
+            if kind.__name__ in _WORDS:
+                return _WORDS[kind.__name__]
+        if _is_of_tls(cause):
+            return f"TLS failed: {_reason_of_tls(cause)}"
+    text = next((text for cause in causes if (text := _text(cause))), "")
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _causes(error: BaseException, depth: int = 0) -> Iterator[BaseException]:
+    """What *error* was raised because of, the first cause first, and itself."""
+    # Twisted keeps failures in a list, without raising one from the other.
+    failures = getattr(error, "reasons", None)
+    causes = [
+        getattr(failure, "value", failure)
+        for failure in (failures if isinstance(failures, (list, tuple)) else ())
+    ]
+    for cause in (*causes, error.__cause__):
+        if isinstance(cause, BaseException) and depth < _MAX_DEPTH:
+            yield from _causes(cause, depth + 1)
+    yield error
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    return type(error).__name__ == "SSLError" or type(error).__module__ == "OpenSSL.SSL"
+
+
+def _reason_of_tls(error: BaseException) -> str:
+    """What OpenSSL says: the text of its error, or the last part of its error queue."""
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str):
+        return reason.lower().replace("_", " ")
+    queue = error.args[0] if error.args else None
+    if isinstance(queue, list) and queue and queue[-1]:
+        return str(queue[-1][-1])
+    return str(error) or type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    """The message of *error*; none where that is the list of its causes."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "" if hasattr(error, "reasons") else " ".join(str(error).split())

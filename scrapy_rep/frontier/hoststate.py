@@ -1,0 +1,173 @@
+"""The state of a host whose robots.txt is not known."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.causes import Causes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scrapy import Request
+
+    from scrapy_rep.frontier.backqueue import BackQueue
+    from scrapy_rep.frontier.outages import Outage
+    from scrapy_rep.protocol.origins import Origin
+
+_MAX_GIVEN_UP = 20_000
+
+
+class Host:
+    """An origin whose robots.txt is not known, or is unreachable."""
+
+    __slots__ = (
+        "causes", "is_anew", "is_learning", "is_wanted", "origin", "outage", "parked", "waiters",
+    )  # fmt: skip
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+
+        # An empty tuple takes no memory; nearly always there is one back queue, and no
+        # waiter.
+        self.parked: list[BackQueue] | tuple[()] = ()
+        """The back queues that wait for robots.txt."""
+
+        self.waiters: list[Deferred[None]] | tuple[()] = ()
+        """The requests in the downloader that wait for robots.txt. Each has its own
+        Deferred: one that several await gives its result only to the first."""
+
+        self.causes: Causes | None = None
+        """The requests that need robots.txt, reduced to what the request for it takes over."""
+
+        self.is_anew = False
+        """Whether robots.txt is to be fetched although it is known to be unreachable, by
+        another proxy."""
+
+        self.is_wanted = False
+        """Whether robots.txt is to be fetched, and the fetch has not begun."""
+
+        self.is_learning = False
+        """Whether robots.txt is being fetched."""
+
+        self.outage: Outage | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the state may be forgotten."""
+        return not (
+            self.parked
+            or self.waiters
+            or self.is_wanted
+            or self.is_learning
+            or self.outage
+        )
+
+    @property
+    def queued(self) -> int:
+        """The number of requests in queues that wait for robots.txt."""
+        return sum(map(len, self.parked))
+
+    def add_cause(self, cause: Request) -> bool:
+        """Remember a request that needs robots.txt. Return whether it has a new proxy."""
+        if self.causes is None:
+            self.causes = Causes()
+        return self.causes.add(cause)
+
+    def wait(self) -> Deferred[None]:
+        """A Deferred that a request in the downloader awaits."""
+        waiter: Deferred[None] = Deferred()
+        self.waiters = self.waiters or []
+        self.waiters.append(waiter)
+        return waiter
+
+    def park(self, queue: BackQueue) -> None:
+        """Make *queue* wait for robots.txt."""
+        if self.parked:
+            self.parked.append(queue)
+        else:
+            self.parked = [queue]
+
+    def release_queues(self) -> Sequence[BackQueue]:
+        """Remove and return the back queues that wait."""
+        parked, self.parked = self.parked, ()
+        return parked
+
+    def closing(self) -> SpiderClosing:
+        """The error that waiting requests get where the spider closes."""
+        return SpiderClosing(
+            f"The spider closes before {self.origin.robotstxt_url} has come"
+        )
+
+    def release_waiters(self, error: SpiderClosing | None = None) -> int:
+        """End the waiting of requests in the downloader, or let them fail with *error*.
+        Return their number."""
+        waiters, self.waiters = self.waiters, ()
+        for waiter in waiters:
+            if waiter.called:  # It was cancelled.
+                continue
+            if error is None:
+                waiter.callback(None)
+            else:
+                waiter.errback(error)
+        return len(waiters)
+
+
+class GivenUpHosts:
+    """The hosts that were given up. Beyond a limit the least recent ones are forgotten, and
+    their robots.txt is fetched again for the next request.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: dict[Host, None] = {}
+
+    def add(self, host: Host) -> Host | None:
+        """Remember *host*. Return a host that is forgotten in its place, if the limit is
+        passed."""
+        self._hosts.pop(host, None)
+        self._hosts[host] = None
+        if len(self._hosts) <= _MAX_GIVEN_UP:
+            return None
+        oldest = next(iter(self._hosts))
+        del self._hosts[oldest]
+        if oldest.outage is not None:
+            oldest.outage.is_over = True
+            oldest.outage = None
+        return oldest
+
+    def discard(self, host: Host) -> None:
+        self._hosts.pop(host, None)
+
+
+class WantedHosts:
+    """The hosts whose robots.txt is to be fetched, in order. Those that a request in the
+    downloader waits for come first.
+    """
+
+    def __init__(self) -> None:
+        # A host that has become urgent is in both, and is taken from the first.
+        self._urgent: deque[Host] = deque()
+        self._hosts: deque[Host] = deque()
+
+    def add(self, host: Host, *, is_urgent: bool) -> None:
+        if is_urgent:
+            self._urgent.append(host)
+        elif not host.is_wanted:
+            self._hosts.append(host)
+        host.is_wanted = True
+
+    def next(self, *, is_needed: bool) -> Host | None:
+        """Remove and return the next host. Where no host *is needed* for the queues, only
+        one that a request in the downloader waits for is returned.
+        """
+        for hosts in (self._urgent, self._hosts) if is_needed else (self._urgent,):
+            while hosts:
+                host = hosts.popleft()
+                if host.is_wanted:
+                    host.is_wanted = False
+                    return host
+        return None

@@ -1,0 +1,109 @@
+"""What a server can send that is wrong: the octets of its answers, and where they end."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+from tests.crawl.answers import Answer, Then
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+RULES = b"User-agent: *\nDisallow: /private\n"
+PERMITS = b"User-agent: *\nAllow: /\n"
+FORBIDS = b"User-agent: *\nDisallow: /\n"
+
+MEGABYTE = 1024 * 1024
+
+STATUS = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
+
+
+def raw(*parts: bytes | Then) -> Answer:
+    return Answer(raw=lambda: parts)
+
+
+def head(*fields: bytes, length: int | None = None) -> bytes:
+    """The head of an answer, with a length or without."""
+    sized = [] if length is None else [b"Content-Length: %d" % length]
+    return STATUS + b"".join(field + b"\r\n" for field in (*fields, *sized)) + b"\r\n"
+
+
+def whole(body: bytes, *fields: bytes) -> bytes:
+    """An answer to which nothing is wrong."""
+    return head(*fields, length=len(body)) + body
+
+
+def chunk(body: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+def byte_by_byte(octets: bytes) -> Answer:
+    return Answer(raw=lambda: (octets[at : at + 1] for at in range(len(octets))))
+
+
+def endless(octets: bytes, filling: bytes) -> Answer:
+    """*octets*, and then *filling* for as long as somebody reads."""
+    return Answer(raw=lambda: chain([octets], repeat(filling)))
+
+
+def stages(stop: Then | None) -> dict[str, Answer]:
+    """Answers that end in each of their parts: by *stop*, or by an orderly close.
+
+    What has come forbids nothing, as nobody may conclude from it.
+    """
+    end = () if stop is None else (stop,)
+    begun = head(length=len(PERMITS) + 1000)
+    return {
+        "before the status": raw(*end),
+        "in the status": raw(STATUS[:9], *end),
+        "in the headers": raw(STATUS + b"Content-Le", *end),
+        "in the body": raw(begun + PERMITS, *end),
+        "in a chunk": raw(STATUS + CHUNKED + b"\r\n" + b"ffff\r\n" + PERMITS, *end),
+        "between chunks": raw(STATUS + CHUNKED + b"\r\n" + chunk(PERMITS), *end),
+    }
+
+
+def compressed(body: Iterable[bytes]) -> dict[str, bytes]:
+    """The parts of a body, compressed in each way that Scrapy asks for."""
+    # Scrapy of today needs them; that of old times does not have them.
+    import brotli  # noqa: PLC0415
+
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+    else:
+        from backports import zstd  # noqa: PLC0415
+
+    parts = list(body)
+    gzip, br = zlib.compressobj(1, zlib.DEFLATED, 31), brotli.Compressor(quality=1)
+    deflate, zst = zlib.compressobj(1), zstd.ZstdCompressor(level=1)
+    return {
+        "gzip": b"".join([*map(gzip.compress, parts), gzip.flush()]),
+        "deflate": b"".join([*map(deflate.compress, parts), deflate.flush()]),
+        "br": b"".join([*map(br.process, parts), br.finish()]),
+        "zstd": b"".join([*map(zst.compress, parts), zst.flush()]),
+    }
+
+
+def packed(name: str, body: bytes) -> Answer:
+    return Answer(body, headers={"Content-Encoding": name})
+
+
+def bomb(size: int) -> Iterator[bytes]:
+    """Rules and then *size* bytes of comment, of which nothing is left when compressed."""
+    yield RULES
+    yield from repeat(b"#" * MEGABYTE, size // MEGABYTE)
+
+
+def without_end(body: bytes) -> bytes:
+    """A compressed body of which the last part did not come."""
+    return body[: len(body) * 2 // 3]
+
+
+def with_garbage(body: bytes) -> bytes:
+    """A compressed body that is something else from its middle on."""
+    return body[: len(body) // 2] + b"\xff" * 200

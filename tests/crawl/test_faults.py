@@ -1,0 +1,204 @@
+"""Disks that are full, files that may not be written, and bytes that are not what they were."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.server import PAGE
+from tests.crawl.test_stores import check_obeyed, urls, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
+RULES = "User-agent: *\nDisallow: /private/\n"
+POWERLESS = "tests.crawl.fault_spiders.PowerlessSpider"
+GARBAGE = b"User-agent: *\nDisallow:\n" * 4_000
+
+
+def fill(folder: Path) -> None:
+    """Make files of all the room that there is."""
+    for name in ("large", "rest"):
+        with suppress(OSError), (folder / name).open("ab", buffering=0) as file:
+            while True:
+                file.write(b"x" * (65_536 if name == "large" else 64))
+
+
+def forbid(folder: Path) -> None:
+    """Let nothing be made in the folder, and nothing in it be written."""
+    for path in (*folder.iterdir(), folder):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+
+
+def damage(path: Path) -> None:
+    """Write over all of a file but its head, which says what it is."""
+    octets = path.read_bytes()
+    path.write_bytes(octets[:100] + b"\xa5" * (len(octets) - 100))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, of half a megabyte, where that can be."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    mount = shutil.which("mount")
+    mounted = mount and not subprocess.run([mount, *options], check=False).returncode
+    yield folder
+    if mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    else:
+        folder.chmod(0o700)
+
+
+def remount_read_only(folder: Path) -> None:
+    mount = shutil.which("mount") or "mount"
+    subprocess.run([mount, "-o", "remount,ro", str(folder)], check=False)
+
+
+FAULTS: dict[str, Callable[[Path], object]] = {
+    "a full disk": fill,
+    "a disk that is read only": remount_read_only,
+    "files that may not be written": forbid,
+}
+
+
+def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
+    return run_crawl(urls(hosts, name), spider=POWERLESS, settings=settings)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("has_file", [False, True], ids=["no file", "a file"])
+def test_a_store(site: Site, folder: Path, fault: str, has_file: bool) -> None:
+    """The crawl keeps to each robots.txt all the same, and says once that its store fails. What
+    an earlier crawl has stored is read, where it can be.
+    """
+    if not folder.is_mount() and fault != "files that may not be written":
+        pytest.skip("Nothing can be mounted here")
+    hosts = [site.add(RULES) for _ in range(3)]
+    store = f"sqlite:///{folder / 'robotstxt.sqlite'}"
+    if has_file:
+        crawl(hosts, "first", REP_STORE=store)
+    FAULTS[fault](folder)
+    more = [site.add(RULES) for _ in range(2)]
+    result = crawl([*hosts, *more], "second", REP_STORE=store)
+    check_obeyed(urls([*hosts, *more], "second"), [*hosts, *more], result)
+    assert result.stats["rep/store/errors"] > 0
+    assert len(result.lines("WARNING")) == 1, result.log
+    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
+
+
+def test_a_ledger_on_a_full_disk(site: Site, folder: Path) -> None:
+    """There may be room again: the crawl goes on, with one warning."""
+    if not folder.is_mount():
+        pytest.skip("Nothing can be mounted here")
+    fill(folder)
+    hosts = [site.add(RULES)]
+    result = crawl(hosts, "page", REP_LEDGER=str(folder / "ledger.sqlite"))
+    check_obeyed(urls(hosts, "page"), hosts, result)
+    assert result.stats["rep/ledger/errors"] > 0
+    assert result.lines("WARNING", "ledger", "full")
+
+
+@pytest.mark.parametrize("fault", [*list(FAULTS)[1:], "another file"])
+def test_a_ledger(site: Site, folder: Path, fault: str) -> None:
+    """A crawl whose ledger can't be written from its start does not start, and says why."""
+    if not folder.is_mount() and "disk" in fault:
+        pytest.skip("Nothing can be mounted here")
+    path = folder / "ledger.sqlite"
+    if fault == "another file":
+        path.write_bytes(GARBAGE)
+    else:
+        FAULTS[fault](folder)
+    host = site.add(RULES)
+    result = crawl([host], "page", REP_LEDGER=str(path))
+    assert result.exit_code == 1
+    assert host.hits == []
+    assert "LedgerError" in result.log
+    assert str(path) in result.log
+
+
+def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
+    """Store and ledger become something else in the middle: one warning for each that fails,
+    and nothing that is forbidden is fetched.
+    """
+    files = [tmp_path / "robotstxt.sqlite", tmp_path / "ledger.sqlite"]
+    hosts = [site.add(RULES) for _ in range(4)]
+
+    def spoil() -> bool:
+        if all(path.exists() for path in files):
+            for path in tmp_path.iterdir():
+                path.write_bytes(GARBAGE)
+        return True
+
+    hosts[0].answers["/public/page-0"] = Answer(PAGE, after=spoil, delay=1.5)
+    later = [host.url("/public/page-0") for host in hosts[:1]]
+    asked = [*urls(hosts[1:3], "early"), *later]
+    then = urls(hosts[1:], "late")
+    result = run_crawl(
+        asked,
+        then=then,
+        settings={
+            "REP_STORE": f"sqlite:///{files[0]}",
+            "REP_LEDGER": str(files[1]),
+            "REP_LEDGER_LEVEL": "all",
+        },
+    )
+    check_obeyed([*asked, *then], hosts, result)
+    assert len(result.lines("WARNING")) <= 2 + 1, result.log
+    assert result.lines("WARNING", "ledger")
+    assert result.lines("WARNING", "store of robots.txt files fails")
+
+
+def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, Any]]:
+    """A crawl that was stopped with requests in its queue on disk."""
+    hosts = [site.add(f"{RULES}Crawl-delay: 0.05\n", name="127.0.1.1")]
+    asked = urls(hosts, "page", 60)
+    settings = {"JOBDIR": str(folder), "CLOSESPIDER_PAGECOUNT": 5}
+    run_crawl(asked, settings=settings)
+    assert len(hosts[0].pages) < 50
+    hosts[0].answers["/robots.txt"] = Answer(RULES.encode())
+    return hosts, asked, {"JOBDIR": str(folder), "REP_STORE": "memory://"}
+
+
+@pytest.mark.parametrize("state", ['["scrapy_rep.HostQueue", 5, 7]', '{"a": 5}', "{"])
+def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
+    """A state that can't be read stops the start, before anything is fetched; what is ours is
+    said in one sentence.
+    """
+    hosts, asked, settings = stopped(site, tmp_path)
+    before = len(hosts[0].hits)
+    (tmp_path / "requests.queue" / "active.json").write_text(state)
+    result = run_crawl(asked, settings=settings)
+    assert len(hosts[0].hits) == before
+    assert result.exit_code or result.stats["log_count/ERROR"]
+    if state != "{":  # Of which Scrapy itself makes nothing.
+        assert "or it is damaged; go on with that class" in result.log
+
+
+def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:
+    """Requests that can't be read are lost, as with Scrapy's own queue; the crawl ends."""
+    hosts, asked, settings = stopped(site, tmp_path)
+    files = [
+        path
+        for path in (tmp_path / "requests.queue").rglob("*")
+        if path.is_file() and path.name != "active.json"
+    ]
+    assert files
+    for path in files:
+        damage(path)
+    running = start_crawl(asked, settings=settings)
+    wait_until(lambda: running.process.poll() is not None, 60)
+    assert not [path for path in hosts[0].pages if "private" in path]

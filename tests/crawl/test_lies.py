@@ -1,0 +1,139 @@
+"""A server that lies: each lie has its verdict, and the crawl goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import effort
+from tests.crawl.access_cases import ALL
+from tests.crawl.crawl import run_crawl
+from tests.crawl.lies import MEGABYTE
+from tests.crawl.lying_cases import (
+    DROPPED,
+    FAILED,
+    FEW_FAILURES,
+    ITEM,
+    UNREACHABLE,
+    Lie,
+    PageLie,
+    Sizes,
+    lies,
+    page_lies,
+)
+
+if TYPE_CHECKING:
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Site
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
+
+SETTINGS = {"DNS_TIMEOUT": 3, "REP_DOWNLOAD_TIMEOUT": 5, "REP_RETRY_TIMES": 1}
+TOO_MANY_REDIRECTS = {
+    "a redirect to itself",
+    "a redirect back and forth",
+    "a redirect forth and back",
+}
+
+
+def sizes() -> Sizes:
+    if effort.is_long:
+        return Sizes(400 * MEGABYTE, 200 * MEGABYTE, 100_000)
+    return Sizes(40 * MEGABYTE, 8 * MEGABYTE, 10_000)
+
+
+def test_lies(site: Site, every_mode: str) -> None:
+    """Of each host those pages are fetched that its answer leaves, and each that is refused
+    is so for a reason, counted once and logged once; of pages that lie, items are made or
+    dropped. Memory and time have a bound.
+    """
+    given = sizes()
+    told, pages = lies(site, given), page_lies(site, given)
+    urls = [lie.host.url(path) for lie in told for path in ALL]
+    result = run_crawl(
+        [*[page.request for page in pages], *urls],
+        mode=every_mode,
+        spider="tests.crawl.lie_spiders.LiedToSpider",
+        settings=SETTINGS,
+        failures=FEW_FAILURES,
+        timeout=600,
+    )
+    check_verdicts(told, result, every_mode)
+    check_log(told, result, every_mode)
+    check_pages(pages, result, every_mode)
+    check_requests(site)
+    assert result.exit_code == 0
+    assert result.stats["finish_reason"] == "finished"
+    assert "log_count/ERROR" not in result.stats, result.log
+    # Scrapy and the other libraries take 90 MB; each page is held by Scrapy, and read in
+    # another copy or two.
+    assert result.memory < 200 * MEGABYTE + 6 * given.page
+    assert result.duration < 300
+
+
+def check_verdicts(told: list[Lie], result: CrawlResult, mode: str) -> None:
+    """The hosts' own log says what was fetched; stats and errors say why not the rest."""
+    fetched = {
+        lie.name: tuple(path for path in lie.host.pages if path in ALL) for lie in told
+    }
+    assert fetched == {lie.name: lie.outcome(mode)[1] for lie in told}
+    # And the host of the pages.
+    counted = Counter(["successful", *(lie.outcome(mode)[0] for lie in told)])
+    for access, number in counted.items():
+        assert result.stats[f"rep/robotstxt/{access}"] == number, access
+    denied = {
+        lie.host.url(path): UNREACHABLE if not lie.outcome(mode)[1] else "rule"
+        for lie in told
+        for path in ALL
+        if path not in lie.outcome(mode)[1]
+    }
+    errors = {
+        error["url"]: error["reason"]
+        for error in result.errors
+        if error["error"] == "RobotsDenied"
+    }
+    assert errors == denied
+    for reason, number in Counter(denied.values()).items():
+        assert result.stats[f"rep/denied/{reason}"] == number
+    assert result.stats["robotstxt/forbidden"] == len(denied)
+
+
+def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
+    """One warning for each host that is unreachable, or redirects too often; one line for
+    each page that is refused.
+    """
+    for lie in told:
+        about = f"] {lie.host.robotstxt} is "
+        warnings = [line for line in result.lines("WARNING") if about in line]
+        access, pages = lie.outcome(mode)
+        warned = access == UNREACHABLE or lie.name in TOO_MANY_REDIRECTS
+        assert len(warnings) == warned, (lie.name, warnings)
+        for path in ALL:
+            refused = result.lines("DEBUG", "Forbidden by", lie.host.url(path))
+            assert len(refused) == (path not in pages), lie.name
+
+
+def check_pages(pages: list[PageLie], result: CrawlResult, mode: str) -> None:
+    made = {item["url"] for item in result.items}
+    failed = {error["url"] for error in result.errors}
+    became = {
+        page.name: ITEM
+        if page.url in made
+        else FAILED
+        if page.url in failed
+        else DROPPED
+        for page in pages
+    }
+    assert became == {page.name: page.outcome(mode) for page in pages}
+    dropped = Counter(became.values())[DROPPED]
+    assert result.stats["rep/noindex/dropped/noindex"] == dropped
+    assert result.log.count("Dropped: ") == dropped
+
+
+def check_requests(site: Site) -> None:
+    """No Location has made a request that is another, or has credentials."""
+    assert any("x-injected" in hit.target.lower() for hit in site.log)
+    for hit in site.log:
+        assert not {"X-Injected", "Authorization"} & hit.headers.keys()

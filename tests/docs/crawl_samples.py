@@ -1,0 +1,56 @@
+"""Runs the spiders of the documentation, all in one process.
+
+``python -m tests.docs.crawl_samples PROXY FILE...``: each spider of these modules, whose
+requests go to the proxy. Writes a line of JSON for each crawl: its items and its stats.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from typing import Any
+
+from scrapy import Spider, signals
+from scrapy.crawler import AsyncCrawlerProcess
+
+SETTINGS = {
+    "HTTPPROXY_ENABLED": True,
+    "LOG_LEVEL": "INFO",
+    "REMOTE_CONTROL_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+}
+
+
+def main(proxy: str, *files: str) -> None:
+    os.environ["http_proxy"] = proxy
+    process = AsyncCrawlerProcess(SETTINGS)
+    found = []
+    for path in files:
+        crawler = process.create_crawler(_spider(runpy.run_path(path)))
+        items: list[Any] = []
+        crawler.signals.connect(
+            lambda item, items=items: items.append(item),
+            signals.item_scraped,
+            weak=False,
+        )
+        process.crawl(crawler, proxy=proxy)
+        found.append((path, crawler, items))
+    process.start()
+    for path, crawler, items in found:
+        ended = {"file": path, "items": items, "stats": crawler.stats.get_stats()}
+        print(json.dumps(ended, default=str))
+
+
+def _spider(module: dict[str, Any]) -> type[Spider]:
+    (found,) = (
+        each
+        for each in module.values()
+        if isinstance(each, type) and issubclass(each, Spider) and each is not Spider
+    )
+    return found
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,76 @@
+"""The samples of the documentation: what stands between fences, and what it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
+]
+
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?"
+    r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Sample(NamedTuple):
+    """A fenced block of a page."""
+
+    page: str
+    line: int
+    language: str
+    code: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def kind(self) -> str:
+        """What a sample in Python is: settings, a spider, or other code."""
+        statements = ast.parse(self.code).body
+        if all(map(_is_setting, statements)):
+            return "settings"
+        classes = [each for each in statements if isinstance(each, ast.ClassDef)]
+        bases = [ast.unparse(base) for each in classes for base in each.bases]
+        is_spider = any(base.endswith("Spider") for base in bases)
+        return "spider" if is_spider else "code"
+
+
+def samples(*languages: str) -> list[Sample]:
+    """The samples in one of these languages, of all pages."""
+    return [
+        Sample(
+            str(path.relative_to(ROOT)),
+            text.count("\n", 0, found.start("language")) + 1,
+            found["language"],
+            dedent(found["code"]),
+            found["mark"] or "",
+        )
+        for path in PAGES
+        for text in [path.read_text(encoding="utf-8")]
+        for found in _FENCE.finditer(text)
+        if not languages or found["language"] in languages
+    ]
+
+
+def python(kind: str) -> list[Sample]:
+    return [sample for sample in samples("python") if sample.kind == kind]
+
+
+def _is_setting(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and statement.targets[0].id.isupper()
+        and not any(isinstance(node, ast.Call) for node in ast.walk(statement))
+    )

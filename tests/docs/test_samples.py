@@ -1,0 +1,222 @@
+"""Each sample of the documentation does what it shows."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import shlex
+from argparse import ArgumentParser
+from configparser import ConfigParser
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy.http import HtmlResponse
+from scrapy.settings import Settings, default_settings
+
+from scrapy_rep import UsagePreferences, stats
+from scrapy_rep.commands import SUBCOMMANDS, RepCommand
+from scrapy_rep.settings import DEFAULTS, RepSettings
+from tests import forks
+from tests.docs.pages import PAGES, ROOT, Sample, python, samples
+from tests.example import PROJECT, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+TRIED = {"python", "pycon", "console", "sh"}
+SHOWN = {"html", "json", "text", ""}
+"""What other samples take or print, and drawings."""
+
+OF_OTHERS = re.compile(
+    "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"
+)
+"""Settings of packages that are not installed here, or of a project."""
+
+PANDAS = "import pandas"
+
+
+def test_languages() -> None:
+    """No sample is in a language that nothing here tries."""
+    directives = {sample.language for sample in samples() if sample.language[:1] == "{"}
+    assert {sample.language for sample in samples()} <= TRIED | SHOWN | directives
+
+
+@pytest.mark.parametrize("sample", python("settings"), ids=str)
+def test_settings(sample: Sample) -> None:
+    """Each setting exists, and has a value that it can have."""
+    written: dict[str, Any] = {}
+    exec(sample.code, written)
+    del written["__builtins__"]
+    for name in written:
+        is_known = hasattr(default_settings, name) or name in DEFAULTS
+        assert is_known or OF_OTHERS.match(name), name
+    own = {
+        name: value for name, value in written.items() if "myproject." not in str(value)
+    }
+    RepSettings.from_settings(Settings(own))
+    for name in (
+        "DOWNLOADER_MIDDLEWARES",
+        "SPIDER_MIDDLEWARES",
+        "EXTENSIONS",
+        "ADDONS",
+    ):
+        for path in written.get(name, {}):
+            assert find_spec(path.rpartition(".")[0]), path
+
+
+@pytest.mark.parametrize("page", sorted({each.page for each in samples("pycon")}))
+def test_sessions(page: str) -> None:
+    """Each line that is typed in answers what is shown."""
+    tried = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
+    assert tried.attempted
+    assert not tried.failed
+
+
+@pytest.mark.parametrize(
+    "sample", [each for each in python("code") if PANDAS not in each.code], ids=str
+)
+def test_code(sample: Sample) -> None:
+    """Each piece of code runs, where a response or a file is at hand."""
+    body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
+    response = HtmlResponse("https://example.com/")
+    page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")
+    request = type("Request", (), {"meta": {"rep_usage": page}})
+    response.request = request
+    exec(sample.code, {"body": body, "response": response})
+
+
+@pytest.fixture(scope="module")
+def crawled(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, dict[str, Any]]:
+    """All spiders of the documentation, run against the site of the example project."""
+    folder = tmp_path_factory.mktemp("samples")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PROJECT))
+        from demo.hosts import HOSTS  # noqa: PLC0415
+        from demo.server import SiteServer  # noqa: PLC0415
+    site = SiteServer(HOSTS)
+    site.start()
+    files = {}
+    for number, sample in enumerate(spiders()):
+        files[str(sample)] = file = folder / f"sample{number}.py"
+        # The hosts of that site have no TLS, and know a crawler of another name.
+        code = sample.code.replace("https://", "http://").replace("mybot", "demobot")
+        file.write_text(code, encoding="utf-8")
+    done = forks.run(
+        ["tests.docs.crawl_samples", site.address, *map(str, files.values())],
+        cwd=folder,
+        env=environment(),
+    )
+    site.stop()
+    assert done.returncode == 0, done.stderr.decode()
+    ended = {line["file"]: line for line in map(json.loads, done.stdout.splitlines())}
+    return {name: ended[str(file)] for name, file in files.items()}
+
+
+def spiders() -> list[Sample]:
+    return [sample for sample in python("spider") if "localhost" not in sample.code]
+
+
+@pytest.mark.parametrize("sample", spiders(), ids=str)
+def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
+    """Each spider crawls without an error, and gets an item or a refusal."""
+    ended = crawled[str(sample)]
+    stats = ended["stats"]
+    assert stats["finish_reason"] == "finished"
+    assert "log_count/ERROR" not in stats
+    assert ended["items"] or stats["robotstxt/forbidden"]
+
+
+@pytest.mark.parametrize(
+    "sample", [each for each in samples("json") if each.mark], ids=str
+)
+def test_items(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
+    """An item that is shown is the one that the spider above it makes."""
+    above = [each for each in spiders() if each.page == sample.page]
+    (item,) = crawled[str(above[-1])]["items"]
+    assert item == json.loads(sample.code.replace("https://", "http://"))
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    for sample in samples("sh"):
+        code = re.sub(r' "\n(.*?)"$', "", sample.code, flags=re.DOTALL | re.MULTILINE)
+        for line in code.splitlines():
+            yield str(sample), line.partition("  #")[0]
+    for sample in samples("console"):
+        if sample.mark != "run":  # What is marked so is run, and not looked at here.
+            yield str(sample), sample.code.partition("\n")[0].removeprefix("$ ")
+
+
+@pytest.mark.parametrize(("where", "line"), list(commands()))
+def test_commands(where: str, line: str) -> None:
+    """Each command line is one: a subcommand with its options, a module, an extra."""
+    setup = ConfigParser(interpolation=None)
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    match shlex.split(line):
+        case ["scrapy", "rep", subcommand, *arguments]:
+            assert subcommand in SUBCOMMANDS
+            parser = ArgumentParser(conflict_handler="resolve")
+            command = RepCommand()
+            command.settings = Settings()
+            command.add_options(parser)
+            options, rest = parser.parse_known_args([subcommand, *arguments])
+            command.process_options(rest, options)
+        case ["scrapy", "runspider" | "crawl", *_]:
+            pass
+        case ["pip", "install", *names]:
+            extras = re.findall(r"\[(\w+)\]", " ".join(names))
+            assert set(extras) <= set(setup["options.extras_require"])
+        case ["python3", "dev.py", command]:
+            assert f'case ["{command}", *rest]' in (ROOT / "dev.py").read_text()
+        case ["python" | "python3", "-m", module, *_]:
+            assert find_spec(module)
+        case ["python", path] if path.endswith(".py"):
+            assert (ROOT / path).exists()
+        case [".", ".venv/bin/activate"] | ["sqlite3", *_]:
+            pass
+        case other:
+            pytest.fail(f"{where}: {other}")
+
+
+def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample of pandas counts what is in the ledgers."""
+    pytest.importorskip("pandas")
+    from tests.commands.rep import write_ledger  # noqa: PLC0415
+
+    (tmp_path / "ledgers").mkdir()
+    for name in ("one", "two"):
+        path = tmp_path / "ledgers" / f"{name}.sqlite"
+        write_ledger(path, [("https://shop.example/a", "refused")])
+    monkeypatch.chdir(tmp_path)
+    (sample,) = (each for each in python("code") if PANDAS in each.code)
+    before, _, last = sample.code.strip().rpartition("\n")
+    names: dict[str, Any] = {}
+    exec(before, names)
+    counts = eval(last, names)
+    key = ("https://shop.example", "robots.txt", "refused", "rule")
+    assert counts.to_dict() == {key: 2}
+    assert str(names["decisions"]["time"].dtype).startswith("datetime64[")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_names(page: Path) -> None:
+    """Each setting, stat, and name of the package that a page speaks of is one."""
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"\bREP_[A-Z_]+\b(?!\*)", text):
+        assert name.rstrip("_") in DEFAULTS, name
+    keys = [value for name, value in vars(stats).items() if name.isupper()]
+    patterns = [re.sub(r"\\{\w+\\}", r"[\\w{}.-]+", re.escape(key)) for key in keys]
+    for key in re.findall(r"[`'](rep/[\w/{}-]+)[`']", text):
+        assert any(re.fullmatch(pattern, key) for pattern in patterns), key
+    for path in re.findall(r"\bscrapy_rep(?:\.\w+)+\b", text):
+        module, _, name = path.rpartition(".")
+        found = find_spec(module)
+        assert found, path
+        is_there = hasattr(import_module(module), name) or find_spec(path)
+        assert is_there, path

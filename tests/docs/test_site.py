@@ -1,0 +1,84 @@
+"""The site is built without a warning, and has what the code has."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import TYPE_CHECKING
+
+import pytest
+
+import scrapy_rep
+from scrapy_rep.protocol.dialect import Dialect
+from tests.docs.pages import DOCS, PAGES
+from tests.example import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+pytest.importorskip("sphinx")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as its command builds it, where a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "1"]
+    command += ["-d", f"{folder}.doctrees", str(DOCS), str(folder)]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=environment()
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def logmessages() -> ModuleType:
+    path = DOCS / "_ext" / "logmessages.py"
+    spec = spec_from_file_location("logmessages", path)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_site(site: Path, logmessages: ModuleType) -> None:
+    """Each page is in the site; the API has each public name, and each field of a dialect;
+    each log message has a line.
+    """
+    for page in PAGES[1:]:
+        assert (site / page.relative_to(DOCS)).with_suffix(".html").exists()
+    api = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    dialects = {"CLASSIC", "GOOGLE", "RFC9309"}
+    for name in set(scrapy_rep.__all__) - dialects - {"RobotsDenied"}:
+        assert f'id="scrapy_rep.{name}"' in api, name
+    for name in Dialect.__dataclass_fields__:
+        assert f'id="scrapy_rep.Dialect.{name}"' in api, name
+    log = html.unescape((site / "reference" / "log.html").read_text(encoding="utf-8"))
+    for message in logmessages.messages():
+        assert message.text in log
+
+
+def test_log_messages(logmessages: ModuleType) -> None:
+    """Each call that logs is found, with its message or as one that hands on another's."""
+    found = logmessages.messages()
+    loggers = {message.logger for message in found}
+    handing_on = re.compile(r"^logger\.(log|warning)\((\*|level|message)")
+    for path in logmessages.PACKAGE.rglob("*.py"):
+        name = ".".join(
+            path.relative_to(logmessages.PACKAGE.parent).with_suffix("").parts
+        )
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            written = ast.unparse(node) if isinstance(node, ast.Call) else ""
+            if re.match(r"logger\.\w+\(", written) and not handing_on.match(written):
+                assert name in loggers, written
+    texts = {(message.level, message.text.partition(":")[0]) for message in found}
+    assert ("info", "The queue in Redis works again") in texts
+    assert ("error", "%(count)d requests are lost") in texts

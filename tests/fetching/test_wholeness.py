@@ -1,0 +1,52 @@
+"""Whether a compressed body has come to its end."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+from scrapy.http import Response
+
+from scrapy_rep.fetching.wholeness import IncompleteBody, check_whole
+
+TEXT = b"User-agent: *\nDisallow: /private\n" * 1_000
+LIMIT = 1_000_000
+
+raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+PACKED = {
+    "gzip": gzip.compress(TEXT),
+    " GZip ": gzip.compress(TEXT),
+    "x-gzip": gzip.compress(TEXT) + gzip.compress(TEXT),
+    "deflate": zlib.compress(TEXT),
+    "Deflate": raw.compress(TEXT) + raw.flush(),
+}
+
+
+def check(encoding: str | None, body: bytes, flags: tuple[str, ...] = ()) -> None:
+    headers = {} if encoding is None else {"Content-Encoding": encoding}
+    url = "https://example.com/robots.txt"
+    check_whole(Response(url, headers=headers, body=body, flags=flags), LIMIT)
+
+
+@pytest.mark.parametrize(("encoding", "body"), PACKED.items())
+def test_bodies(encoding: str, body: bytes) -> None:
+    """What has its end is whole; what lacks it is not, unless we did not want more."""
+    check(encoding, body)
+    cut = len(gzip.compress(TEXT)) // 2
+    for broken in (body[:cut], body[:cut] + b"\xff" * 99, body[:1]):
+        with pytest.raises(IncompleteBody, match="ends early or is damaged"):
+            check(encoding, broken)
+        check(encoding, broken, ("download_stopped",))
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd", "none", "gzip, br"])
+def test_what_is_left_to_others(encoding: str | None) -> None:
+    """Text, whatever it is said to be; and nothing at all."""
+    check(encoding, TEXT)
+    check(encoding, b"")
+
+
+def test_a_bomb_is_not_unpacked_to_its_end() -> None:
+    """Up to the limit it is whole; the limit is kept to by whoever unpacks it next."""
+    check("gzip", gzip.compress(b"#" * 2 * LIMIT)[:-4])

@@ -1,0 +1,216 @@
+"""Calls over one connection to a real server: each is sent once, whatever fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis import Redis, RedisCluster
+from redis.connection import Connection
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError  # noqa: A004
+
+from scrapy_rep.frontier.redis.wire import Client, Script, Wire, calls_to, pack
+from tests.frontier.fakes import FakeClock
+from tests.stores.redis_server import BINARY, RedisServer, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ECHO = Script("return {KEYS[1], ARGV[1], ARGV[2], #ARGV}")
+COUNT = Script("return redis.call('INCR', KEYS[1])")
+
+needs_redis = pytest.mark.skipif(
+    BINARY is None, reason="There is no redis-server on the PATH"
+)
+
+BYTES = bytes(range(256)) + b"\r\n$5\r\n"
+
+
+class Line:
+    """A wire, and what happens to its server."""
+
+    def __init__(
+        self, server: RedisServer, timeout: float = 30, db: int = 0, **options: Any
+    ) -> None:
+        self.server = server
+        self.clock = FakeClock()
+        self.client = Redis.from_url(url_of(server, db), **options)
+        self.wire = calls_to(self.client, timeout, self.clock)
+        assert type(self.wire) is Wire
+
+    def cut(self) -> None:
+        """Have the server close the connection."""
+        admin = self.server.client()
+        admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+def url_of(server: RedisServer, db: int) -> str:
+    assert server.url.endswith("?db=0")
+    return f"{server.url[:-1]}{db}"
+
+
+@pytest.fixture
+def line(server: RedisServer) -> Iterator[Line]:
+    found = Line(server)
+    yield found
+    found.wire.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"protocol": 2},
+        {"protocol": 3},
+        {"decode_responses": True},
+        {"encoding": "latin-1"},
+        {"health_check_interval": 1e-9},  # Before each call.
+        {"socket_read_size": 7},
+    ],
+)
+def test_words_and_answers(server: RedisServer, options: dict[str, Any]) -> None:
+    """Bytes come through as they are, text as UTF-8, and answers are bytes, whatever the
+    client of the scheduler does with them.
+    """
+    wire = Line(server, **options).wire
+    large = BYTES * 400
+    assert wire.run(ECHO, ["ключ"], ["é", BYTES]) == ["ключ".encode(), "é".encode(), BYTES, 2]  # fmt: skip
+    assert wire.run(ECHO, ["k"], ["", large]) == [b"k", b"", large, 2]
+    assert wire.run(ECHO, ["k"], [-12, 0.25]) == [b"k", b"-12", b"0.25", 2]
+    assert wire.ask("SET", "x", BYTES) == b"OK"
+    assert wire.ask("GET", "x") == BYTES
+    assert wire.ask("MGET", "nothing") == [None]
+    wire.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("PING",),
+        ("SET", "ключ", b"", 0, -1, 1.5, 1e22, 1_700_000_000_000),
+        ("SET", BYTES, BYTES * 50),
+    ],
+)
+def test_pack(command: tuple[Any, ...]) -> None:
+    """A command is written as redis-py writes it."""
+    assert pack(command) == b"".join(Connection().pack_command(*command))
+
+
+def test_database_of_the_client(server: RedisServer) -> None:
+    wire = Line(server, db=3).wire
+    wire.ask("SET", "x", 1)
+    assert Redis.from_url(url_of(server, 3)).get("x") == b"1"
+    assert server.client().get("x") is None
+
+
+def test_script_that_the_server_does_not_know(line: Line) -> None:
+    """It gets the text, at first and when it has forgotten it, and does it once."""
+    line.client.config_resetstat()
+    for number in range(1, 5):
+        if number == 3:
+            line.client.script_flush()
+        assert line.wire.run(COUNT, ["x"], []) == number
+    stats = line.client.info("commandstats")
+    assert stats["cmdstat_eval"]["calls"] == 2
+
+
+def test_error_of_the_server(line: Line) -> None:
+    """It is raised, and the next answer is that of the next command."""
+    line.wire.ask("SET", "x", "text")
+    for _ in range(2):
+        with pytest.raises(ResponseError, match="not an integer"):
+            line.wire.run(COUNT, ["x"], [])
+        with pytest.raises(ResponseError, match="wrong kind"):
+            line.wire.ask("ZCARD", "x")
+        assert line.wire.ask("GET", "x") == b"text"
+
+
+def test_connection_that_is_closed(line: Line) -> None:
+    """The call that meets it fails, and the next one opens another."""
+    assert line.wire.run(COUNT, ["x"], []) == 1
+    line.cut()
+    with pytest.raises(ConnectionError):
+        line.wire.run(COUNT, ["x"], [])
+    before = int(line.client.get("x"))
+    assert line.wire.run(COUNT, ["x"], []) == before + 1
+
+
+def test_connection_that_was_closed_while_nothing_was_asked(line: Line) -> None:
+    """That is noticed before a command is sent, so no call fails."""
+    for _ in range(2):
+        line.wire.run(COUNT, ["x"], [])
+        line.cut()
+        line.clock.advance(2)
+    assert line.wire.run(COUNT, ["x"], []) == 3
+
+
+def test_connection_that_is_open_after_a_pause(line: Line) -> None:
+    """It is used again."""
+    line.wire.ask("CLIENT", "SETNAME", "same")
+    line.clock.advance(2)
+    assert line.wire.ask("CLIENT", "GETNAME") == b"same"
+
+
+@needs_redis
+def test_server_that_is_gone() -> None:
+    """Calls fail until it is back."""
+    with RedisServer(appendonly=True) as server:
+        line = Line(server)
+        line.wire.run(COUNT, ["x"], [])
+        server.stop()
+        for _ in range(3):
+            line.clock.advance(2)
+            with pytest.raises((ConnectionError, OSError)):
+                line.wire.run(COUNT, ["x"], [])
+        server.start()
+        assert line.wire.run(COUNT, ["x"], []) == 2
+
+
+def test_answer_that_comes_too_late(server: RedisServer) -> None:
+    """A call is given up after its time-out, and not sent again; the next one does not
+    take the answer for its own.
+    """
+    line = Line(server, timeout=1)
+    line.wire.run(COUNT, ["x"], [])
+    with server.suspended(), pytest.raises(TimeoutError):
+        line.wire.run(COUNT, ["x"], [])
+    assert line.wire.run(ECHO, ["k"], ["a", "b"]) == [b"k", b"a", b"b", 2]
+    assert int(line.client.get("x")) == 2
+
+
+def test_options_that_wait_and_send_again(server: RedisServer) -> None:
+    """Those of the client have no effect here."""
+    line = Line(
+        server,
+        timeout=1,
+        socket_timeout=100,
+        retry_on_timeout=True,
+        retry_on_error=[ConnectionError, TimeoutError],
+    )
+    line.wire.run(COUNT, ["x"], [])
+    with server.suspended(), pytest.raises(TimeoutError):
+        line.wire.run(COUNT, ["x"], [])
+    assert line.wire.run(COUNT, ["x"], []) == 3
+
+
+def test_client_of_another_kind(server: RedisServer) -> None:
+    """What is no client of one server is asked as it is."""
+
+    class Other:
+        execute_command = server.client().execute_command
+
+    calls = calls_to(Other(), 1.0, FakeClock())
+    assert type(calls) is Client
+    assert [calls.run(COUNT, ["x"], []) for _ in range(3)] == [1, 2, 3]
+    calls.close()
+
+
+@needs_redis
+def test_cluster() -> None:
+    """The client of a cluster finds the node that has the keys of a script."""
+    port = free_port()
+    with RedisServer(port, cluster=True), RedisCluster("127.0.0.1", port) as client:
+        calls = calls_to(client, 1.0, FakeClock())
+        assert [calls.run(COUNT, [f"{{{n}}}"], []) for n in range(20)] == [1] * 20
+        assert calls.run(ECHO, ["{a}:k"], ["é", BYTES])[2] == BYTES
+        assert calls.ask("MGET", "{a}:none") == [None]

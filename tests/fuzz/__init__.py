@@ -1,0 +1,1 @@
+"""Fuzz targets: functions of bytes that hold for any input. README.md says how to run them."""

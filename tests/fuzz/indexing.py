@@ -1,0 +1,116 @@
+"""What a page says of its indexing: ``X-Robots-Tag``, meta tags, dates."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from unittest.mock import patch
+
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, IndexingRules
+from scrapy_rep.protocol.indexing import metatags
+from scrapy_rep.protocol.indexing.dates import read_date
+from tests.fuzz.inputs import bounded, grown, parts, text
+from tests.protocol.indexing.test_indexing_properties import permissiveness
+
+AGENTS = ("mybot", "mybot-image")
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+
+# Where a reader decodes before it reads, the offsets are those of other bytes.
+_ENCODED = (b"\0", b"\x1b")
+
+
+def robotstag(data: bytes) -> None:
+    """An input is field values, one a line. In every dialect:
+
+    - nothing raises, and time is bounded for each byte;
+    - the header that the rules are written as reads back to equal rules, without flaws;
+    - one more ``noindex`` allows nothing that was not allowed;
+    - what is said to another crawler changes nothing.
+    """
+    values = grown(data).split(b"\n")
+    with bounded(sum(map(len, values))):
+        for dialect in (RFC9309, GOOGLE, CLASSIC):
+            rules = IndexingRules.parse(values, agents=AGENTS, dialect=dialect)
+            _check(rules, dialect)
+            if len(rules.statements) < 500:
+                more = IndexingRules.parse(
+                    [*values, b"noindex"], agents=AGENTS, dialect=dialect
+                )
+                less = zip(permissiveness(more), permissiveness(rules), strict=True)
+                assert all(new <= old for new, old in less)
+                others = [*values, b"otherbot: none, noai"]
+                assert rules == IndexingRules.parse(
+                    others, agents=AGENTS, dialect=dialect
+                )
+
+
+def html(data: bytes) -> None:
+    """An input is a page, and the encoding that its header declares.
+
+    - Nothing raises, and time is bounded for each byte.
+    - The rules written as a header read back to equal rules.
+    - The search that passes over most of a page, the quick path, finds what reading all
+      of its ``<meta>`` tags finds.
+    - A page of ASCII says the same in UTF-16.
+    """
+    page, encoding = parts(data, 2)
+    page, declared = grown(page), text(encoding[:40]) or None
+    with bounded(len(page)):
+        rules = IndexingRules.parse((), page, AGENTS, RFC9309, declared)
+        _check(rules, RFC9309)
+    with patch.object(metatags, "_suspects", _every_meta):
+        assert rules == IndexingRules.parse((), page, AGENTS, RFC9309, declared)
+    if page.isascii() and not any(octet in page for octet in _ENCODED):
+        wide = page.decode().encode("utf-16")
+        narrow = IndexingRules.parse((), page, AGENTS)
+        assert IndexingRules.parse((), wide, AGENTS) == narrow
+
+
+def dates(data: bytes) -> None:
+    """An input is the text of a date.
+
+    - Nothing raises, and time is bounded for each byte.
+    - What is read is an aware datetime in UTC, of 1900 or later, that written as ISO 8601
+      reads back to itself.
+    - Case and white space around it do not matter.
+    - In ``unavailable_after``, it is the same date or none.
+    """
+    written = text(data)
+    with bounded(len(data)):
+        date = read_date(written)
+        value = written.encode("utf-8")
+        rules = IndexingRules.parse([b"unavailable_after: " + value])
+        _check(rules, RFC9309)
+    if date is None:
+        return
+    assert date.tzinfo is timezone.utc
+    assert date.year >= 1900
+    assert read_date(date.isoformat()) == date
+    assert read_date(written.lower()) == read_date(written.upper()) == date
+    if len(written) < 70:
+        assert read_date(f" {written}\t") == date
+    if "," not in written and "\n" not in written and "\r" not in written:
+        assert rules.unavailable_after == date
+
+
+def _every_meta(page: bytes, names: tuple[str, ...]) -> list[int]:
+    lowered = page.lower()
+    starts = []
+    at = lowered.find(b"<meta")
+    while at >= 0:
+        if lowered[at + 5 : at + 6] in {b"\t", b"\n", b"\f", b"\r", b" ", b"/"}:
+            starts.append(at)
+        at = lowered.find(b"<meta", at + 1)
+    return starts
+
+
+def _check(rules: IndexingRules, dialect: object) -> None:
+    assert isinstance(dialect, type(RFC9309))
+    header = rules.to_header()
+    again = IndexingRules.parse([header.encode()], dialect=dialect)
+    assert again == rules
+    assert again.findings == ()
+    assert again.to_header() == header
+    assert rules.to_dict() == again.to_dict()
+    assert not (rules.indexable(NOW) and not rules.index)
+    assert repr(rules)
+    assert all(str(statement) for statement in rules.statements)

@@ -1,0 +1,36 @@
+"""Each target holds for the inputs that are kept, and for others like them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from tests.effort import is_long
+from tests.fuzz.targets import TARGETS, inputs, seeds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.newest
+
+# Ledgers that are made to hurt still raise.
+KNOWN = {"ledger"}
+TARGETS_THAT_HOLD = [name for name in TARGETS if name not in KNOWN]
+
+KEPT = [(name, path) for name in TARGETS_THAT_HOLD for path in seeds(name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), KEPT, ids=[f"{name}-{path.name}" for name, path in KEPT]
+)
+def test_inputs_that_are_kept(name: str, path: Path) -> None:
+    TARGETS[name](path.read_bytes())
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", TARGETS_THAT_HOLD)
+def test_inputs_like_them(name: str) -> None:
+    run = given(inputs(name))(TARGETS[name])
+    settings(max_examples=1000 if is_long else 20)(run)()

@@ -1,0 +1,50 @@
+"""Text from elsewhere is made visible before it is displayed."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.display import columns, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("/a?b=ü&c", "/a?b=ü&c", id="what is visible stays"),
+        pytest.param("\x1b[31mred", r"\x1b[31mred", id="C0"),
+        pytest.param("a\tb\nc\rd\0", r"a\tb\nc\rd\x00", id="white space of C0"),
+        pytest.param("\x7f", r"\x7f", id="DEL"),
+        pytest.param("\x9b31m", r"\x9b31m", id="C1"),
+        pytest.param("\u202egnp.exe\u2066", r"\u202egnp.exe\u2066", id="bidi"),
+        pytest.param("\u200b\u200d\ufeff", r"\u200b\u200d\ufeff", id="zero width"),
+        pytest.param("\u2028\u2029", r"\u2028\u2029", id="line separators"),
+        pytest.param("\xa0\u3000", r"\xa0\u3000", id="spaces that look like one"),
+        pytest.param("\udc80", r"\udc80", id="a lone surrogate"),
+        pytest.param("\U000e0041", r"\U000e0041", id="a tag character"),
+        pytest.param("\\x1b", "\\x1b", id="a backslash stays"),
+    ],
+)
+def test_visible(text: str, shown: str) -> None:
+    """Control characters and their like become escapes; the rest stays."""
+    assert visible(text) == shown
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_gets_through(text: str) -> None:
+    """Whatever the text, what is shown is printable and can be encoded."""
+    shown = visible(text)
+    assert {unicodedata.category(each) for each in shown}.isdisjoint(
+        {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    )
+    shown.encode()
+
+
+def test_columns() -> None:
+    """Wide characters take two columns, and combining ones none."""
+    assert columns("abc") == 3
+    assert columns("日本") == 4
+    assert columns("e\u0301") == 1

@@ -1,0 +1,62 @@
+"""What is said of versions stands in one place each, or is the same in all."""
+
+from __future__ import annotations
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+import dev
+
+pytestmark = pytest.mark.newest
+
+ROOT = Path(__file__).parents[1]
+SETUP = ConfigParser(interpolation=None)
+SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
+WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
+
+
+def test_pythons() -> None:
+    """The Pythons that are declared are those that the test command and the workflow try."""
+    text = SETUP["metadata"]["classifiers"]
+    declared = re.findall(r":: Python :: (3\.\d+)$", text, re.MULTILINE)
+    assert [f"python{version}" for version in declared] == dev.PYTHONS
+    assert SETUP["options"]["python_requires"] == f">={declared[0]}"
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == declared
+    ends = [declared[0], declared[-1]]
+    assert jobs["others"]["strategy"]["matrix"]["python"] == ends
+
+
+def test_oldest_scrapy() -> None:
+    """The oldest Scrapy that may be installed is the one that is tried."""
+    oldest = dev.OLDEST_SCRAPY
+    assert (
+        f"Scrapy>={oldest.removesuffix('.0')}" in SETUP["options"]["install_requires"]
+    )
+    assert f"scrapy: [scrapy, scrapy=={oldest}]" in WORKFLOW.read_text(encoding="utf-8")
+
+
+def test_version() -> None:
+    """The version is spelt in setup.cfg, and nowhere in the package; the changelog has it."""
+    version = SETUP["metadata"]["version"]
+    assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for path in (ROOT / "scrapy_rep").rglob("*.py"):
+        assert f'"{version}"' not in path.read_text(encoding="utf-8"), path
+
+
+def test_data_of_the_package() -> None:
+    """Each file of the package that is not Python is declared, so that a wheel has it."""
+    package = ROOT / "scrapy_rep"
+    globs = SETUP["options.package_data"]["scrapy_rep"].split()
+    declared = {path for glob in globs for path in package.glob(glob)}
+    files = {path for path in package.rglob("*") if path.is_file()}
+    assert declared == {
+        path
+        for path in files
+        if path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert package / "py.typed" in declared

@@ -60,9 +60,9 @@ def demo(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Checks and tests on the newest Scrapy, then the tests on the oldest.
+    """Checks, then the tests on the newest and on the oldest Scrapy, side by side.
 
-    Each on the newest and the oldest Python of this machine.
+    On the newest and the oldest Python of this machine.
     """
     for program in ("redis-server", "chromium"):
         if not shutil.which(program) and not install(program):
@@ -74,16 +74,15 @@ def test(arguments: list[str]) -> int:
     )
     on_newest, on_oldest = [newest, "-m", "pytest"], [oldest, "-m", "pytest"]
     # Crawls wait for servers that are slow on purpose more than they compute. The slow
-    # tests come first, and whoever is done takes the next one.
-    parallel = ["-n", str(3 * (os.cpu_count() or 1))]
-    parallel += ["--dist", "loadgroup", "--no-loadscope-reorder"]
-    not_newest = ["-m", "not newest"]
+    # tests come first, and whoever is done takes the next one. A third of the tests run on
+    # the oldest.
+    cores = os.cpu_count() or 1
+    parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
+    tests_on_newest = [*on_newest, *parallel, str(3 * cores)]
+    tests_on_oldest = [*on_oldest, *parallel, str(2 * cores), "-m", "not newest"]
     if arguments:
         return run_timed(
-            [
-                [*on_newest, *parallel, *arguments],
-                [*on_oldest, *parallel, *not_newest, *arguments],
-            ]
+            [[*tests_on_newest, *arguments], [*tests_on_oldest, *arguments]]
         )
     # Whatever collects the tests first leaves them compiled to all that come after it.
     collect = ["--collect-only", "-qq"]
@@ -100,8 +99,8 @@ def test(arguments: list[str]) -> int:
     measured = ["--cov", "--cov-report=term"]
     return run_timed(
         [
-            ["env", "MODES=reactorless", *on_newest, *parallel, *measured],
-            ["env", "MODES=select", *on_oldest, *parallel, *not_newest],
+            ["env", "MODES=reactorless", *tests_on_newest, *measured],
+            ["env", "MODES=select", *tests_on_oldest],
         ],
         checks,
     )
@@ -143,9 +142,10 @@ def package() -> int:
 
 
 def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
-    """Run *checks* side by side, then *steps* up to the first that fails.
+    """Run *checks* side by side, then, if none failed, *steps* side by side.
 
-    Says at the end how long each took. Return the status of the first that failed.
+    What the first step prints is shown at once, and that of the others when it has ended. Says
+    at the end how long each took. Return the status of the first that failed.
     """
     began = time.monotonic()
     status, times = 0, []
@@ -157,12 +157,20 @@ def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
             print(done.stdout, flush=True)
             times.append((seconds, check))
             status = status or done.returncode
-    for step in steps:
-        if status:
-            break
-        start = time.monotonic()
-        status = run(*step)
-        times.append((time.monotonic() - start, step))
+    if not status:
+        # Crawls wait more than they compute: one run goes on while another waits.
+        with ThreadPoolExecutor(len(steps)) as pool:
+            others = [pool.submit(capture, step) for step in steps[1:]]
+            start = time.monotonic()
+            status = run(*steps[0])
+            times.append((time.monotonic() - start, steps[0]))
+            for step, (seconds, done) in zip(
+                steps[1:], (other.result() for other in others), strict=True
+            ):
+                print("$", *step)
+                print(done.stdout, flush=True)
+                times.append((seconds, step))
+                status = status or done.returncode
     print("\nSeconds that each took, and all:")
     for seconds, step in times:
         print(f"{seconds:6.0f}  {' '.join(step).replace(f'{HERE}/', '')}")

@@ -142,7 +142,8 @@ class ItemGate:
         self, item: Any, response: Response, reason: str, exception: DropItem
     ) -> None:
         """Log that an item is dropped, and send the signal, as Scrapy does for item
-        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter chooses another.
+        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter
+        chooses another.
         """
         if not self._dropped:
             self._crawler.signals.connect(self._sum_up, signals.spider_closed)

@@ -81,7 +81,7 @@ class Meta(NamedTuple):
     """A ``<meta>`` or ``<link>`` start tag.
 
     The first of several attributes with one name counts. Values are as written; None for an
-    attribute that is missing, or that means nothing: the name of a ``<link>``, say.
+    attribute that is missing, or that has no meaning: the name of a ``<link>``, say.
     """
 
     start: int

@@ -45,8 +45,8 @@ def test_what_changed(rep: Rep) -> None:
         f"allowed\t{ALLOWED}\tno rule of the group matches\n"
     )
     assert ended.err == (
-        "scrapy rep: URLs that were fetched and are now forbidden: 1; that were refused "
-        "and are now allowed: 1\n"
+        "scrapy rep: URLs that were fetched and are now forbidden: 1; URLs that were "
+        "refused and are now allowed: 1\n"
     )
 
 

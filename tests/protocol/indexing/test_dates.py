@@ -90,6 +90,8 @@ def test_before_and_after(text: str, date: datetime) -> None:
     "text",
     [
         "",
+        "2010-06-25\0",
+        "25.06.2\x00010",
         " ",
         "never",
         "tomorrow",

@@ -39,8 +39,6 @@ smartquotes = False
 
 autodoc_member_order = "bysource"
 
-suppress_warnings = ["toc.empty_glob"]
-
 INCLUDED = {
     "../CHANGELOG.md": "changelog.md",
     "../benchmarks/README.md": "benchmarks.md",

@@ -1,10 +1,16 @@
-"""Every error that this package raises."""
+"""Every error that this package raises.
+
+What a server wrote is made visible in a message, since Scrapy logs it; as it was written,
+it is in the attributes.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import DropItem, IgnoreRequest
+
+from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
@@ -52,7 +58,7 @@ class RobotsDenied(IgnoreRequest):
             why = f"{place}, line {line} ({kind}: {pattern})"
         if decision.form:
             why += f", as {decision.form}"
-        super().__init__(f"Forbidden by {why}")
+        super().__init__(visible(f"Forbidden by {why}"))
         self.decision = decision
         self.robotstxt_url = robotstxt_url
 
@@ -69,7 +75,7 @@ class IndexingDenied(IgnoreRequest):
     """
 
     def __init__(self, message: str, rules: IndexingRules) -> None:
-        super().__init__(message)
+        super().__init__(visible(message))
         self.rules = rules
 
 
@@ -81,7 +87,7 @@ class ItemDenied(DropItem):
     def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
         statement = rules.because(rule)
         why = f"{statement.text} ({statement.source})" if statement else rule
-        super().__init__(f"{url} is not for an index: {why}")
+        super().__init__(visible(f"{url} is not for an index: {why}"))
         self.rule = rule
         self.rules = rules
         self.statement = statement
@@ -95,7 +101,7 @@ class UsageDenied(DropItem):
     """
 
     def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
-        super().__init__(f"{url} is not for {denial.purpose}: {denial.why}")
+        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
         self.denial = denial
         self.entry = entry
 
@@ -106,7 +112,7 @@ class MediaUsageDenied(IgnoreRequest):
     """
 
     def __init__(self, url: str, denial: Denial) -> None:
-        super().__init__(f"{url} is not for {denial.purpose}: {denial.why}")
+        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
         self.denial = denial
 
 
@@ -127,7 +133,7 @@ class StoreError(Exception):
     """
 
     def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where}: {why}")
+        super().__init__(visible(f"{where}: {why}"))
 
 
 class StoreNotInstalled(StoreError):
@@ -138,4 +144,4 @@ class LedgerError(Exception):
     """A ledger can't be read or written. The message says which one, and why."""
 
     def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where}: {why}")
+        super().__init__(visible(f"{where}: {why}"))

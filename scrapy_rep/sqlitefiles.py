@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Schema(NamedTuple):
@@ -75,3 +78,14 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
         else:
             return
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file at *path* from any other, which may have been put in its place
+    while it is open; None where there is none.
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

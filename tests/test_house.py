@@ -58,6 +58,14 @@ def test_files_that_contributors_are_sent_to() -> None:
     ] == []
 
 
+def test_what_is_logged_is_visible() -> None:
+    """Each logger is one whose messages are made visible: nobody else gets one."""
+    for path in MODULES:
+        if path.name != "log.py" and "getLogger(" in path.read_text():
+            # Of others' loggers, the traceback of a wrong setting is taken away.
+            assert path.relative_to(PACKAGE).as_posix() == "compat/startlog.py"
+
+
 def test_the_protocol_needs_no_scrapy() -> None:
     """What a user of the protocol alone imports loads neither Scrapy nor Twisted."""
     code = (

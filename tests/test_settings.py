@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from scrapy_rep import settings as settings_module
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
+from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.robotparser import RobotParser
-from scrapy_rep.settings import DEFAULTS, RepSettings
+from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from scrapy_rep.stores.memory import MemoryStore
 
@@ -50,7 +52,8 @@ def test_defaults() -> None:
         ({"REP_DIALECT": "classic"}, CLASSIC),
         ({"REP_DIALECT": GOOGLE}, GOOGLE),
         ({"REP_DIALECT": f"{__name__}.MINE"}, MINE),
-        ({"REP_GOOGLE_COMPATIBLE": "True", "REP_DIALECT": "classic"}, GOOGLE),
+        ({"REP_GOOGLE_COMPATIBLE": "True", "REP_DIALECT": "google"}, GOOGLE),
+        ({"REP_GOOGLE_COMPATIBLE": 1}, GOOGLE),
         ({"REP_GOOGLE_COMPATIBLE": False, "REP_DIALECT": "classic"}, CLASSIC),
     ],
 )
@@ -135,13 +138,28 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_RETRY_TIMES", 1.5, "0 or greater"),
         ("REP_REQUEST_META_KEYS", 3, "list"),
         ("REP_REQUEST_META_KEYS", [3], "list"),
-        ("REP_OVERRIDES", {"example.com": "ignor"}, '"ignore"'),
-        ("REP_OVERRIDES", {"example.com": True}, '"ignore"'),
-        ("REP_OVERRIDES", {"http://example.com/": "ignore"}, '"*.example.com"'),
-        ("REP_OVERRIDES", {"": "ignore"}, '"*.example.com"'),
-        ("REP_OVERRIDES", {3: "ignore"}, '"*.example.com"'),
         ("REP_OVERRIDES", "example.com", '"ignore"'),
         ("REP_OVERRIDES", ["example.com"], '"ignore"'),
+        ("REP_OVERRIDES", [], '"ignore"'),
+        ("REP_OVERRIDES", "[" * 100_000, '"ignore"'),
+        ("REP_DOWNLOAD_TIMEOUT", 10**400, "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", True, "number of seconds"),
+        ("REP_CRAWL_DELAY_MAX", [], "number of seconds"),
+        ("REP_CRAWL_DELAY", 2, "REP_CRAWL_DELAY_MAX"),
+        ("REP_CRAWL_DELAY", "2.5", "REP_CRAWL_DELAY_MAX"),
+        ("REP_CRAWL_DELAY", [], "True or False"),
+        ("REP_VISIT_TIME", 60, "REP_VISIT_TIME_WAIT"),
+        ("REP_RETRY_TIMES", True, "0 or greater"),
+        ("REP_RETRY_TIMES", [], "0 or greater"),
+        ("REP_LEDGER", [], "a name"),
+        ("REP_LEDGER", False, "a name"),
+        ("REP_NOINDEX", [], "'annotate'"),
+        ("REP_REL", ["nofolow"], "nofollow"),
+        ("REP_REL", "nofollow ugc", "nofollow"),
+        ("REP_REL", 3, "list"),
+        ("REP_REQUEST_META_KEYS", '["a", 3]', "list"),
+        ("ROBOTSTXT_OBEY", [], "True or False"),
+        ("ROBOTSTXT_OBEY", "perhaps", "True or False"),
         ("REP_PURPOSES", "training", "train-ai, ai-use, search, tdm"),
         ("REP_PURPOSES", ["train-ai", "Search"], "train-ai, ai-use, search, tdm"),
         ("REP_PURPOSES", 3, "list"),
@@ -152,6 +170,10 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_AGENTS", {"training": "mybot"}, "by purpose"),
         ("REP_AGENTS", {"train-ai": ""}, "by purpose"),
         ("REP_AGENTS", {"train-ai": 3}, "by purpose"),
+        ("ROBOTSTXT_USER_AGENT", 5, "letters"),
+        ("ROBOTSTXT_USER_AGENT", [5], "letters"),
+        ("ROBOTSTXT_USER_AGENT", b"mybot", "letters"),
+        ("ROBOTSTXT_USER_AGENT", {"mybot": 1}, "letters"),
         ("ROBOTSTXT_USER_AGENT", "my bot", "would be 'my'"),
         ("ROBOTSTXT_USER_AGENT", " ", "letters"),
         ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "'Bot 1' would be 'Bot'"),
@@ -167,6 +189,134 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
     assert message.startswith(f"{name} is {value!r}, but it must be ")
     assert allowed in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (
+            {"a.example": "obey", "b.example": "ignor"},
+            "REP_OVERRIDES['b.example'] is 'ignor', but it must be \"obey\", ",
+        ),
+        ({"*": True}, "REP_OVERRIDES['*'] is True, "),
+        (
+            {"http://a.example/": "obey"},
+            "A key of REP_OVERRIDES is 'http://a.example/', ",
+        ),
+        (
+            {"": "ignore"},
+            "A key of REP_OVERRIDES is '', but it must be a host pattern: ",
+        ),
+        ({"a.example:65536": "obey"}, "A key of REP_OVERRIDES is 'a.example:65536', "),
+        ({"a.example:0": "obey"}, "A key of REP_OVERRIDES is 'a.example:0', "),
+        ({3: "ignore"}, "REP_OVERRIDES is {3: 'ignore'}, but it must be a dict of "),
+    ],
+)
+def test_the_override_that_can_not_be(written: Any, sentence: str) -> None:
+    """Of many overrides, the sentence names the one."""
+    with pytest.raises(SettingError) as caught:
+        read(REP_OVERRIDES=written)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_last_port() -> None:
+    (override,) = read(REP_OVERRIDES={"a.example:65535": "obey"}).overrides
+    assert override.port == 65535
+
+
+@pytest.mark.parametrize("dialect", ["classic", "rfc9309", MINE])
+def test_two_dialects(dialect: Any) -> None:
+    """REP_GOOGLE_COMPATIBLE beside another REP_DIALECT is refused, rather than one of them
+    left out.
+    """
+    with pytest.raises(SettingError, match="where REP_GOOGLE_COMPATIBLE is True"):
+        read(REP_GOOGLE_COMPATIBLE=True, REP_DIALECT=dialect)
+
+
+TEXTS: dict[str, list[tuple[str, object]]] = {
+    "REP_AGENTS": [("", {}), ('{"search": "a-bot"}', {"search": ("a-bot",)})],
+    "REP_CRAWL_DELAY": [("0", False), ("true", True)],
+    "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
+    "REP_DIALECT": [("classic", CLASSIC), (f"{__name__}.MINE", MINE)],
+    "REP_DOWNLOAD_TIMEOUT": [("0.5", 0.5)],
+    "REP_GOOGLE_COMPATIBLE": [("True", GOOGLE), ("False", RFC9309)],
+    "REP_HEADER_ENABLED": [("False", False), ("1", True)],
+    "REP_ITEM_FIELD": [("said", "said")],
+    "REP_LEDGER": [("", None), ("a.sqlite", "a.sqlite")],
+    "REP_LEDGER_LEVEL": [("all", "all")],
+    "REP_MAX_AGE": [("600", Bounds(300, 600))],
+    "REP_META_ENABLED": [("False", False)],
+    "REP_MIN_AGE": [("0", Bounds(0, 86400))],
+    "REP_NOFOLLOW": [("ignore", "ignore")],
+    "REP_NOINDEX": [("annotate", "annotate")],
+    "REP_OVERRIDES": [("", ()), ("{}", ())],
+    "REP_PURPOSES": [
+        ("", ()),
+        ("tdm,search", ("tdm", "search")),
+        ('["tdm"]', ("tdm",)),
+    ],
+    "REP_QUEUE_LEASE": [("30", 30.0)],
+    "REP_REDIRECT_PRIVATE": [("True", True), ("0", False)],
+    "REP_REL": [
+        ("", set()),
+        ("nofollow, UGC", {"nofollow", "ugc"}),
+        ('["me"]', {"me"}),
+    ],
+    "REP_REQUEST_META_KEYS": [("", ()), ("a,b", ("a", "b")), ('["a,b"]', ("a,b",))],
+    "REP_RETRY_TIMES": [("0", 0)],
+    "REP_SHARED_DELAY": [("false", False)],
+    "REP_STOP_DOWNLOAD": [("1", True)],
+    "REP_STORE": [("sqlite:///a.sqlite", "sqlite:///a.sqlite")],
+    "REP_STORE_MAX_BYTES": [("1", 1)],
+    "REP_STORE_MAX_ENTRIES": [("1", 1)],
+    "REP_UNREACHABLE_WAIT": [("0", 0.0)],
+    "REP_USAGE": [("ignore", "ignore")],
+    "REP_USAGE_UNKNOWN": [("deny", False)],
+    "REP_VISIT_TIME": [("False", False)],
+    "REP_VISIT_TIME_WAIT": [("60", 60.0)],
+    "ROBOTSTXT_OBEY": [("True", True), ("0", False)],
+    "ROBOTSTXT_USER_AGENT": [("", ()), ("a-bot, b", ("a-bot", "b")), ('["b"]', ("b",))],
+}
+FIELDS = {
+    "REP_AGENTS": "purpose_agents",
+    "REP_GOOGLE_COMPATIBLE": "dialect",
+    "REP_MAX_AGE": "bounds",
+    "REP_MIN_AGE": "bounds",
+    "ROBOTSTXT_OBEY": "obey",
+    "ROBOTSTXT_USER_AGENT": "agents",
+}
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"])
+def test_from_the_command_line(name: str) -> None:
+    """``-s NAME=value``: every setting can be given as a text."""
+    field = FIELDS.get(name, name.removeprefix("REP_").lower())
+    for text, expected in TEXTS[name]:
+        assert getattr(read(**{name: text}), field) == expected, text
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"])
+@pytest.mark.parametrize(
+    "value",
+    [None, "", " ", "x", "{", "[", [], [[]], {}, {"x": []}, b"x", object, 1.5, -1, 10**400,
+     float("nan"), "\ud800", "\0"],
+    ids=ascii,
+)  # fmt: skip
+def test_nothing_but_a_sentence(name: str, value: Any) -> None:
+    """Whatever a setting is, it can be read, or SettingError says what it must be."""
+    with suppress(SettingError):
+        read(**{name: value})
+
+
+def test_names_that_are_no_settings() -> None:
+    """Each is told with the nearest name that is one."""
+    settings = Settings(
+        {"REP_CRAWL_DELAYS": 1, "REP_XYZZY": 1, "REP_REL": [], "REPRO": 1}
+    )
+    assert dict(unknown_names(settings)) == {
+        "REP_CRAWL_DELAYS": "REP_CRAWL_DELAY",
+        "REP_XYZZY": None,
+    }
 
 
 @pytest.mark.parametrize(

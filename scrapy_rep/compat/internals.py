@@ -6,14 +6,15 @@ here returns a neutral value, and one warning names what is missing.
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from twisted.python.failure import Failure
 
 from scrapy_rep.compat.versions import SlotState
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _warn = cache(
     partial(
@@ -125,6 +126,17 @@ def fail(crawler: Crawler, request: Request, error: Exception) -> None:
 
 def _find(owner: Any, path: str) -> Any:
     """The attribute at a dotted *path*; None where there is none."""
+    try:
+        return _getter(path)(owner)
+    except AttributeError:
+        return _look_for(owner, path)
+
+
+_getter = cache(attrgetter)
+
+
+def _look_for(owner: Any, path: str) -> Any:
+    """The same, for what may be missing on the way."""
     for name in path.split("."):
         if owner is not None and not hasattr(owner, name):
             _warn(path)

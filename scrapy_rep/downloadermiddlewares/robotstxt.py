@@ -9,11 +9,12 @@ from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
+from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
+from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.protocol.access.overrides import override_for
@@ -117,6 +118,7 @@ class RobotsTxtMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         if isinstance(request, RobotsTxtRequest):
+            response = without_idle_encoding(response)
             before_decompression(request, response)
         # Where it was fetched, that has been seen.
         self._access.step_aside(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
+from scrapy_rep.compat.startlog import say_in_one_sentence
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
@@ -26,13 +26,14 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.ledger.files import prepare
 from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
 from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings, recorded
 
 if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The seconds between two checks of the writer.
 _LOOK_EVERY = 1.0
@@ -52,8 +53,12 @@ class Ledger:
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
-        self._path = _path(settings.ledger, str(spider.name))
-        prepare(self._path)
+        try:
+            self._path = _path(settings.ledger, str(spider.name))
+            prepare(self._path)
+        except LedgerError:
+            say_in_one_sentence()
+            raise
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._look = create_looping_call(self._look_after)
@@ -124,7 +129,8 @@ def _path(setting: str, spider: str) -> Path:
     """The path that the setting gives. Raises LedgerError for an unknown placeholder."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        "name": spider,
+        # Not the path of another folder, whatever the spider is called.
+        "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
     }

@@ -1,41 +1,83 @@
-"""What is read of an answer to a request for robots.txt, besides its body."""
+"""Reads the answer to a request for robots.txt, except its body."""
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from w3lib.url import safe_url_string
 
 from scrapy_rep.protocol.access.results import HEADERS
+from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.http import Response
 
-# Bytes of Set-Cookie fields; with more, none of them comes back.
+# What no text has. A byte of which a text has a few only is above ASCII, unless all of it is
+# UTF-8; of what is compressed, half of the bytes are.
+_NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
+_MAX_ABOVE_ASCII = 0.3
+
+# In bytes: longer Set-Cookie fields are ignored.
 _MAX_COOKIES = 8_192
 
 
 def are_cookies_short(response: Response) -> bool:
-    """Whether the cookies of a stranger can be read without delay."""
+    """Whether the cookies of an answer are short enough to be parsed quickly."""
     fields = response.headers.getlist("Set-Cookie")
     return 0 < sum(map(len, fields)) <= _MAX_COOKIES
+
+
+def is_encoded(response: Response) -> bool:
+    """Whether a body is encoded in what its ``Content-Encoding`` names.
+
+    Servers name what is none (``utf-8``), what only a proxy was to see (``aws-chunked``), or
+    what they have not done. A body that is text has been decoded, or was never encoded.
+    """
+    fields = b",".join(response.headers.getlist("Content-Encoding")).split(b",")
+    if {field.strip().lower() for field in fields} <= {b"", b"identity"}:
+        return False
+    return not _is_text(response.body)
+
+
+def without_idle_encoding(response: Response) -> Response:
+    """*response*, whose ``Content-Encoding`` is taken away where its body is not encoded."""
+    if "Content-Encoding" in response.headers and not is_encoded(response):
+        del response.headers["Content-Encoding"]
+    return response
+
+
+def _is_text(body: bytes) -> bool:
+    text = body
+    if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        text = decoded_text(body, RFC9309)
+    if len(text.translate(None, _NO_TEXT)) < len(text):
+        return False
+    try:
+        # The last character may be cut.
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        above = sum(byte > 0x7F for byte in text)
+        return above < _MAX_ABOVE_ASCII * len(text)
+    return True
 
 
 def headers_of(response: Response) -> Iterator[tuple[str, str]]:
     for name in sorted(HEADERS):
         values = response.headers.getlist(name)
         if values:
-            # What a list is made of can come in several fields (RFC 9110, 5.3).
+            # A list may be split over several fields (RFC 9110, 5.3).
             text = b", ".join(values) if name == "cache-control" else values[0]
             yield name, text.decode("latin-1")
 
 
 def redirect_target(url: str, response: Response) -> str | None:
-    """Where a redirect leads, or None if that is nowhere on the Web."""
+    """The URL that a redirect leads to; None if that is not http or https."""
     location = response.headers.get("Location")
     if not location:
         return None
@@ -47,5 +89,6 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     if where is None or where.scheme not in {"http", "https"}:
         return None
-    # No userinfo, which not every handler takes, and no fragment, which is never sent.
+    # Without user information, which not every handler takes, and without the fragment,
+    # which is never sent.
     return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))

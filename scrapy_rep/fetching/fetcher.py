@@ -19,7 +19,13 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
+from scrapy_rep.fetching.answers import (
+    are_cookies_short,
+    headers_of,
+    is_encoded,
+    redirect_target,
+)
+from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
@@ -39,6 +45,8 @@ MAX_ON_NETWORK = 256
 """So many robots.txt files are asked for at once."""
 
 _PROXY_REFUSES = 407
+
+_PRIVATE = "redirected to {}, which is at a private address (REP_REDIRECT_PRIVATE)"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -145,11 +153,14 @@ class RobotsTxtFetcher:
         asked, redirects = url, list[str]()
         # For sites that redirect to themselves until a cookie comes back.
         cookies = CookieJar()
+        boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
             is_stranger = origin_of(asked) != where
             answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
             response, error = answer.response, answer.error
+            if response is not None and not boundary.lets_use(response):
+                response, error = None, _PRIVATE.format(origin_of(asked))
             if response is None or response.status not in _REDIRECTS:
                 break
             target = redirect_target(asked, response)
@@ -160,6 +171,9 @@ class RobotsTxtFetcher:
                 error = f"redirected more than {len(redirects)} times"
                 if target in {url, *redirects}:
                     error += ", in a loop"
+                break
+            if not await boundary.lets_follow(asked, response, target):
+                response, error = None, _PRIVATE.format(origin_of(target))
                 break
             redirects.append(target)
             asked = target
@@ -182,7 +196,7 @@ class RobotsTxtFetcher:
             self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
             self._crawler.stats.inc_value(key)
         is_successful = response.status // 100 == 2
-        if is_successful and response.headers.get("Content-Encoding"):
+        if is_successful and is_encoded(response):
             status, is_successful = None, False
             error = "compressed in a way that can't be read"
         return AccessResult(

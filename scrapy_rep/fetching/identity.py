@@ -1,8 +1,7 @@
-"""Who the crawler says it is, and so whose rules it follows."""
+"""The identity of the crawler: its product tokens, and so the groups that it follows."""
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,12 @@ from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
 
 from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.log import get_logger
 from scrapy_rep.meta import PURPOSES
 from scrapy_rep.protocol.agents import is_rfc_token, product_tokens
 from scrapy_rep.protocol.robotstxt.pace import Pace
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings
+from scrapy_rep.settings import PARSER, USER_AGENT, RepSettings, unknown_names
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robots import RobotsTxt
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _tokens = lru_cache(maxsize=256)(product_tokens)
 
@@ -45,17 +45,17 @@ class Identity:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Identity:
-        """The one that the components of a crawl share."""
+        """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     @property
     def is_several(self) -> bool:
-        """Whether there are names for a purpose."""
+        """Whether purposes have their own product tokens."""
         return bool(self._of_purpose)
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
-        """What the response to *request* is for. Raises ValueError for what is no list of
-        purposes.
+        """The purposes of the response to *request*. Raises ValueError where its meta key
+        has anything else than purposes.
         """
         own = None if request is None else request.meta.get(PURPOSES)
         if own is None:
@@ -69,8 +69,8 @@ class Identity:
         return tuple(names)
 
     def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """The product tokens to follow for *request*, as it will be sent, each with the
-        purposes that they stand for; for None, one that brings no User-Agent header.
+        """The product tokens to follow for *request*, with the purposes of each; for None,
+        those of a request without a User-Agent header of its own.
         """
         purposes = self.purposes(request)
         if not purposes or not self._of_purpose:
@@ -82,14 +82,14 @@ class Identity:
         return found
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """All of these product tokens: what is said to any of them is said to us."""
+        """All product tokens for *request*: a statement to any of them counts."""
         if not self._of_purpose:
             return self._own(request)
         names = self.names(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
     def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
-        """What *robots* says to any of these names of how fast and when."""
+        """The delays, rates and windows of *robots* for any of these product tokens."""
         if not self._of_purpose:
             return robots.pace(self._own(request))
         paces = [robots.pace(tokens) for tokens in self.names(request)]
@@ -97,11 +97,12 @@ class Identity:
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* lets any of these names fetch *url*, for no request of a spider."""
+        """Whether *robots* allows *url* to any of the product tokens, for a request that no
+        spider makes."""
         return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
 
     def _own(self, request: Request | None) -> tuple[str, ...]:
-        """The product tokens for any purpose that has none of its own."""
+        """The product tokens for purposes without their own."""
         if self._agents:
             return self._agents
         if request is not None:
@@ -112,14 +113,15 @@ class Identity:
         return self._usual
 
     def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
-        """The User-Agent header, as the settings have it, and the tokens to follow."""
+        """The User-Agent header of the settings, and the product tokens to follow."""
         header = self._default_header(spider) or ""
         written = header if isinstance(header, str) else header.decode("latin-1")
         return written, self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Say at the start, not at the first request, if nobody can tell who crawls, or
-        if sites may not know the name.
+        """Warn at the start, not at the first request, of a User-Agent without a product
+        token, of tokens that RFC 9309 does not allow, of a
+        parser that is not used, and of settings that change nothing.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
@@ -129,6 +131,13 @@ class Identity:
                 "'-', the only ones that RFC 9309 knows (2.2.1). It is followed as it is; "
                 "some sites and checkers may cut it.",
                 {"token": ", ".join(unusual)},
+                extra={"spider": spider},
+            )
+        for name, nearest in unknown_names(self._crawler.settings):
+            meant = f"; is it {nearest} that is meant?" if nearest else ""
+            logger.warning(
+                "%(name)s is no setting of scrapy-rep, and changes nothing%(meant)s",
+                {"name": name, "meant": meant},
                 extra={"spider": spider},
             )
         parser = _unused_parser(self._crawler.settings)
@@ -161,7 +170,7 @@ class Identity:
 def default_header(
     settings: BaseSettings, spider: Spider | None = None
 ) -> str | bytes | None:
-    """The ``User-Agent`` of requests that bring none of their own."""
+    """The ``User-Agent`` of requests that have none of their own."""
     for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
             return value
@@ -170,8 +179,8 @@ def default_header(
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
-    components read robots.txt themselves.
+    """The value of ``ROBOTSTXT_PARSER`` in the project, if it is another parser than that
+    of this package: the components of this package do not use it.
     """
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0

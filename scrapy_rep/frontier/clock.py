@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from heapq import heappop, heappush
 from itertools import count
@@ -12,12 +11,14 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.utils.asyncio import CallLaterResult
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Clock:

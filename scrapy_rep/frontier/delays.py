@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from scrapy_rep.frontier.backqueue import BackQueue
 from scrapy_rep.frontier.hostkeys import host_of
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Waiter = tuple[Request, Deferred[None]]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The delay in seconds, and the number of requests, from which on the log says how long a
 # host will take.
@@ -79,8 +79,8 @@ class DelayGroup:
     """The requests for the robots.txt of other hosts, which were redirected here."""
 
     pages_in_a_row: int
-    """The number of other requests that went since the last one of strangers, while these
-    waited."""
+    """The number of other requests that were sent since the last one of strangers, while
+    some waited."""
 
     alarm_at: float | None
     """The moment of the next alarm, if one is set."""

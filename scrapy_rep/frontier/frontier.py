@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -14,8 +13,14 @@ from scrapy_rep.compat.internals import active_requests, download_slot, slot_sta
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
-from scrapy_rep.frontier.hostkeys import HostKey, host_of, was_redirected
+from scrapy_rep.frontier.hostkeys import (
+    HostKey,
+    host_of,
+    is_of_http,
+    origin_asked,
+    was_redirected,
+)
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Owner
     from scrapy_rep.frontier.hostaccess import HostAccess
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The seconds between two log lines about what an idle crawl waits for.
 _TELL_EVERY = 60.0

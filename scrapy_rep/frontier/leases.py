@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_rep.fetching.storeclient import StoreClient
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The seconds besides the delay after which the lease of a dead worker expires. A live
 # worker renews it more often.

@@ -8,12 +8,14 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Outage:

@@ -10,6 +10,7 @@ from scrapy import signals
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL
 from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.robotparser import RobotParser
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +14,7 @@ from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.demands import Terms, demand
 from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.settings import RepSettings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Beyond this number, delay groups that nothing waits for are forgotten.
 _MAX_GROUPS = 10_000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import fail, is_scraper_full, wake
 from scrapy_rep.frontier.outcomes import Case
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.outages import Outage
     from scrapy_rep.frontier.outcomes import Verdicts
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # The seconds of each turn of the event loop for refusing requests, and the pause where
 # callbacks cannot keep up.

@@ -32,6 +32,8 @@ def prepare(path: Path) -> None:
     except sqlite3.Error as error:
         if not any(words in str(error) for words in _PASSING):
             raise LedgerError(str(path), error) from None
+    except ValueError as error:  # A path with a NUL, or half a surrogate pair.
+        raise LedgerError(str(path), error) from None
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise LedgerError(str(path), error.strerror) from None

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
+import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.ledger.checks import flaw_of_tables, flaw_of_values
 from scrapy_rep.ledger.schema import SCHEMA
 from scrapy_rep.sqlitefiles import ForeignFile, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_VALUE = 16 * 1024 * 1024
+"""Bytes of one value: a robots.txt has 500 KiB, a text some thousand characters."""
+
+# Steps of SQLite's virtual machine that reading may take, for each byte of the file and
+# besides: far more than a ledger of ours takes, and over in a time in proportion to its size.
+_STEPS_A_BYTE = 50
+_STEPS = 100_000_000
+_STEPS_AT_ONCE = 100_000
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
@@ -16,18 +33,77 @@ def open_ledger(path: str) -> sqlite3.Connection:
     A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger or
     is one of a later version.
     """
-    if Path(path).is_dir():
-        raise LedgerError(path, "this is a folder, not a ledger")
-    try:
+    with reading(path):
+        size = _size_of_file(path)
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
-    except (OSError, sqlite3.Error) as error:
-        raise LedgerError(path, error) from None
-    try:
-        if not version_of(connection, SCHEMA):
-            raise ForeignFile("it is no ledger")
-    except (ForeignFile, sqlite3.Error) as error:
+        try:
+            _bound(connection, size)
+            flaw = _flaw(connection)
+        except BaseException:
+            connection.close()
+            raise
+    if flaw is not None:
         connection.close()
-        raise LedgerError(path, error) from None
+        raise LedgerError(path, flaw)
     connection.row_factory = sqlite3.Row
     return connection
+
+
+def check_values(path: str, connection: sqlite3.Connection) -> None:
+    """Raise LedgerError where an open ledger has values that are none of a ledger."""
+    with reading(path):
+        flaw = flaw_of_values(connection)
+    if flaw is not None:
+        raise LedgerError(path, flaw)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Raise LedgerError for what goes wrong while the ledger at *path* is read."""
+    try:
+        yield
+    except OSError as error:
+        raise LedgerError(path, error.strerror or error) from None
+    except sqlite3.Error as error:
+        why: object = error
+        if str(error) == "interrupted":
+            why = "it takes longer to read than any ledger of its size"
+        raise LedgerError(path, why) from None
+    except ValueError as error:
+        raise LedgerError(path, error) from None
+
+
+def _size_of_file(path: str) -> int:
+    """Raises LedgerError for a folder, and for what would be waited for: a pipe, a device."""
+    found = Path(path).stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise LedgerError(path, "this is a folder, not a ledger")
+    if not stat.S_ISREG(found.st_mode):
+        raise LedgerError(path, "this is a pipe or a device, not a ledger")
+    return found.st_size
+
+
+def _bound(connection: sqlite3.Connection, size: int) -> None:
+    """Let a connection do no more than read, and not for ever."""
+    left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
+
+    def is_too_long() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(is_too_long, _STEPS_AT_ONCE)
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _flaw(connection: sqlite3.Connection) -> str | None:
+    try:
+        if not version_of(connection, SCHEMA):
+            return "it is no ledger"
+    except ForeignFile as error:
+        return str(error)
+    return flaw_of_tables(connection)

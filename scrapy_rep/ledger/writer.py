@@ -19,6 +19,7 @@ from scrapy_rep.ledger.records import (
     StartedCrawl,
     sha256,
 )
+from scrapy_rep.sqlitefiles import identity
 
 if TYPE_CHECKING:
     import os
@@ -206,11 +207,11 @@ class LedgerWriter:
     def _connected(self) -> sqlite3.Connection:
         # SQLite goes on writing to a file that was removed. A new file in its place would
         # inherit the rest of its log, and be corrupt.
-        if self._file is not None and _identity(self._path) != self._file:
+        if self._file is not None and identity(self._path) != self._file:
             raise LedgerError(str(self._path), "it was moved or removed")
         if self._connection is None:
             self._connection = open_to_write(self._path)
-            self._file = _identity(self._path)
+            self._file = identity(self._path)
         return self._connection
 
     def _write_snapshot(self, crawl: int, snapshot: Snapshot) -> None:
@@ -242,11 +243,3 @@ class LedgerWriter:
         if len(self._ids) >= _MAX_IDS:
             self._ids.clear()
         self._ids[key] = found
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -5,21 +5,18 @@ The database is on disk, so that memory does not grow with the crawls.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
+from scrapy_rep.ledger.reader import check_values, open_ledger, reading
 from scrapy_rep.report.gaps import shortest_gaps
 from scrapy_rep.report.model import Crawl
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-_Kind = TypeVar("_Kind")
 
 TEXT_LIMIT = 20_000
 """Bytes of a URL or a statement that are copied; a ledger of ours has fewer."""
@@ -136,10 +133,9 @@ class Scratch:
             for path in paths:
                 ledger = opened.enter_context(closing(open_ledger(path)))
                 ledger.text_factory = _text
-                try:
+                check_values(path, ledger)
+                with reading(path):
                     self._add(path, ledger)
-                except (sqlite3.Error, ValueError) as error:
-                    raise LedgerError(path, error) from None
             self._copy("gap", 2, shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
@@ -186,32 +182,23 @@ def _text(octets: bytes) -> str:
 
 def _snapshot(row: sqlite3.Row) -> Sequence[object]:
     *columns, url, redirects = row
-    return [*columns, (_json(redirects, list) or [url])[-1]]
-
-
-def _json(text: str, kind: type[_Kind]) -> _Kind:
-    value = json.loads(text)
-    if not isinstance(value, kind):
-        raise ValueError(  # noqa: TRY004  content, not misuse
-            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
-        )
-    return value
+    return [*columns, (read_texts(redirects) or (url,))[-1]]
 
 
 def _crawl(path: str, row: sqlite3.Row) -> Crawl:
-    settings = _json(row["settings"], dict)
+    settings = read_json(row["settings"], dict)
     level = settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL])
     return Crawl(
         ledger=path,
         spider=row["spider"],
         user_agent=row["user_agent"],
-        agents=tuple(_json(row["agents"], list)),
+        agents=read_texts(row["agents"]),
         dialect=row["dialect"],
         settings=settings,
-        versions=_json(row["versions"], dict),
+        versions=read_json(row["versions"], dict),
         started=row["started"],
         ended=row["ended"],
         finish_reason=row["finish_reason"],
-        counts=_json(row["counts"] or "{}", dict),
+        counts=read_numbers(row["counts"] or "{}"),
         complete=level == "all",
     )

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from scrapy.utils.job import job_dir
-
+from scrapy_rep.compat.startlog import say_in_one_sentence
 from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.freshness import Bounds
-from scrapy_rep.protocol.access.overrides import ALLOWED as ALLOWED_OVERRIDES
-from scrapy_rep.protocol.access.overrides import Override, parse_overrides
+from scrapy_rep.protocol.access.overrides import (
+    ALLOWED_OVERRIDE,
+    ALLOWED_PATTERN,
+    Override,
+    OverrideError,
+    parse_overrides,
+)
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
-from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
-from scrapy_rep.settings.values import Values, named, tokens_in
-from scrapy_rep.stores import ALLOWED as ALLOWED_STORES
-from scrapy_rep.stores import SCHEMES, open_store
-from scrapy_rep.stores.base import Store
+from scrapy_rep.settings.stores import displayed, store_of
+from scrapy_rep.settings.values import LINK_TYPES, Values, named, tokens_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
+
+    from scrapy_rep.stores.base import Store
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
@@ -55,6 +58,7 @@ DEFAULTS: dict[str, object] = {
     "REP_OVERRIDES": {},
     "REP_PURPOSES": [],
     "REP_QUEUE_LEASE": 60,
+    "REP_REDIRECT_PRIVATE": False,
     "REP_REL": [],
     "REP_REQUEST_META_KEYS": ["download_slot"],
     "REP_RETRY_TIMES": 1,
@@ -85,6 +89,9 @@ class RepSettings:
 
     download_timeout: float
     """In seconds, for each request."""
+
+    redirect_private: bool
+    """Whether a robots.txt on a public address may be redirected to a private one."""
 
     retry_times: int
     request_meta_keys: tuple[str, ...]
@@ -160,18 +167,27 @@ class RepSettings:
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
-        values = Values(settings, DEFAULTS)
-        dialect = _dialect(values)
+        try:
+            return cls._read(settings)
+        except SettingError:
+            say_in_one_sentence()
+            raise
+
+    @classmethod
+    def _read(cls, settings: BaseSettings) -> RepSettings:
+        values = Values(settings, {**DEFAULTS, OBEY: False})
+        dialect = _dialect(values, settings)
         return cls(
-            obey=settings.getbool(OBEY),
+            obey=values.flag(OBEY),
             agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
             dialect=dialect,
             download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
+            redirect_private=values.flag("REP_REDIRECT_PRIVATE"),
             retry_times=values.whole("REP_RETRY_TIMES", least=0),
             request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
-            overrides=_overrides(settings, dialect),
+            overrides=_overrides(values, dialect),
             bounds=_bounds(values),
-            store=_store(settings),
+            store=store_of(settings),
             store_max_entries=values.whole("REP_STORE_MAX_ENTRIES", least=1),
             store_max_bytes=values.whole("REP_STORE_MAX_BYTES", least=1),
             unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
@@ -187,7 +203,7 @@ class RepSettings:
             meta_enabled=values.flag("REP_META_ENABLED"),
             noindex=values.one_of("REP_NOINDEX", "drop", "annotate", "ignore"),
             nofollow=values.one_of("REP_NOFOLLOW", "drop", "ignore"),
-            rel=_rel(settings, dialect),
+            rel=_rel(values, settings, dialect),
             item_field=values.name("REP_ITEM_FIELD"),
             stop_download=values.flag("REP_STOP_DOWNLOAD"),
             purposes=values.purposes("REP_PURPOSES"),
@@ -203,17 +219,19 @@ def _read_settings(crawler: Crawler) -> RepSettings:
     return RepSettings.from_settings(crawler.settings)
 
 
-def _dialect(values: Values) -> Dialect:
-    if values.flag("REP_GOOGLE_COMPATIBLE"):
-        return GOOGLE
+def _dialect(values: Values, settings: BaseSettings) -> Dialect:
     value = values.get("REP_DIALECT")
     found = named(value, DIALECTS)
-    if isinstance(found, Dialect):
+    if not isinstance(found, Dialect):
+        names = ", ".join(map(repr, DIALECTS))
+        allowed = f"{names}, or the import path of a Dialect"
+        raise SettingError("REP_DIALECT", value, allowed)
+    if not values.flag("REP_GOOGLE_COMPATIBLE"):
         return found
-    names = ", ".join(map(repr, DIALECTS))
-    raise SettingError(
-        "REP_DIALECT", value, f"{names}, or the import path of a Dialect"
-    )
+    if settings.get("REP_DIALECT") is not None and found != GOOGLE:
+        allowed = "'google', or left out, where REP_GOOGLE_COMPATIBLE is True"
+        raise SettingError("REP_DIALECT", value, allowed)
+    return GOOGLE
 
 
 def _clients(settings: BaseSettings) -> frozenset[str]:
@@ -226,20 +244,40 @@ def _clients(settings: BaseSettings) -> frozenset[str]:
     return frozenset(found)
 
 
-def _overrides(settings: BaseSettings, dialect: Dialect) -> tuple[Override, ...]:
-    value = settings.get("REP_OVERRIDES")
+def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
+    """Names that look like settings of this package and are none, each with the nearest
+    one that is, if any is near.
+    """
+    for name in settings:
+        if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
+            yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
+
+
+def _overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
+    name = "REP_OVERRIDES"
+    allowed = f"a dict of host patterns to {ALLOWED_OVERRIDE}"
+    written = values.mapping(name, allowed)
     try:
-        written = settings.getdict("REP_OVERRIDES", DEFAULTS["REP_OVERRIDES"])  # type: ignore[arg-type]
         return parse_overrides(written, dialect)
-    except (AttributeError, TypeError, ValueError):
-        raise SettingError("REP_OVERRIDES", value, ALLOWED_OVERRIDES) from None
+    except OverrideError as error:
+        if error.is_pattern:
+            named = f"A key of {name}"
+            raise SettingError(named, error.pattern, ALLOWED_PATTERN) from None
+        named = f"{name}[{error.pattern!r}]"
+        raise SettingError(named, written[error.pattern], ALLOWED_OVERRIDE) from None
 
 
-def _rel(settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
-    if settings.get("REP_REL") is None:
+def _rel(values: Values, settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
+    name = "REP_REL"
+    if settings.get(name) is None:
         return dialect.untrusted_rel
-    names = Values(settings, DEFAULTS).names("REP_REL")
-    return frozenset(map(str.lower, names))
+    found = frozenset(map(str.lower, values.names(name)))
+    if not found <= LINK_TYPES:
+        allowed = (
+            f"a list of values of rel, each one of {', '.join(sorted(LINK_TYPES))}"
+        )
+        raise SettingError(name, settings.get(name), allowed)
+    return found
 
 
 def _bounds(values: Values) -> Bounds:
@@ -252,40 +290,9 @@ def _bounds(values: Values) -> Bounds:
 
 
 def _ledger(values: Values) -> str | None:
-    path = values.get("REP_LEDGER")
-    return None if path is None else values.name("REP_LEDGER")
-
-
-def _store(settings: BaseSettings) -> str | type[Store]:
-    value = settings.get("REP_STORE")
-    if value is None:
-        # A crawl that is resumed continues with the robots.txt files that it has.
-        folder = job_dir(settings)
-        return (
-            f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else "memory://"
-        )
-    is_address = isinstance(value, str) and "://" in value
-    found = None if is_address else named(value, SCHEMES)
-    if isinstance(found, type) and issubclass(found, Store):
-        return found
-    try:
-        open_store(value, max_entries=1, max_bytes=1).close()
-    except (TypeError, ValueError, AttributeError):
-        allowed = f"{ALLOWED_STORES}, or the import path of a Store"
-        raise SettingError("REP_STORE", _displayed(value), allowed) from None
-    except StoreNotInstalled as error:
-        allowed = f"one that can be used: {error}"
-        raise SettingError("REP_STORE", _displayed(value), allowed) from None
-    return str(value)
-
-
-def _displayed(store: object) -> object:
-    """The value of ``REP_STORE`` without credentials."""
-    if isinstance(store, str):
-        return address_without_credentials(store)
-    if isinstance(store, type):
-        return f"{store.__module__}.{store.__qualname__}"
-    return store
+    # Empty, as the command line can have it: -s REP_LEDGER=
+    value = values.get("REP_LEDGER")
+    return None if value is None or value == "" else values.name("REP_LEDGER")
 
 
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
@@ -294,5 +301,5 @@ def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    found["REP_STORE"] = _displayed(read.store)
+    found["REP_STORE"] = displayed(read.store)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
@@ -11,9 +13,24 @@ from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from scrapy.settings import BaseSettings
+
+LINK_TYPES = frozenset({
+    "alternate", "author", "bookmark", "external", "help", "license", "me", "next",
+    "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
+    "sponsored", "tag", "terms-of-service", "ugc",
+})  # fmt: skip
+"""The values that ``rel`` of a link can have: those of the HTML standard (4.6.7) for ``a``
+and ``area``, the two that search engines have added, and ``me``."""
+
+_ALLOWED_TOKENS = (
+    "the name of the crawler, a product token of letters, digits, '_', '-' and '.' alone "
+    "(RFC 9309, 2.2.1), or a list of such names"
+)
+
+_FLAGS = {
+    "1": True, "True": True, "true": True, "0": False, "False": False, "false": False
+}  # fmt: skip
 
 
 class Values:
@@ -30,10 +47,15 @@ class Values:
         return self._settings.get(name, self._defaults[name])
 
     def flag(self, name: str) -> bool:
-        try:
-            return self._settings.getbool(name, bool(self._defaults[name]))
-        except ValueError:
-            raise SettingError(name, self._settings[name], "True or False") from None
+        value = self.get(name)
+        found = _FLAGS.get(str(value)) if isinstance(value, (int, str)) else None
+        if found is None:
+            allowed = "True or False"
+            for number in (f"{name}_MAX", f"{name}_WAIT"):
+                if number in self._defaults:
+                    allowed += f"; {number} is the setting that takes seconds"
+            raise SettingError(name, value, allowed)
+        return found
 
     def one_of(self, name: str, *allowed: str) -> str:
         value = self.get(name)
@@ -48,15 +70,22 @@ class Values:
         return value
 
     def names(self, name: str) -> list[str]:
-        """A list, or a text with commas between the names."""
+        """A list, or a text with commas between the names, or a list in JSON."""
+        found = _listed(self.get(name))
+        if found is None:
+            raise SettingError(name, self.get(name), "a list of names")
+        return found
+
+    def mapping(self, name: str, allowed: str) -> dict[str, object]:
+        """A dictionary with texts for keys, or one in JSON; an empty text is an empty one."""
         value = self.get(name)
         if isinstance(value, str):
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        if not isinstance(value, (list, tuple)) or not all(
-            isinstance(part, str) for part in value
+            value = _json(value) if value.strip() else {}
+        if not isinstance(value, Mapping) or not all(
+            isinstance(key, str) for key in value
         ):
-            raise SettingError(name, value, "a list of names")
-        return list(value)
+            raise SettingError(name, self.get(name), allowed)
+        return dict(value)
 
     def purposes(self, name: str) -> tuple[str, ...]:
         """Categories of use, each once."""
@@ -68,15 +97,12 @@ class Values:
 
     def agents(self, name: str) -> dict[str, tuple[str, ...]]:
         """The product tokens for categories of use."""
-        try:
-            written = self._settings.getdict(name, self._defaults[name])  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            written = {"": None}
+        allowed = f"a dictionary of names by purpose: {', '.join(CATEGORIES)}"
+        written = self.mapping(name, allowed)
         if not CATEGORIES.keys() >= written.keys() or not all(
             isinstance(value, (str, list, tuple)) and value
             for value in written.values()
         ):
-            allowed = f"a dictionary of names by purpose: {', '.join(CATEGORIES)}"
             raise SettingError(name, self.get(name), allowed)
         return {
             purpose: tokens_in(f"{name}[{purpose!r}]", value)
@@ -87,9 +113,10 @@ class Values:
         """A number greater than 0, or not less than *least*."""
         value = self.get(name)
         try:
-            seconds = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            seconds = -1
+            # True is no number of seconds, although Python counts with it.
+            seconds = -1.0 if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            seconds = -1.0
         good = seconds > 0 if least is None else seconds >= least
         if not good or seconds == float("inf"):
             allowed = "greater than 0" if least is None else f"{least:g} or greater"
@@ -99,7 +126,7 @@ class Values:
     def whole(self, name: str, *, least: int) -> int:
         value = self.get(name)
         try:
-            number = int(str(value))
+            number = int(str(value))  # Of a bool, or of a float, the text is no number.
         except ValueError:
             number = least - 1
         if number < least:
@@ -122,26 +149,43 @@ def named(value: object, names: Mapping[str, object]) -> object:
         return None
 
 
-def tokens_in(setting: str, value: str | Iterable[object]) -> tuple[str, ...]:
+def tokens_in(setting: str, value: object) -> tuple[str, ...]:
     """The product tokens in the value of a *setting*: in a header, or in a list."""
-    if isinstance(value, str):
-        names = [name.strip() for name in value.split(",")]
+    names = _listed(value)
+    if isinstance(value, str) and names is not None:
         # A header of a browser has commas too; a list has tokens between them.
-        names = names if all(map(is_product_token, names)) else [value]
-    else:
-        names = [str(name) for name in value]
+        names = names if names and all(map(is_product_token, names)) else [value]
+    if names is None:
+        raise SettingError(setting, value, _ALLOWED_TOKENS)
     tokens: list[str] = []
     for name in names:
         found = product_tokens(name)
         # A header says more than names; words alone are an attempt at one name.
         are_words = len(name.split()) > 1 and not set("/(;") & set(name)
         if are_words or not found:
-            allowed = (
-                "the name of the crawler, a product token of letters, digits, '_', '-' "
-                "and '.' alone (RFC 9309, 2.2.1), or a list of such names"
-            )
+            allowed = _ALLOWED_TOKENS
             if are_words and found:
                 allowed += f"; as a token, {name!r} would be {found[0]!r}"
             raise SettingError(setting, value, allowed)
         tokens += found
     return tuple(dict.fromkeys(tokens))
+
+
+def _listed(value: object) -> list[str] | None:
+    """The texts of a list, of a list in JSON, or those between commas; None for all else."""
+    if isinstance(value, str):
+        if not value.lstrip().startswith("["):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        value = _json(value)
+    if not isinstance(value, (list, tuple)):
+        return None
+    return list(value) if all(isinstance(part, str) for part in value) else None
+
+
+def _json(text: str) -> object:
+    """What *text* is in JSON; None where it is none."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -10,6 +9,7 @@ from scrapy import Request
 from scrapy.exceptions import NotConfigured
 
 from scrapy_rep import meta, stats
+from scrapy_rep.log import get_logger
 from scrapy_rep.responses import links
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import link_dropped
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.indexing.statements import Statement
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class IndexingGateMiddleware:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.log import get_logger
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class ItemGate:

@@ -13,6 +13,7 @@ from scrapy_rep.protocol.access.results import MAX_AHEAD
 from scrapy_rep.sqlitefiles import (
     ForeignFile,
     Schema,
+    identity,
     make_tables,
     use_write_ahead_log,
     version_of,
@@ -73,6 +74,7 @@ class SqliteStore(Store):
         self._timeout = timeout
         self._mutex = Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._written = 0
         self._failures = 0
         self._closed = False
@@ -142,8 +144,12 @@ class SqliteStore(Store):
             try:
                 if self._closed:
                     raise StoreError(str(self._path), "it is closed")
+                # SQLite goes on with a file that nobody can find any more.
                 if self._connection is None:
                     self._connection = _connect(self._path, self._timeout)
+                    self._file = identity(self._path)
+                elif identity(self._path) != self._file:
+                    raise StoreError(str(self._path), "it was moved or removed")
                 yield self._connection
             except (sqlite3.Error, OSError, ValueError) as error:
                 self._failures += 1

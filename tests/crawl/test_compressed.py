@@ -41,6 +41,52 @@ def test_it_is_read(site: Site, mode: str) -> None:
         assert hit.headers.get("Accept-Encoding", "identity") == "identity"
 
 
+LABELS = [
+    "identity",
+    "none",
+    "utf-8",
+    "aws-chunked",
+    "binary",
+    "gzip",
+    "br",
+    "x\x1b, gzip",
+]
+LATIN = "# Für Ötzi\nUser-agent: *\nDisallow: /private\n".encode("latin-1")
+
+
+def test_a_label_that_is_wrong(site: Site, mode: str) -> None:
+    """A body that is text is read as it is, whatever Content-Encoding names; so is one that was
+    compressed, and has such a name besides.
+    """
+    hosts = [
+        site.add(Answer(body, headers={"Content-Encoding": label}))
+        for label in LABELS
+        for body in (RULES, LATIN, RULES.decode().encode("utf-16"))
+    ]
+    for label in ("identity", "utf-8"):
+        headers = {"Content-Encoding": f"{label}, gzip"}
+        hosts.append(site.add(Answer(gzip.compress(RULES), headers=headers)))
+    result = run_crawl(pages(*hosts), mode=mode)
+    assert [host.pages for host in hosts] == [["/public"]] * len(hosts)
+    assert result.stats["rep/robotstxt/successful"] == len(hosts)
+    assert result.lines("WARNING") == []
+
+
+def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
+    """Where a body is no text, its rules are not known: it is unreachable, whoever encoded it."""
+    noise = random.Random(9309).randbytes(2000)
+    coded = {"compress": b"\x1f\x9d\x90" + noise, "unknown": noise, "utf-8": noise[:64]}
+    hosts = [
+        site.add(Answer(body, headers={"Content-Encoding": label}))
+        for label, body in coded.items()
+    ]
+    result = run_crawl(pages(*hosts), mode=mode)
+    assert [host.pages for host in hosts] == [[]] * len(hosts)
+    assert result.stats["rep/robotstxt/unreachable"] == len(hosts)
+    for host in hosts:
+        assert result.lines("WARNING", host.origin, "compressed in a way")
+
+
 def test_it_is_not_taken_for_permission(site: Site) -> None:
     """Where Scrapy is told to decompress nothing, no page is fetched in ignorance of the rules."""
     host = site.add(compressed(RULES, "gzip"))

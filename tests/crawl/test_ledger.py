@@ -73,6 +73,19 @@ def site_with_everything(site: Site) -> Host:
     return host
 
 
+@pytest.mark.parametrize("name", ["../../up", "..", "/abs/olute", "a\\b\0c"])
+def test_the_name_of_a_spider_is_no_path(site: Site, tmp_path: Path, name: str) -> None:
+    """Whatever a spider is called, its ledger is in the folder of the setting."""
+    folder = tmp_path / "a" / "ledgers"
+    host = site.add(RULES)
+    setting = str(folder / "%(name)s.sqlite")
+    result = run_crawl([host.url("/a")], settings={"REP_LEDGER": setting}, name=name)
+    assert result.exit_code == 0, result.log
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) == 1
+    assert written[0].parent == folder
+
+
 def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
     """Each decision is there with its evidence, and the access log agrees: each page that
     was fetched has one decision that allowed it, and no other page has one.

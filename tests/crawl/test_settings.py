@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
+from tests.commands.rep import plain_environment
 from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.runner import MODE_SETTINGS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
     from tests.crawl.server import Site
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
@@ -60,12 +66,78 @@ def check(  # noqa: PLR0917
     )
     assert result.exit_code != 0
     assert host.hits == []
+    bad = value
+    if isinstance(value, dict):
+        (key, bad), *_ = value.items()
+        name = f"{name}[{key!r}]"
     sentences = [
         line
         for line in result.log.splitlines()
-        if all(word in line for word in (f"{name} is {value!r}", *allowed))
+        if all(word in line for word in (f"{name} is {bad!r}", *allowed))
     ]
     assert sentences, result.log
+
+
+COMMAND_LINES = {
+    "asyncio": (),
+    "select": ("-s", f"TWISTED_REACTOR={MODE_SETTINGS['select']['TWISTED_REACTOR']}"),
+    "reactorless": ("-s", "TWISTED_REACTOR_ENABLED=False"),
+}
+
+SPIDER = """
+import scrapy
+
+class Spider(scrapy.Spider):
+    name = "one"
+    start_urls = ["data:,one"]
+    custom_settings = {"ADDONS": {"scrapy_rep.Addon": 500}, "USER_AGENT": "testbot"}
+
+    def parse(self, response):
+        pass
+"""
+
+
+def run_spider(folder: Path, mode: str, *arguments: str) -> CompletedProcess[bytes]:
+    """``scrapy runspider``, which leaves what goes wrong at the start to its loop."""
+    spider = folder / "one.py"
+    spider.write_text(SPIDER)
+    command = ["scrapy", "runspider", str(spider), *COMMAND_LINES[mode], *arguments]
+    return forks.run(command, cwd=folder, env=plain_environment())
+
+
+def test_the_sentence_alone(every_mode: str, tmp_path: Path) -> None:
+    """The sentence is the last that is shown, and there is no traceback about it."""
+    done = run_spider(tmp_path, every_mode, "-s", "REP_DIALECT=gogle")
+    shown = (done.stdout + done.stderr).decode()
+    *before, last = shown.strip().split("\n")
+    assert "REP_DIALECT is 'gogle', but it must be 'rfc9309', 'google', " in last
+    assert "gogle" not in "\n".join(before).replace("'REP_DIALECT': 'gogle'", "")
+    assert "Traceback" not in shown
+    assert "Unhandled" not in shown
+    assert "never retrieved" not in shown
+
+
+def test_a_ledger_that_can_not_be(every_mode: str, tmp_path: Path) -> None:
+    """The same for a ledger at a place where there can be none; empty, there is none."""
+    place = tmp_path / "one.py" / "ledger.sqlite"
+    done = run_spider(tmp_path, every_mode, "-s", f"REP_LEDGER={place}")
+    shown = (done.stdout + done.stderr).decode()
+    assert f"{place}: " in shown.strip().split("\n")[-1]
+    assert "Traceback" not in shown
+    done = run_spider(tmp_path, every_mode, "-s", "REP_LEDGER=")
+    assert b"Spider closed (finished)" in done.stdout + done.stderr
+
+
+def test_names_that_are_no_settings(tmp_path: Path) -> None:
+    """One warning for each, with the nearest name that is one; the crawl goes on."""
+    wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1"]
+    done = run_spider(tmp_path, "asyncio", *wrong)
+    shown = (done.stdout + done.stderr).decode()
+    nothing = "is no setting of scrapy-rep, and changes nothing"
+    meant = "; is it REP_CRAWL_DELAY that is meant?\n"
+    assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
+    assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
+    assert "Spider closed (finished)" in shown
 
 
 def test_good_values_start(site: Site) -> None:

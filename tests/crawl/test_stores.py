@@ -135,6 +135,19 @@ def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
     assert result.stats["rep/store/errors"] > 0
 
 
+def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
+    """A store that somebody deletes while it is used costs one warning; the crawl obeys."""
+    path = tmp_path / "robotstxt.sqlite"
+    first, *others = hosts = [site.add(RULES) for _ in range(4)]
+    first.answers["/public/page-0"] = Answer(PAGE, after=lambda: not path.unlink())
+    asked, later = urls([first], "page", 1), urls(others, "page")
+    result = run_crawl(asked, then=later, settings={"REP_STORE": f"sqlite:///{path}"})
+    check_obeyed(asked + later, hosts, result)
+    assert len(result.lines("WARNING")) == 1, result.log
+    assert len(result.lines("WARNING", "fails", "it was moved or removed")) == 1
+    assert result.stats["rep/store/errors"] == 1
+
+
 @pytest.mark.parametrize(
     "uri", ["mysql://127.0.0.1/0", "sqlite://robots", "robots.sqlite"]
 )

@@ -8,6 +8,7 @@ import re
 import shlex
 from argparse import ArgumentParser
 from configparser import ConfigParser
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,11 @@ import pytest
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
-from scrapy_rep import UsagePreferences
+from scrapy_rep import UsagePreferences, stats
 from scrapy_rep.commands import SUBCOMMANDS, RepCommand
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
-from tests.docs.pages import ROOT, Sample, python, samples
+from tests.docs.pages import PAGES, ROOT, Sample, python, samples
 from tests.example import PROJECT, environment
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ def commands() -> Iterator[tuple[str, str]]:
         code = re.sub(r' "\n(.*?)"$', "", sample.code, flags=re.DOTALL | re.MULTILINE)
         for line in code.splitlines():
             yield str(sample), line.partition("  #")[0]
+    for sample in samples("console"):
+        if sample.mark != "run":  # What is marked so is run, and not looked at here.
+            yield str(sample), sample.code.partition("\n")[0].removeprefix("$ ")
 
 
 @pytest.mark.parametrize(("where", "line"), list(commands()))
@@ -172,6 +176,8 @@ def test_commands(where: str, line: str) -> None:
             assert f'case ["{command}", *rest]' in (ROOT / "dev.py").read_text()
         case ["python" | "python3", "-m", module, *_]:
             assert find_spec(module)
+        case ["python", path] if path.endswith(".py"):
+            assert (ROOT / path).exists()
         case [".", ".venv/bin/activate"] | ["sqlite3", *_]:
             pass
         case other:
@@ -196,3 +202,21 @@ def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ("https://shop.example", "robots.txt", "refused", "rule")
     assert counts.to_dict() == {key: 2}
     assert str(names["decisions"]["time"].dtype).startswith("datetime64[")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_names(page: Path) -> None:
+    """Each setting, stat, and name of the package that a page speaks of is one."""
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"\bREP_[A-Z_]+\b(?!\*)", text):
+        assert name.rstrip("_") in DEFAULTS, name
+    keys = [value for name, value in vars(stats).items() if name.isupper()]
+    patterns = [re.sub(r"\\{\w+\\}", r"[\\w{}.-]+", re.escape(key)) for key in keys]
+    for key in re.findall(r"[`'](rep/[\w/{}-]+)[`']", text):
+        assert any(re.fullmatch(pattern, key) for pattern in patterns), key
+    for path in re.findall(r"\bscrapy_rep(?:\.\w+)+\b", text):
+        module, _, name = path.rpartition(".")
+        found = find_spec(module)
+        assert found, path
+        is_there = hasattr(import_module(module), name) or find_spec(path)
+        assert is_there, path

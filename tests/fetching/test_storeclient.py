@@ -10,7 +10,7 @@ import pytest
 from scrapy import signals
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_rep.exceptions import StoreError
+from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.fetching import storeclient
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
@@ -67,7 +67,7 @@ async def test_kept() -> None:
 
 @coroutine_test
 async def test_at_hand() -> None:
-    """What is in memory is told at once."""
+    """Entries in memory are returned without a thread."""
     client = StoreClient(fake_crawler(), MemoryStore())
     known = entry()
     await client.put(WHERE, known)
@@ -90,6 +90,20 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @coroutine_test
+async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for another worker is not told to fetch when the spider has closed."""
+    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    client, store, crawler = shared()
+    assert store.lock(NAME, "another worker", 60, time.time())
+    waiting = deferred_from_coro(client.entry_or_lock(WHERE, None))
+    crawler.signals.send_catch_log(
+        signals.spider_closed, spider=crawler.spider, reason="shutdown"
+    )
+    with pytest.raises(SpiderClosing):
+        await maybe_deferred_to_future(waiting)
+
+
+@coroutine_test
 async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is not renewed runs out, and another worker fetches."""
     monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
@@ -100,7 +114,8 @@ async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @coroutine_test
 async def test_what_is_known_is_no_news() -> None:
-    """An entry that has run out, or is known to have failed, does not stop a fetch."""
+    """An entry that has expired, or is already known to be unreachable, does not prevent a
+    fetch."""
     client, _, _ = shared()
     for kept in (entry(age=10, holds=5), entry()):
         await client.put(WHERE, kept)

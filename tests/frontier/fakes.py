@@ -1,6 +1,4 @@
-"""A crawl without network, threads or time of its own: everything happens when a test says
-so, in the order in which it says so.
-"""
+"""A crawl without network, threads or a clock: the test triggers every event, in its order."""
 
 from __future__ import annotations
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import heapq
-import json
-import sqlite3
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.checks import read_texts
+from scrapy_rep.ledger.reader import check_values, open_ledger, reading
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
 
     from scrapy_rep.protocol.dialect import Dialect
@@ -127,6 +126,7 @@ class PastFiles:
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
     """The URLs in a ledger, each once: those of an origin, or of all."""
+    _check(path)
     if origin is None:
         rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")
     else:
@@ -142,14 +142,18 @@ def origin_count(path: str) -> int:
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger."""
-    try:
+    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    _check(path)
+    with reading(path):
         return {
-            row["id"]: (tuple(json.loads(row["agents"])), row["dialect"])
+            row["id"]: (read_texts(row["agents"]), row["dialect"])
             for row in _rows(path, "SELECT id, agents, dialect FROM crawl")
         }
-    except (TypeError, ValueError) as error:
-        raise LedgerError(path, error) from None
+
+
+def _check(path: str) -> None:
+    with closing(open_ledger(path)) as connection:
+        check_values(path, connection)
 
 
 def _decisions(
@@ -173,8 +177,5 @@ def _decisions(
 
 
 def _rows(path: str, sql: str, *parameters: str) -> Iterator[sqlite3.Row]:
-    with closing(open_ledger(path)) as connection:
-        try:
-            yield from connection.execute(sql, parameters)
-        except sqlite3.Error as error:
-            raise LedgerError(path, error) from None
+    with closing(open_ledger(path)) as connection, reading(path):
+        yield from connection.execute(sql, parameters)

@@ -12,6 +12,7 @@ from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis.wire import Script, calls_to
+from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.redis.wire import Client
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds. Calls of a queue hold up the event loop, as all of scrapy-redis does.
 _TIMEOUT = 3.0

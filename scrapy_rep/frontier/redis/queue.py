@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
@@ -19,6 +18,7 @@ from scrapy_rep.frontier.redis.link import Link
 from scrapy_rep.frontier.redis.names import host_of, name_of
 from scrapy_rep.frontier.redis.turns import QueueTurns
 from scrapy_rep.frontier.redis.worker import Worker
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
     from scrapy_rep.frontier.redis.worker import Popped
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds. What happens to a request is told with the next pop, or after so long.
 _TELL_AFTER = 0.02

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.origins import Origin
 
-ALLOWED = (
-    'a dict of host patterns ("example.com", "*.example.com" or "*", with ":port" for one '
-    'port) to "obey", "ignore" or the text of a robots.txt'
+ALLOWED_OVERRIDE = '"obey", "ignore" or the text of a robots.txt'
+ALLOWED_PATTERN = (
+    'a host pattern: "example.com", "*.example.com" or "*", with ":port" for one port, 1 to '
+    "65535"
 )
+
+_MAX_PORT = 65535
 
 _HOST_PATTERN = re.compile(
     r"(\*|(?:\*\.)?(?:\[[0-9a-f:.]+\]|[^\s/*:]+))(?::(\d{1,5}))?"
@@ -52,12 +55,21 @@ class Override(NamedTuple):
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
+class OverrideError(ValueError):
+    """An override can't be read: its pattern, or what is said for that."""
+
+    def __init__(self, pattern: str, *, is_pattern: bool) -> None:
+        super().__init__(pattern)
+        self.pattern = pattern
+        self.is_pattern = is_pattern
+
+
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
     """The overrides of a setting, the most precise first.
 
-    Raises ValueError for a pattern or value that is not allowed.
+    Raises OverrideError for what is none.
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(sorted(overrides, key=lambda one: one.precision, reverse=True))
@@ -73,14 +85,17 @@ def override_for(overrides: Iterable[Override], origin: Origin) -> Override | No
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
     match = _HOST_PATTERN.fullmatch(pattern.lower())
-    if match is None or not isinstance(value, str):
-        raise ValueError(pattern)
-    host, port = match[1], int(match[2]) if match[2] else None
+    port = int(match[2]) if match and match[2] else None
+    if match is None or (port is not None and not 0 < port <= _MAX_PORT):
+        raise OverrideError(pattern, is_pattern=True)
+    # A robots.txt has a field and a colon; a misspelt word has not.
+    if not isinstance(value, str) or (
+        value not in {"obey", "ignore"} and ":" not in value
+    ):
+        raise OverrideError(pattern, is_pattern=False)
+    host = match[1]
     if value in {"obey", "ignore"}:
         kind: Literal["obey", "ignore"] = "obey" if value == "obey" else "ignore"
         return Override(pattern, kind, None, host, port)
-    # A robots.txt has a field and a colon; a misspelt word has not.
-    if ":" not in value:
-        raise ValueError(value)
-    robots = RobotsTxt.parse(value.encode(), dialect)
+    robots = RobotsTxt.parse(value.encode("utf-8", "replace"), dialect)
     return Override(pattern, "robotstxt", robots, host, port)

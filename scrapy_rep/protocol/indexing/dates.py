@@ -52,8 +52,9 @@ _WORDS = frozenset(ZONES) | {
     for word in words
 }
 _WORD = re.compile(r"[A-Z]+")
-_COMMENT = re.compile(r"\([^()]*\)\Z")
-"""What may follow a date in parentheses (RFC 822, 3.4.3; JavaScript's Date)."""
+_COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
+"""What may follow a date in parentheses, to name its zone: ``(PST)`` (RFC 822, 3.4.3),
+``(Coordinated Universal Time)`` (JavaScript's Date), ``(GMT+02:00)``."""
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 """``GMT+2`` is meant as two hours east of Greenwich. POSIX and dateutil read it as west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
@@ -99,9 +100,10 @@ def read_date(text: str) -> datetime | None:
     lower case are equal. Every word must be known, so a date with other text around it is
     none.
     """
-    if len(text) > _MAX_LENGTH or not text.isascii():
+    # dateutil passes over a NUL wherever it stands.
+    if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
-    text = _COMMENT.sub("", text.upper().strip()).strip()
+    text = _COMMENT.sub(_without_zone_name, text.upper().strip()).strip()
     if not _WORDS.issuperset(_WORD.findall(text)):
         return None
     sign = _SIGN.search(text)
@@ -117,3 +119,10 @@ def read_date(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return date if date >= _EARLIEST else None
+
+
+def _without_zone_name(comment: re.Match[str]) -> str:
+    """Nothing, or the *comment* as it is where it names no zone."""
+    name = comment[1]
+    is_zone = name in ZONES or name.endswith((" TIME", *"0123456789"))
+    return "" if is_zone else comment[0]

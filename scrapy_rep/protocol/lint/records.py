@@ -48,7 +48,11 @@ def _check_sitemap(line: Line, url: str | None, found: Findings) -> None:
     resolved = list(sitemap_urls([short], base))
     if resolved:
         message = "sitemaps have absolute URLs, and few crawlers resolve others: write"
-        meant = quoted(resolved[0].encode()) if url else "https:// and the host first"
+        meant = (
+            quoted(resolved[0].encode("utf-8", "replace"))
+            if url
+            else "https:// and the host first"
+        )
         found.add(line.number, "relative-sitemap", f"{message} {meant}")
     else:
         message = f"{quoted(line.value)} is no URL of the Web: write one with https://"

@@ -1,0 +1,89 @@
+"""Where redirects may lead: not from the Internet into the network of the crawler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.compat.names import addresses_of
+from scrapy_rep.protocol.addresses import address_in, is_local_name, is_private
+from scrapy_rep.protocol.origins import origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy.http import Response
+
+    from scrapy_rep.settings import RepSettings
+
+
+class Boundary:
+    """Watches the redirects of one fetch.
+
+    Whoever writes a robots.txt on the Internet can have it redirected to the router, or to
+    the metadata service, of whoever crawls. So a redirect from a public address to a private
+    one is not followed. That is told before anything is asked there, by the address or the
+    name in the URL and by the addresses that the resolver has for it; and once more by the
+    address that has answered, since a resolver can say something else the next time.
+
+    What a proxy connects to is not known here: through one, a URL tells by itself.
+    """
+
+    def __init__(self, settings: RepSettings) -> None:
+        self._settings = settings
+        self._is_from_outside = False
+
+    async def lets_follow(self, asked: str, response: Response, target: str) -> bool:
+        """Whether the redirect to *target* that the *response* to the URL *asked* is may be
+        followed.
+        """
+        self._is_from_outside = False
+        if self._settings.redirect_private:
+            return True
+        source, leads_to = _host(asked), _host(target)
+        is_proxied = _is_proxied(response)
+        inside = None if is_proxied else _is_answer_inside(response)
+        if inside is None:
+            inside = await self._is_inside(source, is_proxied=is_proxied, by=all)
+        if inside:
+            return True
+        self._is_from_outside = True
+        if leads_to == source:
+            return True
+        return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
+
+    def lets_use(self, response: Response) -> bool:
+        """Whether *response*, the one to the last redirect that was followed, is from where
+        that may lead.
+        """
+        is_known = self._is_from_outside and not _is_proxied(response)
+        return not (is_known and _is_answer_inside(response))
+
+    async def _is_inside(
+        self, host: str, *, is_proxied: bool, by: Callable[[Iterable[bool]], bool]
+    ) -> bool:
+        address = address_in(host)
+        if address is not None:
+            return is_private(address)
+        if is_local_name(host):
+            return True
+        if is_proxied:
+            return False
+        found = await addresses_of(host, self._settings.download_timeout)
+        return bool(found) and by(map(is_private, found))
+
+
+def _host(url: str) -> str:
+    origin = origin_of(url)
+    return origin.host if origin else ""
+
+
+def _is_proxied(response: Response) -> bool:
+    return response.request is not None and bool(response.request.meta.get("proxy"))
+
+
+def _is_answer_inside(response: Response) -> bool | None:
+    """Whether an answer is from a private address; None where the download handler does not
+    tell.
+    """
+    address = response.ip_address
+    return None if address is None else is_private(address)

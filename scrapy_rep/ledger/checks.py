@@ -1,0 +1,158 @@
+"""What a ledger must be for it to be read: any file can say that it is one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from scrapy_rep.ledger.schema import ADDED, TABLES
+
+_Kind = TypeVar("_Kind")
+
+_MAX_DEPTH = 50
+"""How deep JSON may be nested."""
+
+_MAX_NUMBER = 2**53
+"""What a float and JSON still have as it is."""
+
+# In seconds since the epoch: the years that a datetime has.
+_EARLIEST, _LATEST = -62135596800, 253402300799
+
+# The types that SQLite may have stored what is declared so.
+_STORED = {
+    "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {_MAX_NUMBER}",
+    "REAL": (
+        "typeof({0}) IN ('real', 'integer') "
+        f"AND {{0}} BETWEEN {_EARLIEST} AND {_LATEST}"
+    ),
+    "TEXT": "typeof({0}) = 'text'",
+    "BLOB": "typeof({0}) = 'blob'",
+}
+
+
+class _Column(NamedTuple):
+    name: str
+    type: str
+    is_required: bool
+    is_key: bool
+
+
+def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
+    """Why the tables are none of a ledger, if so.
+
+    Views and virtual tables compute what they hold, for as long as they like, and columns
+    can, too; a key that is none makes each row the partner of each.
+    """
+    for table, columns in _tables().items():
+        row = connection.execute(
+            "SELECT type, rootpage FROM sqlite_master WHERE name = ?", (table,)
+        ).fetchone()
+        if row is None or row[0] != "table" or not row[1]:
+            return f"it has no table {table!r}"
+        found = {
+            name: (kind, key)
+            for _, name, kind, _, _, key, hidden in connection.execute(
+                f"PRAGMA table_xinfo({table})"
+            )
+            if not hidden
+        }
+        added = {column.partition(" ")[0] for column in ADDED.get(table, ())}
+        for column in columns:
+            if column.name not in found:
+                if column.name in added:
+                    continue
+                return f"its table {table!r} has no column {column.name!r}"
+            if column.is_key and found[column.name] != (column.type, 1):
+                return f"{column.name!r} is not the key of its table {table!r}"
+    return None
+
+
+def flaw_of_values(connection: sqlite3.Connection) -> str | None:
+    """Why the rows are none of a ledger, if so: the first value of another type."""
+    for table, columns in _tables().items():
+        there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        cases = " ".join(
+            f"WHEN NOT ({_condition(column)}) THEN '{column.name}'"
+            for column in columns
+            if column.name in there
+        )
+        query = f"SELECT CASE {cases} END AS bad FROM {table} WHERE bad IS NOT NULL"  # noqa: S608
+        row = connection.execute(f"{query} LIMIT 1").fetchone()
+        if row is not None:
+            return f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
+    return None
+
+
+def read_json(text: str, kind: type[_Kind]) -> _Kind:
+    """What a column has in JSON. Raises ValueError where that is of another kind."""
+    try:
+        value = _cleaned(json.loads(text))
+    except RecursionError:
+        raise ValueError("its JSON is nested too deep") from None
+    if not isinstance(value, kind):
+        raise ValueError(  # noqa: TRY004  content, not misuse
+            f"this should be a JSON {kind.__name__}: {text[:80]!r}"
+        )
+    return value
+
+
+def read_texts(text: str) -> tuple[str, ...]:
+    """A list of texts in JSON."""
+    found = read_json(text, list)
+    if not all(isinstance(each, str) for each in found):
+        raise ValueError(f"this should be a JSON list of texts: {text[:80]!r}")
+    return tuple(found)
+
+
+def read_numbers(text: str) -> dict[str, float]:
+    """An object in JSON whose values are numbers."""
+    found = read_json(text, dict)
+    for value in found.values():
+        # Not so of what is infinite, or is no number.
+        if not isinstance(value, (int, float)) or not abs(value) <= _MAX_NUMBER:
+            raise ValueError(f"this should be a JSON object of numbers: {text[:80]!r}")
+    return found
+
+
+@cache
+def _tables() -> dict[str, list[_Column]]:
+    """The columns of each table, as the schema has them."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        names = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall()
+        return {
+            table: [
+                _Column(name, kind, bool(required), bool(key))
+                for _, name, kind, required, _, key in connection.execute(
+                    f"PRAGMA table_info({table})"
+                )
+            ]
+            for (table,) in names
+        }
+
+
+def _condition(column: _Column) -> str:
+    stored = _STORED[column.type].format(column.name)
+    if column.is_required or column.is_key:
+        return stored
+    return f"{column.name} IS NULL OR {stored}"
+
+
+def _cleaned(value: Any, depth: int = 0) -> Any:
+    """What was read from JSON, without halves of surrogate pairs."""
+    if depth > _MAX_DEPTH:
+        raise ValueError("its JSON is nested too deep")
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_cleaned(each, depth + 1) for each in value]
+    if isinstance(value, dict):
+        return {
+            _cleaned(name): _cleaned(each, depth + 1) for name, each in value.items()
+        }
+    return value

@@ -1,0 +1,73 @@
+"""Which addresses are of the Internet, and which of a machine or a network alone.
+
+Sources: the registries of special-purpose addresses (RFC 6890), as Python's ``ipaddress``
+has them; WHATWG URL, 3.5 (IPv4 numbers), which are those of ``inet_aton``; RFC 6761, 6.3
+(``localhost``); RFC 6052, 2.1 (NAT64).
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Address: TypeAlias = IPv4Address | IPv6Address
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+_NUMBER = re.compile(r"0x0*([0-9a-f]{0,8})|0+([0-7]{0,11})|([1-9][0-9]{0,9})").fullmatch
+
+
+def address_in(host: str) -> Address | None:
+    """The address that the host of an Origin is, in any form that a resolver takes for one:
+    ``127.0.0.1``, ``127.1``, ``0x7f000001``, ``017700000001``, ``[::1]``; None for a name.
+    """
+    if host.startswith("["):
+        try:
+            return IPv6Address(host[1:-1])
+        except ValueError:
+            return None
+    numbers = [_number(part) for part in host.lower().removesuffix(".").split(".")]
+    value = 0
+    for place, number in enumerate(numbers, 1):
+        is_last = place == len(numbers)
+        # The last one fills all that is left of the four bytes.
+        size = 8 * (5 - place) if is_last else 8
+        if place > 4 or number is None or number >= 1 << size:
+            return None
+        value = value << size | number
+    return IPv4Address(value)
+
+
+def is_local_name(host: str) -> bool:
+    """Whether a name is this machine's, whatever a resolver makes of it."""
+    return f".{host.lower().removesuffix('.')}".endswith(".localhost")
+
+
+def is_private(address: Address) -> bool:
+    """Whether an address is not one of the Internet: of a machine (loopback, unspecified), a
+    link, a private network (RFC 1918, unique local, shared by a carrier), of many hosts at
+    once, or reserved. One with an IPv4 address inside is as that is.
+    """
+    if isinstance(address, IPv6Address):
+        inside = address.ipv4_mapped or address.sixtofour
+        if inside is None and address in _NAT64:
+            inside = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inside is not None:
+            return is_private(inside)
+        if address.is_site_local:
+            return True
+    return not address.is_global or address.is_multicast or address.is_reserved
+
+
+def _number(part: str) -> int | None:
+    match = _NUMBER(part)
+    if match is None:
+        return None
+    hexadecimal, octal, decimal = match.groups()
+    if decimal:
+        return int(decimal)
+    return int(hexadecimal or "0", 16) if octal is None else int(octal or "0", 8)

@@ -1,0 +1,156 @@
+"""What a server writes reaches the log as text: no line of its own, and no control sequence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect
+from tests.crawl.crawl import CrawlResult, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Host, Site
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
+EVIL = "\x1b]0;owned\x07\x85\u2028\u202eFAKE LINE"
+"""A title for the terminal, a bell, three ends of a line, and writing from right to left."""
+
+SPACES = "\x0b \x1c \x1f"
+"""White space to Python, so that it can stand in a date."""
+
+DATE = f"1{SPACES}Jan{SPACES}2010"
+OVER = f"unavailable_after: {DATE}"
+IN_BRACKETS = f"unavailable_after: 1 Jan 2010 ({EVIL}\nFAKE LINE)"
+
+ROBOTS = f"""\
+User-agent: {EVIL}
+Disallow: /
+
+User-agent: testbot
+Disallow: /private{EVIL}
+Crawl-delay: {EVIL}
+Sitemap: http://127.0.0.1/{EVIL}
+Content-Signal: /signal ai-train=no, {EVIL}=no
+Content-Usage: /usage train-ai=n, {EVIL}
+{EVIL}: {EVIL}
+"""
+
+TDMREP = [
+    {
+        "location": "/mining",
+        "tdm-reservation": 1,
+        "tdm-policy": f"https://policy.example/\nFAKE LINE{EVIL}",
+    }
+]
+
+
+def page(head: str = "", **headers: str) -> Answer:
+    # Headers are sent in Latin-1: these are the bytes of UTF-8.
+    fields = {
+        name.replace("_", "-"): value.encode().decode("latin-1")
+        for name, value in headers.items()
+    }
+    body = f"<html><head>{head}</head><body><a href='/next'>{EVIL}</a></body></html>"
+    html = {"Content-Type": "text/html; charset=utf-8"}
+    return Answer(body.encode(), headers={**html, **fields})
+
+
+def meta(name: str, content: str) -> str:
+    return f'<meta name="{name}" content="{content}">'
+
+
+PAGES = {
+    "/header": page(X_Robots_Tag=f"noindex, {EVIL}"),
+    "/date-header": page(X_Robots_Tag=OVER),
+    "/date-meta": page(meta("robots", OVER)),
+    "/brackets": page(meta("robots", IN_BRACKETS)),
+    "/brackets-header": page(X_Robots_Tag=f"unavailable_after: 1 Jan 2010 ({EVIL})"),
+    "/for-us": page(meta(f"testbot{EVIL}", "noindex") + meta("testbot", f"nofollow {EVIL}")),
+    "/use-header": page(Content_Usage=f"train-ai=n, {EVIL}"),
+    "/signal": page(),
+    "/usage": page(),
+    "/mining": page(),
+    "/mining-header": page(tdm_reservation="1", tdm_policy=EVIL),
+    "/mining-meta": page(meta("tdm-reservation", "1") + meta("tdm-policy", f"{EVIL}\nFAKE LINE")),
+    "/noai": page(meta("robots", f"noai, {EVIL}")),
+}  # fmt: skip
+
+
+def add(site: Site) -> Host:
+    host = site.add(ROBOTS)
+    host.answers |= PAGES
+    policy = json.dumps(TDMREP, ensure_ascii=False).encode()
+    host.answers["/.well-known/tdmrep.json"] = Answer(policy)
+    return host
+
+
+def faked(log: str) -> list[str]:
+    """The lines of *log* with a character that is not to be seen, or that it has not begun."""
+    return [
+        line
+        for line in log.split("\n")
+        if not line.isprintable() or line.startswith("FAKE")
+    ]
+
+
+def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
+    # What Scrapy logs of items and of responses is Scrapy's; of these, it shows the URL.
+    wanted = {
+        "REP_LEDGER_LEVEL": "all",
+        "REP_PURPOSES": ["train-ai", "tdm"],
+        **settings,
+    }
+    spider = "tests.crawl.page_spiders.PageSpider"
+    return run_crawl(urls, mode=mode, spider=spider, settings=wanted)
+
+
+def test_pages_and_files(site: Site, every_mode: str) -> None:
+    """Rules, headers, tags, dates and policies are in the log, each on the line that repeats it."""
+    host = add(site)
+    private = f"/private{quote(EVIL)}"
+    result = crawl([host.url(path) for path in (*PAGES, private)], every_mode)
+    assert private not in host.pages
+    assert faked(result.log) == []
+    shown = EVIL.encode("unicode_escape").decode()
+    assert result.lines("DEBUG", f"(disallow: /private{shown})")
+    assert shown in result.error(host.url(private))["message"]
+    dropped = [line for line in result.log.splitlines() if "Dropped: " in line]
+    date = DATE.encode("unicode_escape").decode()
+    assert sum(f"unavailable_after: {date}" in line for line in dropped) >= 1, dropped
+    assert any(shown in line for line in dropped), dropped
+
+
+def test_a_date_with_text_behind_it(site: Site) -> None:
+    """In a header, that is no date. In a tag, where white space ends a statement, the date has
+    no part of the text.
+    """
+    host = add(site)
+    urls = [host.url("/brackets"), host.url("/brackets-header")]
+    result = crawl(urls, "asyncio", REP_PURPOSES=[])
+    kept = [item["url"] for item in result.items]
+    assert host.url("/brackets-header") in kept
+    assert host.url("/brackets") not in kept
+    assert "unavailable_after: 1 Jan 2010 (meta)" in result.log
+    assert "FAKE LINE" not in result.log
+
+
+def test_robotstxt_that_is_not_to_be_had(site: Site, every_mode: str) -> None:
+    """A Location, and an answer that is no HTTP, are in the warnings as text."""
+    raw = EVIL.encode().decode("latin-1")
+    chain = site.add()
+    for hop in range(7):
+        path = "/robots.txt" if not hop else f"/{hop}{EVIL}"
+        target = f"/{hop + 1}{raw}"
+        asked = quote(path, safe="/:;[]") if hop else path
+        chain.answers[asked] = chain.answers[path] = redirect(target)
+    no_http = site.add(Answer(status=f"abc {raw} \x1b[31mFAKE LINE"))  # type: ignore[arg-type]
+    nowhere = site.add(redirect(f"http://{raw}:99999999/"))
+    hosts = [chain, no_http, nowhere]
+    settings = {"REP_DOWNLOAD_TIMEOUT": 3, "REP_RETRY_TIMES": 0}
+    result = crawl([host.url("/page") for host in hosts], every_mode, **settings)
+    assert faked(result.log) == []
+    assert result.lines("WARNING", no_http.robotstxt, "is unreachable")

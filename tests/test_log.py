@@ -1,0 +1,75 @@
+"""What the log and the exceptions repeat of a server is to be seen."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep import exceptions
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.usage.preferences import UsagePreferences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EVIL = "/\x1b[31m\x85\u2028\u202e\nFAKE"
+SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
+
+
+@pytest.mark.parametrize(
+    ("message", "values", "shown"),
+    [
+        ("%(url)s", {"url": EVIL}, SHOWN),
+        ("%s", (EVIL,), SHOWN),
+        ("%s: %d of %g", (ValueError(EVIL), 2, 0.5), f"{SHOWN}: 2 of 0.5"),
+        ("%(count)d", {"count": 3}, "3"),
+        ("%(name)r", {"name": "a\\b"}, r"'a\\b'"),
+        ("no values: 100 %", (), "no values: 100 %"),
+        ("%(item)s", {"item": "of\nmany lines"}, "of\nmany lines"),
+    ],
+)
+def test_values_are_visible(
+    message: str, values: object, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each value in a message, but not an item, of which Scrapy makes many lines itself."""
+    logger = get_logger("scrapy_rep.tests")
+    assert get_logger("scrapy_rep.tests") is logger
+    assert len(logger.filters) == 1
+    with caplog.at_level(logging.DEBUG):
+        logger.debug(message, *(values if isinstance(values, tuple) else (values,)))
+    assert caplog.messages == [shown]
+
+
+ROBOTS = RobotsTxt.parse(f"User-agent: *\nDisallow: {EVIL[:-5]}".encode())
+DENIAL = UsagePreferences.parse([("tdm-reservation", b"1")]).denial(["tdm"])
+RULES = IndexingRules.parse([b"unavailable_after: 1\x1cJan\x1f2010"])
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "RobotsDenied": lambda: exceptions.RobotsDenied(
+        ROBOTS.decide("http://a.example/%1B%5B31m%C2%85%E2%80%A8%E2%80%AE", "bot"),
+        "http://a.example/robots.txt",
+    ),
+    "RobotsDenied, unreachable": lambda: exceptions.RobotsDenied(
+        RobotsTxt.blanket(allowed=False, reason="unreachable").decide("http://a/", "b"),
+        "http://a.example/robots.txt",
+        EVIL,
+    ),
+    "IndexingDenied": lambda: exceptions.IndexingDenied(EVIL, RULES),
+    "ItemDenied": lambda: exceptions.ItemDenied(EVIL, "unavailable_after", RULES),
+    "UsageDenied": lambda: exceptions.UsageDenied(EVIL, DENIAL),
+    "MediaUsageDenied": lambda: exceptions.MediaUsageDenied(EVIL, DENIAL),
+    "StoreError": lambda: exceptions.StoreError("a.sqlite", EVIL),
+    "LedgerError": lambda: exceptions.LedgerError(EVIL, "it is none"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_messages_are_visible(name: str) -> None:
+    """Those of exceptions, which Scrapy and whoever catches them log."""
+    message = str(ERRORS[name]())
+    assert message.isprintable()
+    assert "\\x1" in message

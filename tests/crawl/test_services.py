@@ -61,16 +61,15 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
 def test_the_slot_of_a_site(site: Site) -> None:
     """The same, where a spider asks the service itself, in the slot of the site."""
     host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
-    requests: list[Any] = [host.url(f"/first/{host.port}")]
-    requests += [
+    rendered = [
         {
             "url": service.url(f"/render?{number}/{host.port}"),
             "meta": {"download_slot": "127.0.0.2", "rendered": "yes"},
-            "priority": -1,
         }
         for number in range(3)
     ]
-    result = run_crawl(requests)
+    # When the delay of the site has come to be known.
+    result = run_crawl([host.url(f"/first/{host.port}")], then=rendered)
     assert len(result.responses) == 4, result.log
     times = sorted(
         hit.time for hit in (*host.hits, *service.hits) if "/" in hit.path[1:]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
 
-SETTINGS = {"DNS_TIMEOUT": 3, "REP_DOWNLOAD_TIMEOUT": 5, "REP_RETRY_TIMES": 1}
+SETTINGS = {"DNS_TIMEOUT": 3, "REP_RETRY_TIMES": 1}
 TOO_MANY_REDIRECTS = {
     "a redirect to itself",
     "a redirect back and forth",
@@ -56,7 +56,7 @@ def test_lies(site: Site, every_mode: str) -> None:
         [*[page.request for page in pages], *urls],
         mode=every_mode,
         spider="tests.crawl.lie_spiders.LiedToSpider",
-        settings=SETTINGS,
+        settings={**SETTINGS, "REP_DOWNLOAD_TIMEOUT": 30 if effort.is_long else 5},
         failures=FEW_FAILURES,
         timeout=600,
     )

@@ -33,7 +33,7 @@ from scrapy.utils.test import get_crawler
 
 from benchmarks.indexing import HEAD, ITEM
 from scrapy_rep.extensions.evidence import Evidence
-from scrapy_rep.ledger.records import Crawl, End
+from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.origins import Origin
@@ -172,7 +172,7 @@ def parts() -> None:
         settings = {"REP_LEDGER": path, "REP_LEDGER_LEVEL": "all"}
         crawler = get_crawler(Spider, settings)
         send = crawler.signals.send_catch_log
-        writer = LedgerWriter(path, Crawl("", "", (), "", {}, {}, 0.0))
+        writer = LedgerWriter(path, StartedCrawl("", "", (), "", {}, {}, 0.0))
         evidence = Evidence(RepSettings.from_settings(crawler.settings), writer.write)
         for signal, receiver in evidence.receivers.items():
             crawler.signals.connect(receiver, signal)
@@ -197,7 +197,7 @@ def parts() -> None:
         middle = processor_time()
         for one, answer in zip(requests, answers, strict=True):
             send(indexing_read, request=one, response=answer, rules=rules)
-        writer.close(End(0.0, "", {}))
+        writer.close(EndedCrawl(0.0, "", {}))
         ended = processor_time()
         print(f"a request: {(middle - begun) / len(requests) * 1e6:.1f} us")
         print(f"two statements: {(ended - middle) / len(requests) * 1e6:.1f} us")

@@ -55,7 +55,7 @@ SAMPLES = 20
 SOAKED = {
     **SETTINGS,
     **SIDES["ours"],
-    "LOG_LEVEL": "ERROR",
+    "LOG_LEVEL": os.environ.get("SOAK_LOG", "ERROR"),
     "REP_MAX_AGE": HOLDS,
     "REP_MIN_AGE": HOLDS,
     "REP_RETRY_TIMES": 0,
@@ -126,7 +126,7 @@ class SoakSpider(scrapy.Spider):
     total: int
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
-        self.began, self.seen, self.refused, self.lost = time.monotonic(), 0, 0, 0
+        self.began, self.seen, self.refused = time.monotonic(), 0, 0
         self.samples: list[int] = []
         for name in HOSTS:
             yield self.request(f"http://{name}/0")
@@ -147,10 +147,12 @@ class SoakSpider(scrapy.Spider):
             yield self.request(f"{origin}/private/{number}")
 
     def note_error(self, failure: Failure) -> None:
-        if isinstance(failure.value, IgnoreRequest):
+        if (
+            isinstance(failure.value, IgnoreRequest)
+            and "/private/" in failure.request.url
+        ):
             self.refused += 1
         else:
-            self.lost += 1
             print(failure.request.url, failure.value, file=sys.stderr)
 
     def sample(self) -> None:

@@ -1,7 +1,7 @@
-"""``scrapy rep``: questions to robots.txt, pages and ledgers, from the command line.
+"""``scrapy rep``: reads robots.txt files, pages and ledgers from the command line.
 
-Scrapy loads every command at every start, so this module imports next to nothing: what a
-subcommand needs is imported when one is asked for.
+Scrapy loads every command at every start. So this module imports as little as it can: what
+a subcommand needs is imported when that runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SUBCOMMANDS = ("check", "lint", "page", "diff", "replay", "report")
 
 
 class RepCommand(ScrapyCommand):
-    """Hands over to the subcommand that is asked for."""
+    """Runs a subcommand."""
 
     requires_project = False
     requires_crawler_process = False
@@ -29,7 +29,7 @@ class RepCommand(ScrapyCommand):
         return "SUBCOMMAND [options]"
 
     def short_desc(self) -> str:
-        return "Ask about robots.txt, indexing rules and past crawls"
+        return "Read robots.txt files, indexing rules and ledgers of crawls"
 
     def add_options(self, parser: ArgumentParser) -> None:
         subcommands = parser.add_subparsers(
@@ -45,7 +45,7 @@ class RepCommand(ScrapyCommand):
                 name, help=module.HELP, description=module.HELP
             )
             module.add_arguments(subparser)
-            # Scrapy's own, as they stand behind the names of its other commands.
+            # Scrapy's own options follow the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:

@@ -100,7 +100,7 @@ def _parts(arguments: Namespace) -> Iterator[str]:
 def _may_be_replaced(output: str, mark: str) -> bool:
     """Whether *output* does not exist, is empty or begins with the *mark* of a report.
 
-    Whoever forgets the ``-o`` names a ledger there, which must stay.
+    A user who mistakes the argument of ``-o`` must not lose a ledger.
     """
     path = Path(output)
     if not path.exists():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from twisted.python.failure import Failure
@@ -125,6 +126,17 @@ def fail(crawler: Crawler, request: Request, error: Exception) -> None:
 
 def _find(owner: Any, path: str) -> Any:
     """The attribute at a dotted *path*; None where there is none."""
+    try:
+        return _getter(path)(owner)
+    except AttributeError:
+        return _look_for(owner, path)
+
+
+_getter = cache(attrgetter)
+
+
+def _look_for(owner: Any, path: str) -> Any:
+    """The same, for what may be missing on the way."""
     for name in path.split("."):
         if owner is not None and not hasattr(owner, name):
             _warn(path)

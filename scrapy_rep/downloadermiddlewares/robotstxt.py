@@ -12,9 +12,9 @@ from scrapy_rep import meta, stats
 from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
+from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.protocol.access.overrides import override_for

@@ -14,7 +14,7 @@ from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.extensions.pagedecisions import PageDecision
 from scrapy_rep.frontier.outcomes import Case
-from scrapy_rep.ledger.records import Decided, Snapshot, text, url_text
+from scrapy_rep.ledger.records import Decided, Snapshot, storable, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
@@ -114,7 +114,10 @@ class Evidence:
         line, statement = None, None
         why: str = reason.value
         if rule is not None:
-            line, statement = rule.line, text(f"{rule.kind.title()}: {rule.pattern}")
+            line, statement = (
+                rule.line,
+                storable(f"{rule.kind.title()}: {rule.pattern}"),
+            )
         if override is not None:
             layer = Layer.OVERRIDE
             statement = statement or f"{override.pattern}: {override.kind}"

@@ -24,7 +24,7 @@ from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.ledger.files import prepare
-from scrapy_rep.ledger.records import Crawl, End
+from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings, recorded
@@ -71,7 +71,7 @@ class Ledger:
 
     def _spider_opened(self, spider: Spider) -> None:
         header, agents = self._identity.introduced(spider)
-        crawl = Crawl(
+        crawl = StartedCrawl(
             spider=spider.name,
             user_agent=header,
             agents=agents,
@@ -92,7 +92,7 @@ class Ledger:
             return
         self._look.stop()
         self._look_after()
-        end = End(time.time(), reason, dict(self._crawler.stats.get_stats()))
+        end = EndedCrawl(time.time(), reason, dict(self._crawler.stats.get_stats()))
         await run_in_thread(self._writer.close, end)
         self._look_after()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.ledger.records import Decided, text, url_text
+from scrapy_rep.ledger.records import Decided, storable, url_text
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.usage.statements import UsageStatement
@@ -47,13 +47,13 @@ class PageDecision(NamedTuple):
             origin,
             shown,
             None if page is None else _place(page)[1],
-            None if agent is None else text(agent),
+            None if agent is None else storable(agent),
             self.layer,
             self.verdict,
             self.reason,
             fetched,
             line,
-            None if statement is None else text(statement),
+            None if statement is None else storable(statement),
             source=source,
         )
 

@@ -1,1 +1,1 @@
-"""How a robots.txt gets from its server, or from a store, to whoever needs it."""
+"""Fetching: brings robots.txt files from their servers or a store to the crawl."""

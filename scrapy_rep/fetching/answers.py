@@ -1,4 +1,4 @@
-"""What is read of an answer to a request for robots.txt, besides its body."""
+"""Reads the answer to a request for robots.txt, except its body."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
-# Bytes of Set-Cookie fields; with more, none of them comes back.
+# In bytes: longer Set-Cookie fields are ignored.
 _MAX_COOKIES = 8_192
 
 
 def are_cookies_short(response: Response) -> bool:
-    """Whether the cookies of a stranger can be read without delay."""
+    """Whether the cookies of an answer are short enough to be parsed quickly."""
     fields = response.headers.getlist("Set-Cookie")
     return 0 < sum(map(len, fields)) <= _MAX_COOKIES
 
@@ -71,13 +71,13 @@ def headers_of(response: Response) -> Iterator[tuple[str, str]]:
     for name in sorted(HEADERS):
         values = response.headers.getlist(name)
         if values:
-            # What a list is made of can come in several fields (RFC 9110, 5.3).
+            # A list may be split over several fields (RFC 9110, 5.3).
             text = b", ".join(values) if name == "cache-control" else values[0]
             yield name, text.decode("latin-1")
 
 
 def redirect_target(url: str, response: Response) -> str | None:
-    """Where a redirect leads, or None if that is nowhere on the Web."""
+    """The URL that a redirect leads to; None if that is not http or https."""
     location = response.headers.get("Location")
     if not location:
         return None
@@ -89,5 +89,6 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     if where is None or where.scheme not in {"http", "https"}:
         return None
-    # No userinfo, which not every handler takes, and no fragment, which is never sent.
+    # Without user information, which not every handler takes, and without the fragment,
+    # which is never sent.
     return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))

@@ -1,4 +1,4 @@
-"""What is known of each robots.txt, and of what is fetched with it."""
+"""The cache of robots.txt files, and of the tdmrep.json files that are fetched with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Known(NamedTuple):
     robots: RobotsTxt
 
     tdmrep: TdmRep | None = None
-    """What is known of its tdmrep.json, where that is asked for."""
+    """Its tdmrep.json, where a purpose needs it."""
 
     @property
     def state(self) -> State:
@@ -44,11 +44,10 @@ class Known(NamedTuple):
 
 
 class RobotsTxtCache(FileCache[RobotsTxt]):
-    """What is known of each origin, as long as that holds.
+    """What is known of the robots.txt of each origin, while it is fresh.
 
-    Where a purpose of the crawl is one that TDMRep speaks about, an origin is known when
-    its tdmrep.json is. That is asked for if robots.txt lets it be fetched, which
-    *may_fetch* tells.
+    Where TDMRep has a label for a purpose of the crawl, an origin counts as known when its
+    tdmrep.json is known too. That is fetched if robots.txt allows it, by *may_fetch*.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         self._may_fetch = may_fetch or _everyone_may
 
     def at_hand(self, origin: Origin) -> Known | None:
-        """What is known of *origin* without a disk or a network, if it is fresh."""
+        """What is known of *origin* in memory, if it is fresh."""
         kept = self._kept_at_hand(origin)
         if kept is None:
             return None
@@ -81,10 +80,10 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         return known._replace(tdmrep=tdmrep)
 
     def weigh(self, known: Known) -> None:
-        """Take into account what was built from a robots.txt since it came.
+        """Update the memory that a robots.txt counts with.
 
-        The rules are put in order when they are first asked about, which can take many
-        times the memory of the text.
+        Rules are indexed when they are first used, and the index can take many times the
+        memory of the text.
         """
         found = self._in_use.get(known.origin)
         weight = known.robots.weight
@@ -92,33 +91,39 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             self._in_use.put(known.origin, (found[0], weight), weight)
 
     def cause_of(self, request: Request) -> Request:
-        """What is to be remembered of *request* until its robots.txt is fetched."""
+        """The part of *request* that is remembered until its robots.txt is fetched."""
         return self._fetcher.cause_of(request)
 
     async def learn(
         self, origin: Origin, causes: Causes, *, anew: bool = False
     ) -> tuple[Known, bool]:
-        """What is known of *origin* now, from the store or its server, and whether it has
-        just been fetched.
+        """What is known of *origin*, from the store or its server, and whether it was just
+        fetched.
 
         *causes* are requests that wait for it; see :meth:`cause_of`. With *anew* it is
-        fetched although what is known holds. Raises SpiderClosing, or a cancellation, where the
-        spider closes meanwhile; then nothing is stored. Whatever else raises on the way
-        makes robots.txt unreachable.
+        fetched even if it is fresh. Raises SpiderClosing, or a cancellation, where the
+        spider closes meanwhile; then nothing is stored. After any other error robots.txt
+        counts as unreachable.
         """
         kept, is_new = await self._kept(origin, causes, anew=anew)
         known = Known(origin, kept.entry, kept.read)
         if self._mines and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
-            # It may have run out meanwhile, and is good for those who have waited.
+            # It may have expired meanwhile, and is still used for the requests that waited.
             weight = kept.read.weight
             kept = replace(kept, come=self._now())
             self._in_use.put(origin, (kept, weight), weight)
         return known, is_new
 
+    def lacks_tdmrep(self, known: Known) -> bool:
+        """Whether the tdmrep.json of an origin has yet to come."""
+        if self._tdmrep.at_hand(known.origin) is not None:
+            return False
+        return self._may_fetch(known.robots, url_of(known.origin))
+
     async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
-        """What the tdmrep.json of an origin says, once that is known; None where it must
-        not be fetched. Raises SpiderClosing, or a cancellation.
+        """The tdmrep.json of an origin, once it is known; None where it must not be
+        fetched. Raises SpiderClosing, or a cancellation.
         """
         if not self._may_fetch(known.robots, url_of(known.origin)):
             return None

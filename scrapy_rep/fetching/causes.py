@@ -1,4 +1,4 @@
-"""The requests that a robots.txt is fetched for."""
+"""The requests that wait for one robots.txt."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _MAX_CAUSES = 8
 
 
 class Causes:
-    """Requests that wait for one robots.txt, one for each proxy that they have, so that where
-    one proxy fails another is tried. It may grow while robots.txt is fetched.
+    """The requests that wait for one robots.txt, one for each proxy, so that another proxy
+    is tried where one fails. More may be added during the fetch.
     """
 
     __slots__ = ("_requests",)
@@ -24,13 +24,11 @@ class Causes:
         return len(self._requests)
 
     def nth(self, attempt: int) -> Request:
-        """The request for an *attempt*, counted from 0; of a few they are used in turn."""
+        """The request for an *attempt*, counted from 0; they are used in turn."""
         return self._requests[attempt % len(self._requests)]
 
     def add(self, request: Request) -> bool:
-        """Take *request* for the next attempt, if it has a proxy that no other has. Returns
-        whether it has.
-        """
+        """Add *request*, if its proxy is new. Return whether it is."""
         proxy = request.meta.get("proxy")
         if len(self._requests) >= _MAX_CAUSES or any(
             each.meta.get("proxy") == proxy for each in self._requests
@@ -40,5 +38,5 @@ class Causes:
         return True
 
     def turn(self) -> None:
-        """Let the last one be the first the next time."""
+        """Let the last request be the first one for the next fetch."""
         self._requests.insert(0, self._requests.pop())

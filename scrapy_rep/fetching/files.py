@@ -1,4 +1,4 @@
-"""What is known of a file of each origin: in memory, in a store, or from its server."""
+"""A cache of one file of each origin: in memory, in a store, or from its server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult, Entry, renew
 from scrapy_rep.stores.lru import LRU
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# What is read and indexed already. More than that is in the store, as it was sent.
+# The files that are kept parsed. More are in the store, as they were sent.
 _MAX_IN_USE = 5_000
 _MAX_BYTES_IN_USE = 64 * 1024 * 1024
 
@@ -42,11 +43,11 @@ _JUST_NOW = 1.0
 
 
 class Read(Protocol):
-    """What was made of a file."""
+    """A parsed file."""
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes, about."""
+        """About how many bytes it takes in memory."""
 
 
 _Read = TypeVar("_Read", bound=Read)
@@ -54,20 +55,21 @@ _Read = TypeVar("_Read", bound=Read)
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[_Read]):
-    """A file that was read."""
+    """A parsed file with its entry."""
 
     entry: Entry
     read: _Read
 
     come: float
-    """When it came: what has run out by then is good for those who have waited for it."""
+    """When it came. A file that has expired by then is still used for the requests that
+    waited."""
 
 
 class FileCache(ABC, Generic[_Read]):
-    """What is known of one file of each origin, as long as that holds.
+    """What is known of one file of each origin, while it is fresh.
 
-    Files are known by their *place*: an Origin for its robots.txt, the URL of another.
-    *now* tells the seconds since the epoch.
+    The key of a file is its *place*: an Origin for its robots.txt, the URL for another
+    file. *now* returns the seconds since the epoch.
     """
 
     def __init__(
@@ -87,10 +89,10 @@ class FileCache(ABC, Generic[_Read]):
 
     @abstractmethod
     def _read(self, entry: Entry) -> _Read:
-        """What is made of an entry."""
+        """Parse an entry."""
 
     def _kept_at_hand(self, place: Place) -> Kept[_Read] | None:
-        """What is known without a disk or a network, if it is fresh."""
+        """The file from memory, if it is fresh."""
         now = self._now()
         found = self._in_use.get(place)
         if found is not None:
@@ -106,8 +108,8 @@ class FileCache(ABC, Generic[_Read]):
     async def _kept(
         self, place: Place, causes: Causes, *, anew: bool = False
     ) -> tuple[Kept[_Read], bool]:
-        """What is known now, from the store or its server, and whether it has just been
-        fetched; see :meth:`RobotsTxtCache.learn`.
+        """The file from the store or its server, and whether it was just fetched; see
+        :meth:`RobotsTxtCache.learn`.
         """
         try:
             entry, is_new = await self._learn(place, causes, anew=anew)
@@ -117,17 +119,17 @@ class FileCache(ABC, Generic[_Read]):
         except (CancelledError, asyncio.CancelledError):
             if is_closing(self._crawler):
                 raise
-            # Not by us: those who wait must not wait for ever.
+            # Another component cancelled it. The requests that wait must continue.
             entry = self._renewed(place, _failed(place, "cancelled"), None)
             return self._use(place, entry), True
         except Exception as exception:
             logger.exception(
-                "%(url)s counts as unreachable, since something went wrong inside of "
-                "this crawler while it was fetched or stored",
+                "%(url)s counts as unreachable: an error in this crawler, not of the site, "
+                "while it was fetched or stored. It is fetched again later",
                 {"url": _url(place)},
                 extra={"spider": self._crawler.spider},
             )
-            error = f"{type(exception).__name__}: {exception}"
+            error = in_words(exception)
             entry = self._renewed(place, _failed(place, error), None)
             return self._use(place, entry), True
 
@@ -138,7 +140,7 @@ class FileCache(ABC, Generic[_Read]):
         if kept is not None and kept.is_fresh(self._now()):
             return kept, False
         if not self._store_client.is_shared:
-            # Nobody else can be fetching it: there is nothing to lock.
+            # No other process can be fetching it, so no lock is needed.
             entry = self._renewed(place, await self._fetch(place, causes), kept)
             await self._store_client.put(place, entry)
             return entry, True

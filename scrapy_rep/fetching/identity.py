@@ -1,4 +1,4 @@
-"""Who the crawler says it is, and so whose rules it follows."""
+"""The identity of the crawler: its product tokens, and so the groups that it follows."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Identity:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Identity:
-        """The one that the components of a crawl share."""
+        """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     @property
     def is_several(self) -> bool:
-        """Whether there are names for a purpose."""
+        """Whether purposes have their own product tokens."""
         return bool(self._of_purpose)
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
-        """What the response to *request* is for. Raises ValueError for what is no list of
-        purposes.
+        """The purposes of the response to *request*. Raises ValueError where its meta key
+        has anything else than purposes.
         """
         own = None if request is None else request.meta.get(PURPOSES)
         if own is None:
@@ -69,8 +69,8 @@ class Identity:
         return tuple(names)
 
     def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """The product tokens to follow for *request*, as it will be sent, each with the
-        purposes that they stand for; for None, one that brings no User-Agent header.
+        """The product tokens to follow for *request*, with the purposes of each; for None,
+        those of a request without a User-Agent header of its own.
         """
         purposes = self.purposes(request)
         if not purposes or not self._of_purpose:
@@ -82,14 +82,14 @@ class Identity:
         return found
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """All of these product tokens: what is said to any of them is said to us."""
+        """All product tokens for *request*: a statement to any of them counts."""
         if not self._of_purpose:
             return self._own(request)
         names = self.names(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
     def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
-        """What *robots* says to any of these names of how fast and when."""
+        """The delays, rates and windows of *robots* for any of these product tokens."""
         if not self._of_purpose:
             return robots.pace(self._own(request))
         paces = [robots.pace(tokens) for tokens in self.names(request)]
@@ -97,11 +97,12 @@ class Identity:
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* lets any of these names fetch *url*, for no request of a spider."""
+        """Whether *robots* allows *url* to any of the product tokens, for a request that no
+        spider makes."""
         return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
 
     def _own(self, request: Request | None) -> tuple[str, ...]:
-        """The product tokens for any purpose that has none of its own."""
+        """The product tokens for purposes without their own."""
         if self._agents:
             return self._agents
         if request is not None:
@@ -112,14 +113,15 @@ class Identity:
         return self._usual
 
     def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
-        """The User-Agent header, as the settings have it, and the tokens to follow."""
+        """The User-Agent header of the settings, and the product tokens to follow."""
         header = self._default_header(spider) or ""
         written = header if isinstance(header, str) else header.decode("latin-1")
         return written, self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Say at the start, not at the first request, if nobody can tell who crawls, if
-        sites may not know the name, and which settings change nothing.
+        """Warn at the start, not at the first request, of a User-Agent without a product
+        token, of tokens that RFC 9309 does not allow, of a
+        parser that is not used, and of settings that change nothing.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
@@ -168,7 +170,7 @@ class Identity:
 def default_header(
     settings: BaseSettings, spider: Spider | None = None
 ) -> str | bytes | None:
-    """The ``User-Agent`` of requests that bring none of their own."""
+    """The ``User-Agent`` of requests that have none of their own."""
     for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
             return value
@@ -177,8 +179,8 @@ def default_header(
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """What the project sets ``ROBOTSTXT_PARSER`` to, if that is not this package: its
-    components read robots.txt themselves.
+    """The value of ``ROBOTSTXT_PARSER`` in the project, if it is another parser than that
+    of this package: the components of this package do not use it.
     """
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0

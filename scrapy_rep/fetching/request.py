@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-# What a robots.txt may come to when it is decompressed. It is not asked for compressed,
-# and read only as far as the dialect says; this is the bound for the server that
-# compresses all the same, and means harm.
+# The largest size of a decompressed robots.txt. Compression is not requested, and the
+# dialect limits what is read. This is the limit for malicious servers that compress all the
+# same.
 _MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 
 class RobotsTxtRequest(Request):
     """A request for robots.txt that this package makes itself.
 
-    Such requests alone pass the gate unseen. They are known by their class, which
-    ``replace()`` keeps and no meta that is copied to another request carries.
+    Only these requests pass RobotsTxtMiddleware without being judged. They are recognized
+    by their class, which ``replace()`` keeps, and which a copied meta does not give to
+    another request.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -36,8 +37,8 @@ class RobotsTxtRequest(Request):
 
     @classmethod
     def of(cls, url: str, cause: Request, timeout: float) -> Self:
-        """A request for *url* like *cause*, which waits for it, in that what decides about
-        proxies, TLS and connections does with it as with that.
+        """A request for *url* that goes by the same proxy, TLS and connections as *cause*,
+        which waits for it.
         """
         return cls(
             url,
@@ -63,8 +64,8 @@ class RobotsTxtRequest(Request):
         )
 
     def received(self, size: int, limit: int, timeout: float) -> None:
-        """So many bytes more have come in. Raises StopDownload where these are more than
-        *limit*, or have taken longer than *timeout* seconds.
+        """Count *size* bytes that were received. Raises StopDownload where all are more
+        than *limit*, or have taken longer than *timeout* seconds.
         """
         now = time.monotonic()
         if not self._bytes:
@@ -73,18 +74,18 @@ class RobotsTxtRequest(Request):
         # One byte more than is read, so that the reader knows that it was cut.
         if self._bytes > limit:
             raise StopDownload(fail=False)
-        # For handlers whose time-out is that of each read: one byte at a time could take
-        # for ever.
+        # Some handlers apply the time-out to each read, so that single bytes could arrive
+        # without end.
         if now - self._since > timeout:
             raise StopDownload(fail=True)
 
 
 def before_decompression(request: Request, response: Response) -> None:
-    """Let a robots.txt that comes compressed be decompressed only so far, and only where
-    all of it is there. Raises IncompleteBody otherwise.
+    """Limit the decompression of a compressed robots.txt, which must be complete. Raises
+    IncompleteBody where it is not.
 
-    To be called between download and decompression: as a bound of the download it would
-    fail long files rather than cut them.
+    Called between download and decompression: as a limit of the download it would make long
+    files fail rather than cut them.
     """
     check_whole(response, _MAX_DECOMPRESSED)
     request.meta["download_maxsize"] = _MAX_DECOMPRESSED

@@ -1,4 +1,4 @@
-"""Keeps what is known of robots.txt files in a store, whatever becomes of the store."""
+"""The client of a store, by which a crawl continues while the store fails."""
 
 from __future__ import annotations
 
@@ -31,29 +31,28 @@ logger = get_logger(__name__)
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-# In seconds. A worker that dies leaves its lock for so long, at most; one that lives
-# renews it in time.
+# In seconds. The lock of a dead worker expires after this time; a live one renews it
+# before.
 _LOCK_HOLDS = 6.0
 _LOCK_RENEWED_EVERY = 2.0
 
-# How often it is looked whether another worker has fetched what this one needs. There is
-# nothing to await across processes and kinds of stores.
+# The seconds between two checks whether another worker has fetched what this one needs:
+# nothing can be awaited across processes and all kinds of stores.
 _LOOK_EVERY = 0.2
 
-# How long a store that has failed is left alone, so that not each request waits for it to
-# fail again.
+# The seconds for which a store is not called after a failure, so that not every request
+# waits for another one.
 _LEFT_ALONE = 3.0
 
 
-# The name of a lock that is about no robots.txt; no origin looks like it.
+# The name of a lock for the turn at a host, which equals no origin.
 _PLACE = "place {}"
 
 
 class StoreClient:
-    """A store that can fail: the crawl goes on without it, and with it when it is back.
+    """Calls a store. While it fails, the crawl continues without it.
 
-    What is kept is the robots.txt of an *origin*; where that is a text, the file of that
-    URL.
+    An entry is that of the robots.txt of an *origin*, or of the file at a URL.
     """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
@@ -73,7 +72,7 @@ class StoreClient:
         return self._store.blocking
 
     def at_hand(self, origin: Origin | str, now: float) -> Entry | None:
-        """What is kept of *origin*, if that can be told without a disk or a network."""
+        """The entry of *origin*, if the store is in memory."""
         if self._store.blocking:
             return None
         return self._store.get(str(origin), now)
@@ -87,9 +86,10 @@ class StoreClient:
     async def entry_or_lock(
         self, origin: Origin | str, known: Entry | None
     ) -> Entry | None:
-        """A fresh entry, newer than the one *known*, that another worker has fetched in
-        the meantime; or None, and the lock with it: then this one is to fetch it. Raises
-        SpiderClosing where the spider has closed meanwhile.
+        """Wait for the lock, or for another worker. Return a fresh entry, newer than
+        *known*, that another worker has fetched meanwhile; or None with the lock held: then
+        this worker fetches. Raises SpiderClosing where the spider has closed
+        meanwhile.
         """
         while True:
             entry = await self.get(origin)
@@ -100,7 +100,7 @@ class StoreClient:
                 # Without a store there are no others, but now there is no crawl either.
                 raise SpiderClosing(f"The robots.txt of {origin} is not waited for")
             if has_lock:
-                # Between the two questions another may have brought it.
+                # Another worker may have stored it before the lock was free.
                 entry = await self.get(origin)
                 if not _is_news(entry, known):
                     return None
@@ -111,28 +111,29 @@ class StoreClient:
     async def unlock(self, origin: Origin | str) -> None:
         renewal = self._renewals.pop(origin, None)
         if renewal is not None:
-            # One that is still under way would lock it again.
+            # A renewal that is still under way would lock it again.
             await maybe_deferred_to_future(renewal)
         await self._call(None, self._store.unlock, str(origin), self._owner)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        """Whether *place* is the one at *host* that is taken, for so many *seconds*."""
+        """Lock the turn at *host* for *seconds*, under the name *place*. Return whether
+        that worked."""
         key = _PLACE.format(host)
         now = time.time()
         return await self._call(True, self._store.lock, key, place, seconds, now)
 
     async def vacate(self, host: str, place: str, seconds: float) -> None:
-        """Let others reserve *host* after so many *seconds*."""
+        """Let others lock the turn at *host* after *seconds*."""
         if seconds:
             await self.reserve(host, place, seconds)
         else:
             await self._call(None, self._store.unlock, _PLACE.format(host), place)
 
     def renewing(self, origin: Origin | str) -> Renewal:
-        """Keep the lock while a fetch takes its time."""
+        """A context manager that renews the lock during a fetch."""
 
         def renew() -> None:
-            # Scrapy's loops wait for nothing, and want nothing to wait for.
+            # A looping call of Scrapy's must not return a coroutine.
             before = self._renewals.get(origin)
             if before is None or before.called:
                 renewal = deferred_from_coro(self._lock(origin))
@@ -141,7 +142,7 @@ class StoreClient:
         return Renewal(renew)
 
     async def _lock(self, origin: Origin | str) -> bool:
-        # Without a store there are no others to agree with.
+        # Without a store there are no other workers to agree with.
         return await self._call(
             True, self._store.lock, str(origin), self._owner, _LOCK_HOLDS, time.time()
         )
@@ -153,11 +154,11 @@ class StoreClient:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _T:
-        """What a call of the store returns; *otherwise* where the store fails."""
+        """The result of a call of the store, or *otherwise* where the store fails."""
         if self._is_closed or self._is_left_alone():
             return otherwise
         is_write = function != self._store.get
-        # Of a store that has failed, one call finds out whether it works again.
+        # After a failure, one call finds out whether the store works again.
         self._is_tried = self._failed_at is not None
         try:
             if self._store.blocking:
@@ -185,14 +186,14 @@ class StoreClient:
         return found
 
     def _is_left_alone(self) -> bool:
-        """Whether the store has failed a short while ago, or is being tried again."""
+        """Whether the store has failed recently, or is being tried again."""
         if self._failed_at is None:
             return False
         return self._is_tried or time.monotonic() < self._failed_at + _LEFT_ALONE
 
     def _ask_store(self, otherwise: _T, function: Callable[[], _T]) -> tuple[_T, bool]:
-        """What *function* returns, and True. Called on a thread, which there may not have
-        been for a while: what has waited for one while the store failed is not asked.
+        """The result of *function*, and True. Called on a thread. A call that had to wait
+        for a thread until the store has failed is not made: *otherwise* and False.
         """
         has_failed = self._failed_at is not None and not self._is_tried
         return (otherwise, False) if has_failed else (function(), True)
@@ -201,21 +202,21 @@ class StoreClient:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if self._failed_at is None:
             logger.warning(
-                "The store of robots.txt files fails, and the crawl goes on without it: "
-                "%(error)s",
+                "The store of robots.txt files fails; the crawl continues without it, and "
+                "tries it again: %(error)s",
                 {"error": error},
                 extra={"spider": self._crawler.spider},
             )
         self._failed_at = time.monotonic()
 
     def _spider_closed(self) -> None:
-        # What is under way still, and has been cancelled, may want to unlock.
+        # Cancelled fetches may still call unlock.
         self._is_closed = True
         self._store.close()
 
 
 class Renewal:
-    """Calls something again and again while a block runs."""
+    """Calls a function repeatedly while a block runs."""
 
     def __init__(self, renew: Callable[[], None]) -> None:
         self._loop = create_looping_call(renew)

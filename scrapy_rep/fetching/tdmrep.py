@@ -1,4 +1,4 @@
-"""What is known of the tdmrep.json of each origin."""
+"""The cache of the tdmrep.json files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ logger = get_logger(__name__)
 
 
 class TdmRepCache(FileCache[TdmRep]):
-    """What each origin reserves. However many need a file, it is fetched once at a time."""
+    """The tdmrep.json of each origin. All requests that need one share one fetch."""
 
     _waiting: dict[str, list[Deferred[None]]] | None = None
 
     def at_hand(self, origin: Origin) -> TdmRep | None:
-        """What is known of *origin* without a disk or a network, if it is fresh."""
+        """The file of *origin* from memory, if it is fresh."""
         kept = self._kept_at_hand(url_of(origin))
         return None if kept is None else kept.read
 
     async def known(self, origin: Origin, causes: Causes) -> TdmRep:
-        """What is known of *origin*, once it is known. Raises SpiderClosing, or a
-        cancellation, where the spider closes meanwhile.
+        """The file of *origin*, once it is known. Raises SpiderClosing, or a cancellation,
+        where the spider closes meanwhile.
         """
         if self._waiting is None:
             self._waiting = {}
@@ -56,12 +56,12 @@ class TdmRepCache(FileCache[TdmRep]):
             key = stats.TDMREP.format(access=result.access)
             self._crawler.stats.inc_value(key)
             logger.debug(
-                "%(url)s is %(access)s (%(result)s)%(flaw)s",
+                "%(url)s is %(access)s (%(result)s)%(finding)s",
                 {
                     "url": url,
                     "access": result.access,
                     "result": result,
-                    "flaw": ""
+                    "finding": ""
                     if _is_read(kept.read, kept.entry)
                     else ", no array of rules",
                 },
@@ -70,8 +70,9 @@ class TdmRepCache(FileCache[TdmRep]):
         return kept.read
 
     def _read(self, entry: Entry) -> TdmRep:
-        # A server that does not let it be fetched does not implement the protocol (TDMRep,
-        # "TDM File on the Origin Server"); one that can't for now has said something once.
+        # A server without the file does not implement the protocol (TDMRep, "TDM File on
+        # the Origin Server"). For a server that is unreachable now, the last good copy
+        # counts.
         result = entry.result
         if result.access is Access.UNREACHABLE and entry.copy is not None:
             result = entry.copy
@@ -81,7 +82,7 @@ class TdmRepCache(FileCache[TdmRep]):
 
 
 def url_of(origin: Origin) -> str:
-    """Where the file of *origin* is."""
+    """The URL of the file of *origin*."""
     return f"{origin}{PATH}"
 
 

@@ -79,8 +79,8 @@ class DelayGroup:
     """The requests for the robots.txt of other hosts, which were redirected here."""
 
     pages_in_a_row: int
-    """The number of other requests that went since the last one of strangers, while these
-    waited."""
+    """The number of other requests that were sent since the last one of strangers, while
+    some waited."""
 
     alarm_at: float | None
     """The moment of the next alarm, if one is set."""

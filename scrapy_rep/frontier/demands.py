@@ -1,4 +1,4 @@
-"""What a robots.txt asks of those who fetch, at one moment."""
+"""The demands of a robots.txt on a crawler, at one moment."""
 
 from __future__ import annotations
 

@@ -13,8 +13,13 @@ from scrapy_rep.compat.internals import active_requests, download_slot, slot_sta
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.clock import Alarms, Clock
-from scrapy_rep.frontier.destinations import is_of_http, origin_asked
-from scrapy_rep.frontier.hostkeys import HostKey, host_of, was_redirected
+from scrapy_rep.frontier.hostkeys import (
+    HostKey,
+    host_of,
+    is_of_http,
+    origin_asked,
+    was_redirected,
+)
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 

@@ -250,12 +250,16 @@ class HostAccess:
         *is patient* waits for a robots.txt that is unreachable. Raises SpiderClosing.
         """
         self._watch_for_closing()
+        # What it waits for takes the turn of the host before it.
+        self._turns.step_aside(request)
         return await self._hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
         """The tdmrep.json of an origin, for a *request* with a purpose that needs it, while
         those of the crawl do not. Raises SpiderClosing.
         """
+        if self._cache.lacks_tdmrep(known):
+            self._turns.step_aside(request)
         return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
 
     async def turn(

@@ -1,17 +1,20 @@
-"""The keys of hosts, for queues and for delays."""
+"""The destination of a request, and the keys of hosts, for queues and for delays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy import Request
+from scrapy.utils.httpobj import urlparse_cached
 
 from scrapy_rep.compat.internals import download_slot
-from scrapy_rep.frontier.destinations import origin_asked
-from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
+from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+
+
+_OF_HTTP = ("http://", "https://")
 
 
 class HostKey(NamedTuple):
@@ -62,3 +65,29 @@ def was_redirected(request: Request, host: str) -> bool:
     """
     redirected_from = request.meta.get("redirect_urls", ())
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
+
+
+def is_of_http(request: Request) -> bool:
+    """Whether a request is for http or https, by the scheme that Scrapy chooses its handler
+    by.
+
+    For other schemes, no robots.txt is fetched.
+    """
+    if request.url.startswith(_OF_HTTP):
+        return True
+    try:
+        scheme: str = urlparse_cached(request).scheme
+    except ValueError:  # "HTTP://["
+        scheme = request.url.strip(C0_CONTROL_OR_SPACE).partition(":")[0].lower()
+    return scheme in {"http", "https"}
+
+
+def origin_asked(request: Request) -> Origin | None:
+    """The origin that an HTTP request is sent to, or None if its host or port cannot be
+    read.
+    """
+    try:
+        url = urlparse_cached(request)
+    except ValueError:
+        return None
+    return origin(url.scheme, url.netloc)

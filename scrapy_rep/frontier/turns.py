@@ -270,7 +270,7 @@ class Turns:
         ):
             self._leave(group, fetched=False)
             return
-        # A lease must not run out while its request waits for an answer.
+        # A lease must not expire while its request waits for an answer.
         self.leases.renew(group.host, group.delay)
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)

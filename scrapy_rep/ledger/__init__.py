@@ -1,1 +1,1 @@
-"""A file of what was asked, and what was decided, in a crawl: written, and read."""
+"""The ledger of a crawl: an SQLite file of robots.txt files and decisions."""

@@ -1,4 +1,4 @@
-"""The files of ledgers: made, recognised, and opened to be written."""
+"""Creates, recognises and opens the files of ledgers for writing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from scrapy_rep.sqlitefiles import ForeignFile, make_tables, use_write_ahead_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-# In seconds. Who finds the file locked, by another process that writes, waits that long.
+# Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# What SQLite and the system say of a place that can be written at another time.
+# Words of SQLite, and errors of the system, that may pass.
 _PASSING = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prepare(path: Path) -> None:
-    """Make the file of a ledger, or see that it is one, before a crawl relies on it.
+    """Create the file of a ledger, or check that it is one, before a crawl starts.
 
-    Raises LedgerError where none can be written there. A disk that is full, or a file
-    that is locked, may be so for a while only, and is left to the writer.
+    Raises LedgerError where no ledger can be written. A full disk and a locked file are no
+    errors here, since they may pass; the writer tries again.
     """
     try:
         open_to_write(path).close()
@@ -40,11 +40,11 @@ def prepare(path: Path) -> None:
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """A connection to the ledger in a file, which is made, with its folder, where there
-    is none.
+    """A connection to the ledger at *path*. The file and its folder are created where they
+    do not exist.
 
-    Raises LedgerError for what is no ledger, or one of a later version, and touches
-    nothing there; sqlite3.Error or OSError for what can't be opened.
+    Raises LedgerError, and changes nothing, for a file that is not a ledger or is one of a
+    later version; sqlite3.Error or OSError for a file that can't be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # SQLite does not say why it can't open a file.
@@ -56,10 +56,10 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         _add_columns(connection)
         connection.execute("COMMIT")
-        # What was committed outlives a process that is killed.
+        # A transaction survives a process that is killed.
         use_write_ahead_log(connection)
-        # A machine that loses its power loses no more than a process that is killed:
-        # there is one fsync a batch, and a batch a second or less.
+        # A machine that loses its power loses no more than a process that is killed. The
+        # price is one fsync for each batch, of which there is at most one each half second.
         connection.execute("PRAGMA synchronous = FULL")
     except ForeignFile as error:
         connection.close()
@@ -71,11 +71,11 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def close_for_good(connection: sqlite3.Connection) -> None:
-    """Close a ledger so that its file is all there is of it, which can be read where
-    nothing can be written.
+    """Close a ledger, and merge its log into the file, which can then be read from a
+    read-only place.
     """
     try:
-        # Another process that has it open keeps it as it is.
+        # This fails while another process has the file open, and is not needed then.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error:

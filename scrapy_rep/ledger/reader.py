@@ -1,4 +1,4 @@
-"""Opens ledgers to read them."""
+"""Opens ledgers for reading."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _STEPS_AT_ONCE = 100_000
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """The ledger in a file, to be read; its rows can be asked by the names of columns.
+    """A read-only connection to the ledger at *path*, whose rows have names.
 
-    A crawl may be writing it. Raises LedgerError for what is no ledger, or is one of a
-    later version than this package knows.
+    A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger or
+    is one of a later version.
     """
     with reading(path):
         size = _size_of_file(path)

@@ -1,4 +1,4 @@
-"""What goes into a ledger: bounded, and without secrets."""
+"""The records of a ledger: bounded in size, and without credentials."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_URL = 4096
 """Characters of a URL that are kept; one that was longer ends with an ellipsis."""
 
 MAX_TEXT = 1024
-"""The same, for a rule, a statement, the value of a header and what went wrong."""
+"""Characters of a rule, a statement, a header value or an error that are kept."""
 
-# What a record takes in memory besides what is written in it, in bytes, about.
+# The bytes of memory that a record takes besides its texts, about.
 _RECORD = 600
 
 
-class Crawl(NamedTuple):
-    """A crawl, when it starts."""
+class StartedCrawl(NamedTuple):
+    """A crawl, as it starts."""
 
     spider: str
     user_agent: str
@@ -41,7 +41,7 @@ class Crawl(NamedTuple):
     def row(self) -> tuple[object, ...]:
         return (
             self.spider,
-            text(self.user_agent),
+            storable(self.user_agent),
             _json(self.agents),
             self.dialect,
             _json(self.settings),
@@ -50,8 +50,8 @@ class Crawl(NamedTuple):
         )
 
 
-class End(NamedTuple):
-    """The same, when it ends."""
+class EndedCrawl(NamedTuple):
+    """The end of a crawl."""
 
     ended: float
     finish_reason: str
@@ -68,13 +68,13 @@ class End(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A robots.txt, at the moment that it was come to know."""
+    """A robots.txt, when it was fetched or taken from the store."""
 
     origin: str
     entry: Entry
 
     dialect: Dialect
-    """Whether a copy is kept to, and how much of a body counts, are questions of it."""
+    """It decides whether an older copy is followed, and how much of a body is read."""
 
     @property
     def weight(self) -> int:
@@ -86,14 +86,14 @@ class Snapshot(NamedTuple):
         """All columns but ``id``, ``crawl`` and ``sha256``."""
         entry, result = self.entry, self.entry.result
         is_stale = entry.state(self.dialect) is State.STALE
-        headers = [(text(name), text(value)) for name, value in result.headers]
+        headers = [(storable(name), storable(value)) for name, value in result.headers]
         return (
             self.origin,
             url_text(result.url),
             _json([url_text(url) for url in result.redirects]),
             str(result.access),
             result.status,
-            text(without_credentials(result.error)) or None,
+            storable(without_credentials(result.error)) or None,
             _json(headers),
             entry.fetched,
             entry.expires,
@@ -102,16 +102,16 @@ class Snapshot(NamedTuple):
 
     @property
     def body(self) -> bytes | None:
-        """What is kept to, if that is a file: as it came, as far as it is read."""
+        """The file that is followed, if there is one: its bytes, as far as they are read."""
         answer = self.entry.answer(self.dialect)
         if answer is None or answer.access is not Access.SUCCESSFUL:
             return None
-        # One byte more, by which a reader knows that it was cut.
+        # One byte more tells a reader that the file was cut.
         return answer.body[: self.dialect.size_limit + 1]
 
 
 class Decided(NamedTuple):
-    """A decision: the columns of that name."""
+    """A decision; each field is the column of that name."""
 
     time: float
     origin: str
@@ -123,16 +123,16 @@ class Decided(NamedTuple):
     reason: str
 
     fetched: float | None
-    """When the robots.txt of *origin* was fetched that it follows, if it follows one."""
+    """When the robots.txt that it follows was fetched, if it follows one."""
 
     line: int | None
     statement: str | None
 
     form: str | None = None
-    """The form of *url* that was refused, where that is not the one as written."""
+    """The form of *url* that was refused, where that is not *url* as it is written."""
 
     source: str | None = None
-    """Where a statement about use stands."""
+    """The place of a statement about use."""
 
     @property
     def weight(self) -> int:
@@ -141,17 +141,17 @@ class Decided(NamedTuple):
 
 
 def url_text(url: str) -> str:
-    """A URL as a ledger has it: without user and password."""
-    return text(without_credentials(url), MAX_URL)
+    """A URL as a ledger stores it: without user and password."""
+    return storable(without_credentials(url), MAX_URL)
 
 
-def text(written: str, at_most: int = MAX_TEXT) -> str:
-    """What somebody wrote, as SQLite takes it."""
+def storable(written: str, at_most: int = MAX_TEXT) -> str:
+    """*written* as SQLite can store it, cut at *at_most* characters."""
     if len(written) > at_most:
         written = written[: at_most - 1] + "…"
     if written.isascii():
         return written
-    # A half of a surrogate pair can't be stored.
+    # SQLite stores no lone surrogates.
     return written.encode("utf-8", "replace").decode("utf-8")
 
 

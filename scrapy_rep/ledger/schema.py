@@ -1,8 +1,8 @@
 """The tables of a ledger: an SQLite file that anything reads which reads SQLite.
 
-Version 1. Times are seconds since the epoch, in UTC; what is said to be JSON is text.
-A column that is added later does not change what is there; anything else raises the
-version, which the file carries in ``PRAGMA user_version``.
+Version 1. Times are seconds since the epoch, in UTC. JSON is stored as text.
+Later versions of this package may add columns. Any other change raises the version, which
+is in ``PRAGMA user_version``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from scrapy_rep.sqlitefiles import Schema
 VERSION = 1
 
 APPLICATION_ID = 0x52455031
-"""``REP1``, in ``PRAGMA application_id``: by this a file is known to be a ledger."""
+"""``REP1``, in ``PRAGMA application_id``: the mark of a ledger."""
 
 TABLES = """
 CREATE TABLE crawl (
@@ -34,7 +34,7 @@ CREATE TABLE body (
     body BLOB NOT NULL          -- the robots.txt as it came
 );
 
-CREATE TABLE snapshot (         -- a robots.txt, each time that it was come to know
+CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loaded
     id INTEGER PRIMARY KEY,
     crawl INTEGER NOT NULL REFERENCES crawl,
     origin TEXT NOT NULL,       -- http://example.com:8080
@@ -59,10 +59,10 @@ CREATE TABLE decision (
     origin TEXT NOT NULL,       -- of url
     url TEXT NOT NULL,
     page TEXT,                  -- where the link or item came from, if not url
-    agent TEXT,                 -- whose rule or statement it was; NULL: nobody's
+    agent TEXT,                 -- whose rule or statement decided; NULL: none did
     layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
     verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
-                                -- noted (said by a page; what came of it is apart)
+                                -- noted (a statement of a page, and no outcome)
     reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- of the robots.txt, from 1

@@ -1,4 +1,4 @@
-"""What the columns ``layer`` and ``verdict`` of a ledger have in them."""
+"""The values of the columns ``layer`` and ``verdict`` of a ledger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Layer(str, Enum):
-    """What a decision follows, in the order that a request and its response meet it."""
+    """The source of a decision, in the order that a request and its response meet them."""
 
     OVERRIDE = "override"
     """The user of the crawler decided, not the site."""
@@ -16,14 +16,14 @@ class Layer(str, Enum):
     META = "meta"
     REL = "rel"
     USAGE = "usage"
-    """What the site says its content may be used for, wherever it says so."""
+    """Usage preferences of the site, wherever they are stated."""
 
     def __str__(self) -> str:
         return self.value
 
 
 class Verdict(str, Enum):
-    """What was decided."""
+    """The outcome of a decision."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -31,7 +31,7 @@ class Verdict(str, Enum):
     DROPPED = "dropped"
     ANNOTATED = "annotated"
     NOTED = "noted"
-    """Said by a site; what came of it is apart."""
+    """A statement of a site; what followed from it is in rows of its own."""
 
     def __str__(self) -> str:
         return self.value

@@ -1,4 +1,4 @@
-"""Writes a ledger, on a thread of its own."""
+"""Writes a ledger, in a thread."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.files import close_for_good, open_to_write
-from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot, sha256
+from scrapy_rep.ledger.records import (
+    Decided,
+    EndedCrawl,
+    Snapshot,
+    StartedCrawl,
+    sha256,
+)
 from scrapy_rep.sqlitefiles import identity
 
 if TYPE_CHECKING:
     import os
 
-# In seconds: what is written down is at most so old, and some time to write it.
+# Seconds between two transactions.
 _WRITTEN_EVERY = 0.5
 
-# In seconds: how long a file that can't be written is left alone.
+# Seconds after which a write that failed is tried again.
 _LEFT_ALONE = 2.0
 
-# In seconds: how long the end of a crawl waits for the last of it to be written.
+# Seconds that the end of a crawl waits for the last records to be written.
 _END_WAITS = 10.0
 
-# Bytes in memory, about, of what has not been written yet.
+# Bytes of records that wait in memory to be written, about.
 _MAX_WAITING = 32 * 1024 * 1024
 
 _RECORDS_A_BATCH = 5_000
 
-# What is known of snapshots that were written; the rest is looked up in the file.
+# Ids of snapshots that are kept in memory; others are looked up in the file.
 _MAX_IDS = 20_000
 
 _CRAWL = (
@@ -54,31 +60,31 @@ _DECISION = (
 )
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-# Rows of one statement. For each statement, this thread gives up Python's lock and gets it
-# back, at which the crawl stops and starts: more than the row itself costs. More rows have
-# more values than an older SQLite takes (999).
+# Rows of one statement. For each statement this thread releases and takes back the lock of
+# the interpreter, which costs the crawl more than the row itself. An older SQLite takes no
+# more than 999 values in a statement.
 _ROWS_AT_ONCE = 71
 
-# What may be over the next time; all else would come again with the same records.
+# Errors that may pass. Any other would come again with the same records.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)
 
 
 class LedgerWriter:
     """Takes records from one thread, and writes them to the file at *path* from another.
 
-    Nothing that happens to the file is raised: it is counted in ``errors``, said in
-    ``error`` while it lasts, and tried again. What there is no room for meanwhile, in
-    memory or at the end, is counted in ``dropped``.
+    It raises nothing. A failed write is counted in ``errors``, is in ``error`` until a write
+    succeeds, and is tried again. Records that find no room meanwhile, in memory or at the
+    end, are counted in ``dropped``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], crawl: Crawl) -> None:
+    def __init__(self, path: str | os.PathLike[str], crawl: StartedCrawl) -> None:
         self.errors = 0
         self.recorded = 0
         self.error: Exception | None = None
         # For the file to be the same wherever the process goes later.
         self._path = Path(path).absolute()
         self._crawl = crawl
-        self._end: End | None = None
+        self._end: EndedCrawl | None = None
         self._queue: deque[Snapshot | Decided] = deque()
         self._batch: list[Snapshot | Decided] = []
         # Each is changed by one thread alone.
@@ -87,7 +93,7 @@ class LedgerWriter:
         self._turned_away = 0
         self._given_up = 0
         self._closing = Event()
-        # What a process that ends by itself leaves unwritten is the last second.
+        # A daemon: a process that exits loses the last second of records at most.
         self._thread = Thread(target=self._run, name="ledger", daemon=True)
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -102,7 +108,7 @@ class LedgerWriter:
         self._thread.start()
 
     def write(self, record: Snapshot | Decided) -> None:
-        """Have *record* written within a second; never waits."""
+        """Have *record* written within a second. Does not block."""
         weight = record.weight
         if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
             self._turned_away += 1
@@ -110,14 +116,14 @@ class LedgerWriter:
         self._bytes_in += weight
         self._queue.append(record)
 
-    def close(self, end: End) -> None:
-        """Write what there is, and the end of the crawl; waits for it, but not for ever."""
+    def close(self, end: EndedCrawl) -> None:
+        """Write the records that wait, and the end of the crawl. Waits for a bounded time."""
         self._end = end
         self._closing.set()
         self._thread.join(_END_WAITS)
         self._turned_away += len(self._batch) + len(self._queue)
 
-    # The rest runs on the thread.
+    # The rest runs in the thread.
 
     def _run(self) -> None:
         pause = _WRITTEN_EVERY
@@ -129,12 +135,12 @@ class LedgerWriter:
             close_for_good(self._connection)
 
     def _write_all(self) -> bool:
-        """Whether all that there is could be written."""
+        """Write all records that wait. Return whether that succeeded."""
         while True:
             if not self._batch:
                 count = min(len(self._queue), _RECORDS_A_BATCH)
                 self._batch = [self._queue.popleft() for _ in range(count)]
-            # All that was put before the end is in the queue by the time that there is one.
+            # Records that came before the end are in the queue by the time the end is set.
             end = None if len(self._queue) else self._end
             if not self._batch and end is None and self._crawl_id is not None:
                 return True
@@ -155,7 +161,7 @@ class LedgerWriter:
                 return True
 
     def _done(self) -> None:
-        """Make room for others, whether or not the batch was written."""
+        """Drop the batch, whether or not it was written, to make room for others."""
         self._bytes_out += sum(record.weight for record in self._batch)
         self._batch = []
 
@@ -165,17 +171,17 @@ class LedgerWriter:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        # Which rolls back, and what was written of a batch is forgotten.
+        # Closing rolls back, so the ids of this transaction are void.
         self._ids.clear()
         if self._connection is not None:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
 
-    def _commit(self, batch: list[Snapshot | Decided], end: End | None) -> None:
+    def _commit(self, batch: list[Snapshot | Decided], end: EndedCrawl | None) -> None:
         connection = self._connected()
-        # Not a plain BEGIN, which may find only in its middle that another process has
-        # written meanwhile, and fail without waiting.
+        # A plain BEGIN fails without waiting where another process writes before the first
+        # statement.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl.row).lastrowid
         assert crawl is not None
@@ -199,8 +205,8 @@ class LedgerWriter:
         self._crawl_id = crawl
 
     def _connected(self) -> sqlite3.Connection:
-        # SQLite goes on writing to a file that nobody can find any more. Another one in
-        # its place could inherit what is left of its log, and be broken by that.
+        # SQLite goes on writing to a file that was removed. A new file in its place would
+        # inherit the rest of its log, and be corrupt.
         if self._file is not None and identity(self._path) != self._file:
             raise LedgerError(str(self._path), "it was moved or removed")
         if self._connection is None:
@@ -211,7 +217,7 @@ class LedgerWriter:
     def _write_snapshot(self, crawl: int, snapshot: Snapshot) -> None:
         key = snapshot.origin, snapshot.entry.fetched
         if self._snapshot(crawl, *key) is not None:
-            return  # the same once more, from the store
+            return  # It is in the ledger already.
         connection = self._connection
         assert connection is not None
         body, digest = snapshot.body, None
@@ -224,7 +230,7 @@ class LedgerWriter:
         self._remember(key, found)
 
     def _snapshot(self, crawl: int, origin: str, fetched: float) -> int | None:
-        """The one of that origin that was fetched then; None where it was dropped."""
+        """The id of the snapshot of *origin* that was fetched then; None where it was dropped."""
         found = self._ids.get((origin, fetched))
         if found is None:
             assert self._connection is not None

@@ -156,7 +156,7 @@ class Dialect:
 
     unreachable_limit: timedelta | None = timedelta(days=30)
     """How long an unreachable robots.txt may forbid, or live on in a copy, before
-    everything is allowed; None for ever (RFC 2.3.1.4; Google: 30 days)."""
+    everything is allowed; None for no limit (RFC 2.3.1.4; Google: 30 days)."""
 
     unreachable_without_copy: timedelta | None = timedelta(days=30)
     """How long an unreachable robots.txt may forbid everything where there never was a good

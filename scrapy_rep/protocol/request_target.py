@@ -108,8 +108,8 @@ def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ..
     (RFC 3986, 5.2.4), ``%2e`` being a dot and a backslash a slash; with unreserved octets
     decoded and what can't be sent encoded (RFC 3986, 6.2.2); and as Twisted sends it, with
     two slashes more where the path begins with two, and without parameters or a query that
-    are empty. *clients* are those whose ways count besides, :data:`AIOHTTP` and
-    :data:`HTTP2`.
+    are empty. *clients* are :data:`AIOHTTP` and :data:`HTTP2`, if the forms of these count
+    too.
     """
     is_told = (AIOHTTP in clients and "%" in url) or (HTTP2 in clients and ";" in url)
     if not (is_told or _OF_CONSEQUENCE(url)):

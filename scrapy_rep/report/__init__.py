@@ -1,1 +1,1 @@
-"""A ledger as a page to read: one HTML file that needs nothing else."""
+"""Reports on ledgers: one HTML file each, which loads nothing."""

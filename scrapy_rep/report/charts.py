@@ -1,4 +1,4 @@
-"""Lengths of bars."""
+"""Lengths of the bars of charts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WIDTH = 1000
-"""What all parts of a bar make together."""
+"""The length of a whole bar."""
 
 _LEAST = 4.0
-"""So that what is there is seen, however little it is."""
+"""The length of a bar or a part that would be too short to be seen."""
 
 
 class Part(NamedTuple):
@@ -24,7 +24,9 @@ class Part(NamedTuple):
 
 
 def stacked(parts: Iterable[tuple[str, str, int]]) -> list[Part]:
-    """One bar of parts, each a name, a kind and a count; those of none are left out."""
+    """The parts of one bar, from names, kinds and counts. Those with a count of 0 are left
+    out.
+    """
     there = [part for part in parts if part[2] > 0]
     total = sum(count for _, _, count in there)
     lengths = [max(_LEAST, WIDTH * count / total) for _, _, count in there]
@@ -37,5 +39,5 @@ def stacked(parts: Iterable[tuple[str, str, int]]) -> list[Part]:
 
 
 def length(count: int, most: int) -> float:
-    """Of one bar among several, of which the longest is *most*."""
+    """The length of a bar for *count*, among bars of which the longest is for *most*."""
     return round(max(_LEAST, WIDTH * count / most), 1) if count and most else 0

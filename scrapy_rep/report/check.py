@@ -1,7 +1,7 @@
-"""Asks again whether what was let through was allowed.
+"""Checks again whether the requests that were let through were allowed.
 
-The ledger has the robots.txt that was in force, whose group was followed, and the URL; so
-what the crawl decided need not be believed.
+A ledger has each robots.txt that decided, the agent whose group was followed, and the URL.
+So the report does not have to trust the decisions of the crawl.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = 10
 
 _CUT = "…"
-"""By which a ledger says that a URL was longer."""
+"""The end of a URL that the ledger has cut."""
 
 # In this order, each robots.txt is parsed once.
 _LET_THROUGH = """
@@ -34,7 +34,7 @@ ORDER BY s.sha256, c.dialect
 
 
 def check(ledgers: list[sqlite3.Connection]) -> Check:
-    """Ask of each request in *ledgers* that a robots.txt let through."""
+    """Check each request in *ledgers* that a robots.txt let through."""
     found = Check()
     for ledger in ledgers:
         _check(ledger, found)

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 ANSWERS = 20
-"""How many kinds of answers are shown."""
+"""The number of kinds of answers that are shown."""
 
 _TALLIES = """
 SELECT layer, verdict, reason, sum(count) FROM tally GROUP BY layer, verdict, reason
 ORDER BY layer, 4 DESC, verdict, reason
 """
 
-# Of requests, not of what a page says of its items and links. A ledger that has refusals
-# alone has one such row for each host that was decided on by an override.
+# Requests, and not the statements of pages. A ledger that has refusals alone has one such
+# row for each host that an override decided on.
 _LET_THROUGH = """
 SELECT crawl, sum(count) FROM tally
 WHERE verdict = 'allowed' AND layer = ? AND NOT of_page GROUP BY crawl
@@ -72,7 +72,7 @@ FROM overridden GROUP BY reason, statement, verdict ORDER BY 4 DESC, reason, sta
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a report shows at most; it says what it leaves out."""
+    """The most that a report shows; it says what it leaves out."""
 
     hosts: int = 10_000
     """In the table of hosts."""
@@ -85,9 +85,9 @@ class Limits:
 
 
 def collect(scratch: Scratch, limits: Limits) -> Report:
-    """What a report says of the ledgers in *scratch*.
+    """The report on the ledgers in *scratch*.
 
-    Hosts and documents are read while they are iterated over, once.
+    Hosts, URLs and documents are read from the database while they are iterated over.
     """
     crawls = tuple(sorted(scratch.crawls.values(), key=attrgetter("started")))
     documents = Documents(scratch, limits.documents)
@@ -144,7 +144,7 @@ def _responses(crawl: Crawl) -> int:
 def _changed(crawl: Crawl) -> Iterator[Changed]:
     for name, value in crawl.settings.items():
         default = DEFAULTS.get(name, getattr(default_settings, name, None))
-        # Which is what the add-on makes of it.
+        # The add-on sets it to True.
         default = True if name == OBEY else default
         if value != default:
             yield Changed(name, value, crawl.spider)

@@ -1,4 +1,4 @@
-"""The robots.txt of hosts, as they were, with the lines that decided."""
+"""The robots.txt files of hosts, with the lines that decided."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
-"""How many versions of one robots.txt are shown."""
+"""The number of versions of one robots.txt that are shown."""
 
-# Those that decided most come first.
+# Files with the most decisions come first.
 _ORIGINS = """
 SELECT origin, (SELECT coalesce(sum(count), 0) FROM line
                 WHERE line.origin = snapshot.origin) AS decided
@@ -77,7 +77,7 @@ class Documents:
         marks = self._marks(origin, row["sha256"])
         body = self._scratch.body(row["ledger"], row["sha256"])
         crawl = self._scratch.crawls.get(row["crawl"])
-        # Lines are counted as the crawl has counted them.
+        # The dialect of the crawl decides where a line ends.
         dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309
         read = decoded_text(body, dialect).decode("utf-8", "backslashreplace")
         return Version(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.report.model import Gap, Line
+from scrapy_rep.report.model import Gap, ShownLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -12,18 +12,16 @@ if TYPE_CHECKING:
     from scrapy_rep.report.model import Mark
 
 WHOLE = 16_000
-"""Characters up to which a robots.txt is shown whole; with as many lines at most as a
-sixteenth of that.
-"""
+"""A robots.txt of up to so many characters, and a sixteenth as many lines, is shown whole."""
 
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
 
 
-def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[Line | Gap, ...]:
-    """The lines of *text*: all of a short one; of a long one the beginning, and those
-    that decided most with what is around them.
+def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[ShownLine | Gap, ...]:
+    """The lines of *text*: all of a short one; of a long one the beginning, and the lines
+    that decided most, with some lines around each.
     """
     lines = text.split("\n")
     if lines[-1] == "":
@@ -49,12 +47,12 @@ def _most(marks: Mapping[int, Mark]) -> list[int]:
 
 def _with_gaps(
     lines: list[str], numbers: list[int], marks: Mapping[int, Mark]
-) -> Iterator[Line | Gap]:
+) -> Iterator[ShownLine | Gap]:
     last = 0
     for number in numbers:
         if number > last + 1:
             yield Gap(number - last - 1)
-        yield Line(number, lines[number - 1], marks.get(number))
+        yield ShownLine(number, lines[number - 1], marks.get(number))
         last = number
     if len(lines) > last:
         yield Gap(len(lines) - last)

@@ -1,4 +1,4 @@
-"""The hosts of a report, those with most refusals first."""
+"""The hosts of a report; those with the most refusals come first."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 RULES = 3
-"""How many rules of a host are shown."""
+"""The number of rules of a host that are shown."""
 
-# What has none is no host.
+# A URL without a host that can be read has an empty origin.
 _ORIGINS = (
     "SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot"
 )

@@ -1,4 +1,4 @@
-"""What a report says. Times are seconds since the epoch, in UTC."""
+"""The contents of a report. Times are seconds since the epoch, in UTC."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Crawl:
     counts: Mapping[str, float]
 
     complete: bool
-    """Whether its ledger has every decision, and not refusals alone."""
+    """Whether its ledger has every decision, and not only refusals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often it was decided so."""
+    """The number of decisions with one outcome, for one reason."""
 
     layer: str
     verdict: str
@@ -49,7 +49,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How often robots.txt was answered so."""
+    """The number of answers of one kind to requests for robots.txt."""
 
     access: str
     status: int | None
@@ -79,10 +79,10 @@ class Host:
     """Whether an older copy held in place of the last answer."""
 
     age: float | None
-    """In seconds: how old a robots.txt was at most when it decided."""
+    """The greatest age in seconds of a robots.txt when it decided."""
 
     delay: float | None
-    """In seconds, as its robots.txt asks."""
+    """The delay in seconds that its robots.txt asks for."""
 
     gap: float | None
     """In seconds, the shortest time between two requests; None where there is no delay, or
@@ -93,18 +93,18 @@ class Host:
     rules: tuple[TopRule, ...]
 
     more_rules: int
-    """How many more rules refused something."""
+    """The number of other rules that refused something."""
 
     document: int | None
-    """The number of its robots.txt among those of the report, if it is there."""
+    """The number of its robots.txt in the report, if it is shown."""
 
     urls: int | None
-    """Its number among the hosts whose refused URLs are shown, if it is there."""
+    """Its number among the hosts whose refused URLs are shown, if it is one of them."""
 
 
 @dataclass(slots=True)
 class Mark:
-    """What one line of a robots.txt decided."""
+    """How often one line of a robots.txt decided."""
 
     refused: int = 0
     allowed: int = 0
@@ -117,7 +117,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ShownLine:
     number: int
     text: str
     mark: Mark | None
@@ -125,41 +125,41 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Lines that are left out."""
+    """A number of lines that are left out."""
 
     lines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A robots.txt, as it was."""
+    """A version of a robots.txt."""
 
     url: str
-    """Where it is from, after redirects."""
+    """The URL that it came from, after redirects."""
 
     first: float
-    """When it was first fetched, of those in the ledgers."""
+    """When it was first fetched, as far as the ledgers say."""
 
     last: float
 
     copy_of: float | None
-    """When it was fetched, where it held as a copy."""
+    """When it was fetched, if it was followed as a copy."""
 
     size: int
     """In bytes, as it came."""
 
     cut: bool
-    """Whether it was longer than what is read of a robots.txt."""
+    """Whether it was longer than the dialect reads."""
 
-    shown: tuple[Line | Gap, ...]
+    shown: tuple[ShownLine | Gap, ...]
 
     marked: int
-    """How many of its lines decided."""
+    """The number of its lines that decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The robots.txt of one host, in each version that was met."""
+    """The robots.txt of one host, in its versions."""
 
     number: int
     origin: str
@@ -171,7 +171,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A host whose robots.txt could not be had."""
+    """A host whose robots.txt was unreachable."""
 
     origin: str
     times: int
@@ -181,7 +181,7 @@ class Outage:
     error: str | None
 
     given_up: int
-    """Requests that were refused for that reason."""
+    """The number of requests that were refused for that reason."""
 
     copy: bool
     """Whether an older copy held meanwhile."""
@@ -201,20 +201,20 @@ class Overridden:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a host says of a purpose, and what came of that."""
+    """A statement of a host about a purpose, and the outcome."""
 
     origin: str
 
     purpose: str
-    """A category of use; of what is noted alone, or of a licence, the signal."""
+    """A category of use; for a statement without one, such as a licence, its signal."""
 
     verdict: str
 
     source: str | None
-    """Where it says so."""
+    """The place of the statement."""
 
     statement: str | None
-    """None where nothing was said, and that was not enough."""
+    """None where nothing is stated, and REP_USAGE_UNKNOWN denies that."""
 
     line: int | None
     count: int
@@ -228,7 +228,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A setting that is not as it is by default."""
+    """A setting that differs from its default."""
 
     name: str
     value: object
@@ -237,13 +237,13 @@ class Changed:
 
 @dataclass(slots=True)
 class Check:
-    """What asking again found, of the requests that a robots.txt let through."""
+    """The result of checking again the requests that a robots.txt let through."""
 
     checked: int = 0
     forbidden: int = 0
 
     unchecked: int = 0
-    """Of a dialect of the user's own, or so long that the ledger has not all of the URL."""
+    """Requests in a dialect of the user's own, or with a URL that the ledger has cut."""
 
     examples: tuple[str, ...] = ()
     """A few URLs that were let through and forbidden."""
@@ -255,13 +255,13 @@ class Report:
     tallies: tuple[Tally, ...]
 
     let_through: int
-    """Requests, of the crawls whose ledgers have every decision; without the next."""
+    """Requests of crawls whose ledgers have every decision; those of overrides not counted."""
 
     let_through_by_override: int
     check: Check
 
     responses: int
-    """By the stats of the crawls, without those to robots.txt."""
+    """Responses by the stats of the crawls, those to robots.txt not counted."""
 
     answers: tuple[Answers, ...]
     answers_left_out: int
@@ -287,7 +287,7 @@ class Report:
 
     @property
     def said(self) -> list[Tally]:
-        """What pages said, whatever came of it."""
+        """Statements of pages, whatever followed from them."""
         return [one for one in self.tallies if one.verdict == Verdict.NOTED]
 
     @property

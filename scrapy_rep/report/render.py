@@ -1,4 +1,4 @@
-"""A report as one HTML file that loads nothing."""
+"""Renders a report as one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from scrapy_rep.report.model import Report
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
-"""How each report begins."""
+"""The beginning of every report."""
 
 
 def render(report: Report, now: float) -> Iterator[str]:
-    """The parts of the page, one after the other. *now* is the time it is made."""
+    """The parts of the page, one after the other. *now* is the time of the report."""
     style, script = _own("page.css"), _own("page.js")
     given = {
         "mark": Markup(MARK),  # noqa: S704
@@ -72,13 +72,13 @@ def _environment() -> Environment:
 
 
 def _own(name: str) -> Markup:
-    """A file of this package, which goes into the page as it is."""
+    """A file of this package, which goes into the page without escaping."""
     text = files("scrapy_rep").joinpath(f"report/{name}").read_text("utf-8")
     return Markup(text)  # noqa: S704
 
 
 def _policy(style: str, script: str) -> str:
-    """What a browser may do with the page: run our script, use our style, and no more."""
+    """The content security policy: a browser may run our script and use our style only."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; img-src data:; base-uri 'none'; "

@@ -1,6 +1,6 @@
-"""Several ledgers, added up in a database of its own.
+"""Sums of several ledgers, in a temporary SQLite database.
 
-That is a temporary file of SQLite: what is kept in memory does not grow with the crawls.
+The database is on disk, so that memory does not grow with the crawls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TEXT_LIMIT = 20_000
-"""Bytes of a URL or a statement that are carried over; ledgers have fewer."""
+"""Bytes of a URL or a statement that are copied; a ledger of ours has fewer."""
 
 # URLs of a host that are carried over from each ledger.
 _URLS_OF_HOST = 50
@@ -68,11 +68,11 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """The beginning of a text; of a text as such, SQLite ends it at a NUL."""
+    """The beginning of a text, as bytes: SQLite would end a text at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 
-# What min() is of, the other columns are of as well: the example is the first.
+# SQLite takes the other columns from the row with the least id: the example is the first.
 _LINES = f"""
 SELECT d.origin, s.sha256, line, verdict, count(*), {_bounded("statement")},
        {_bounded("d.url")}, min(d.id)
@@ -120,10 +120,10 @@ FROM snapshot
 
 
 class Scratch:
-    """Ledgers that are open, and what was added up of them; to be closed."""
+    """Open ledgers, and their sums in a database. Must be closed."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Raises LedgerError for what is no ledger, or is broken."""
+        """Raises LedgerError for a file that is not a ledger, or is broken."""
         self.crawls: dict[int, Crawl] = {}
         self.ledgers: list[tuple[str, sqlite3.Connection]] = []
         with ExitStack() as opened:
@@ -141,14 +141,14 @@ class Scratch:
             self.close = opened.pop_all().close
 
     def body(self, ledger: int, sha256: str) -> bytes:
-        """A robots.txt as it came; empty if the ledger has it no more."""
+        """The bytes of a robots.txt; empty if the ledger does not have it."""
         connection = self.ledgers[ledger][1]
         query = "SELECT body FROM body WHERE sha256 = ?"
         row = connection.execute(query, (sha256,)).fetchone()
         return bytes(row[0]) if row and isinstance(row[0], bytes) else b""
 
     def _add(self, path: str, ledger: sqlite3.Connection) -> None:
-        # A crawl may be writing it: all that is read is of one moment.
+        # A crawl may be writing the ledger. A transaction reads one state of it.
         ledger.execute("BEGIN")
         given = {
             "base": max(self.crawls, default=0),
@@ -161,7 +161,7 @@ class Scratch:
         self._copy("tally", 8, ledger.execute(_TALLIES, given))
         self._copy("line", 7, (row[:7] for row in ledger.execute(_LINES, given)))
         self._copy("overridden", 5, ledger.execute(_OVERRIDDEN, given))
-        # Ledgers of earlier versions have no such column, and no such rows.
+        # Ledgers of earlier versions have neither this column nor such rows.
         names = {row["name"] for row in ledger.execute("PRAGMA table_info(decision)")}
         used = ledger.execute(
             _USED % ("source" if "source" in names else "NULL"), given

@@ -1,4 +1,4 @@
-"""How values are written on a page."""
+"""Formats values for the page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def visible(text: object, limit: int = 1000) -> str:
-    """The text of a stranger on one line, each character of it to be seen. What is longer
-    than *limit* characters is cut, and says so.
+    """*text* on one line, with its invisible characters replaced by their codes. A text of
+    more than *limit* characters is cut, and its end says so.
     """
     written = str(text)
     more = len(written) - limit
@@ -23,7 +23,7 @@ def visible(text: object, limit: int = 1000) -> str:
 
 
 def setting(value: object) -> str:
-    """The value of a setting, without the passwords of URLs."""
+    """The value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return display.without_credentials(text)
 
@@ -33,7 +33,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """In two units, or in one from ten of it on; a dash where there is none."""
+    """A duration in two units, or in one from ten of it on; a dash for None."""
     if seconds is None:
         return "–"
     if seconds < 60:

@@ -1,4 +1,4 @@
-"""What hosts say their content may be used for, and what came of it."""
+"""The usage preferences of hosts, and their outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.report.scratch import Scratch
 
-# What was dropped comes before what was only noted.
+# Outcomes come before statements that were only noted.
 _USES = """
 SELECT origin, purpose, verdict, source, statement, line, sum(count), url FROM used
 GROUP BY origin, purpose, verdict, source, statement, line
@@ -29,8 +29,8 @@ SELECT count(*) FROM (
 def uses(
     scratch: Scratch, documents: Mapping[str, int], limit: int
 ) -> tuple[tuple[Use, ...], int]:
-    """The rows that are shown, and how many there are more. *documents* are the numbers
-    of those that are in the report, by origin.
+    """The rows that are shown, and the number of those left out. *documents* are the
+    numbers of the robots.txt files in the report, by origin.
     """
     rows = scratch.database.execute(_USES, (limit,))
     found = tuple(Use(*columns) for columns in _with_documents(rows, documents))

@@ -57,7 +57,7 @@ def without_robotstxt(status: int | None, error: str | None) -> str:
 
 
 def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
-    """*tallies* by their layer, in the order that a request meets them."""
+    """*tallies* by layer, in the order in which a request meets the layers."""
     layers: dict[str, list[Tally]] = {layer: [] for layer in LAYERS}
     for one in sorted(tallies, key=lambda one: -one.count):
         layers.setdefault(one.layer, []).append(one)
@@ -67,12 +67,12 @@ def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
 class Headline(NamedTuple):
     sentence: str
     kept: bool
-    """Whether nothing speaks against the crawl."""
+    """Whether no page that was fetched was forbidden."""
     notes: tuple[str, ...]
 
 
 def headline(report: Report) -> Headline:
-    """What was asked and kept to, as far as the ledgers can show it."""
+    """The result of the crawls, as far as the ledgers can show it."""
     if not any(crawl.complete for crawl in report.crawls):
         return _of_refusals(report)
     if not report.let_through:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from typing_extensions import Self
 
-# A pipeline may put another item in the place of one, so that its end is not seen.
+# The number of items that are remembered: a pipeline may replace an item, so that its end
+# is not signalled.
 _MAX_ITEMS = 1000
 
 

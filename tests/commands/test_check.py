@@ -221,14 +221,14 @@ def test_list(rep: Rep) -> None:
 
 
 def test_list_with_what_is_no_url(rep: Rep) -> None:
-    """What is no URL in a list is said with its line, and the others are judged."""
+    """What is not a URL in a list is said with its line, and the others are judged."""
     bad = (
         b"shop.example\n\nhttp://[\n\xff\xfe\n" + b"http://a.example/" + b"a" * 300_000
     )
     ended = rep("check", "-", *FILE, "--brief", stdin=bad + b"\n" + BASKET.encode())
     assert ended.status == 2
-    assert "line 1: 'shop.example' is no URL" in ended.err
-    assert "line 3: 'http://[' is no URL" in ended.err
+    assert "line 1: 'shop.example' is not a URL" in ended.err
+    assert "line 3: 'http://[' is not a URL" in ended.err
     assert "line 4: " in ended.err
     assert ended.out.endswith(f"denied\t{BASKET}\tline 5, Disallow: /basket/\n")
 
@@ -252,7 +252,7 @@ def test_a_bad_argument_among_others(rep: Rep) -> None:
         urls[3],
     ]
     assert "did you mean https://shop.example ?" in ended.err
-    assert "'http://[' is no URL" in ended.err
+    assert "'http://[' is not a URL" in ended.err
 
 
 def test_summary_of_a_list(rep: Rep) -> None:
@@ -260,7 +260,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
     urls = [BASKET, "https://shop.example/tea", "nothing", "https://shop.example/"]
     ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
     assert ended.err.endswith(
-        "\nscrapy rep: 3 URLs: 2 allowed, 1 denied; lines that are no URL: 1\n"
+        "\nscrapy rep: 3 URLs: 2 allowed, 1 denied; lines that are not URLs: 1\n"
     )
     ended = rep("check", "-", *FILE, "--format", "json", stdin=BASKET)
     assert ended.err == "scrapy rep: 1 URL: 0 allowed, 1 denied\n"
@@ -289,9 +289,9 @@ def test_seconds(rep: Rep, delay: str, words: str) -> None:
             "did you mean https://shop.example/basket/1 ?",
         ),
         (["shop.example/tea"], "did you mean https://shop.example/tea ?"),
-        (["file:///etc/passwd"], "'file:///etc/passwd' is no URL of http"),
-        (["http://["], "is no URL"),
-        (["\udcff"], "is no URL"),
+        (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
+        (["http://["], "is not a URL"),
+        (["\udcff"], "is not a URL"),
         ([BASKET, "-"], "- stands for all of standard input"),
         (["-", "--robots", "-"], "- stands for all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),

@@ -108,7 +108,7 @@ def test_list_of_urls(rep: Rep) -> None:
         file.write("nonsense\n")
     ended = rep(*arguments)
     assert ended.status == 2
-    assert "urls, line 4: 'nonsense' is no URL" in ended.err
+    assert "urls, line 4: 'nonsense' is not a URL" in ended.err
     assert ended.records("diff")[-1]["verdicts_changed"] == 3
 
 
@@ -121,7 +121,7 @@ def test_urls_of_a_ledger(rep: Rep) -> None:
     two = write_ledger(Path("two"), [*verdicts, ("http://a.example/", "allowed")])
     ended = rep(*arguments, two)
     assert (ended.status, ended.out) == (2, "")
-    assert "two has URLs of several hosts; say with --origin which" in ended.err
+    assert "two has URLs of several hosts; choose one with --origin" in ended.err
     ended = rep(*arguments, two, "--origin", "https://shop.example")
     assert ended.records("diff")[-1]["urls"] == 3
 
@@ -137,7 +137,7 @@ def test_urls_of_a_ledger(rep: Rep) -> None:
         (["robots.txt", "new.txt", "--urls", "."], ".: Is a directory"),
         (["robots.txt", "new.txt", "--urls", "a\0b"], "null"),
         (["robots.txt", "new.txt", "--urls", "broken"], "broken: "),
-        (["robots.txt", "new.txt", "--origin", "shop"], "'shop' is no URL"),
+        (["robots.txt", "new.txt", "--origin", "shop"], "'shop' is not a URL"),
     ],
 )
 def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:

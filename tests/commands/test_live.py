@@ -231,8 +231,8 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
     host.answers["/broken"] = Answer(b"x", reset="length")
     for path, why in (
         ("/loop", "redirected more than 20 times"),
-        ("/nowhere", "no URL"),
-        ("/bracket", "no URL"),
+        ("/nowhere", "not a URL"),
+        ("/bracket", "not a URL"),
         ("/broken", "could not be fetched: connection closed by the server"),
     ):
         ended = scrapy_rep(

@@ -111,8 +111,11 @@ def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:
         (["nowhere.html"], "nowhere.html: No such file"),
         (["page.html", "--header", "noindex"], "--header is 'noindex'"),
         (["page.html", "--header", "Link: noindex"], 'must be "X-Robots-Tag: ..."'),
-        (["http://a.example/", "--header", "X-Robots-Tag: all"], "has its own"),
-        (["http://["], "is no URL"),
+        (
+            ["http://a.example/", "--header", "X-Robots-Tag: all"],
+            "its own header fields",
+        ),
+        (["http://["], "is not a URL"),
         ([], "the following arguments are required"),
     ],
 )

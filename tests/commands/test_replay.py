@@ -45,8 +45,8 @@ def test_what_changed(rep: Rep) -> None:
         f"allowed\t{ALLOWED}\tno rule of the group matches\n"
     )
     assert ended.err == (
-        "scrapy rep: URLs that were fetched and are now forbidden: 1; that were refused "
-        "and are now allowed: 1\n"
+        "scrapy rep: URLs that were fetched and are now forbidden: 1; URLs that were "
+        "refused and are now allowed: 1\n"
     )
 
 
@@ -215,7 +215,7 @@ def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
         (["nowhere"], "nowhere: "),
         (["robots.txt"], "robots.txt: "),
         (["ledger", "--robots", "nowhere"], "nowhere: No such file"),
-        (["."], ".: "),
+        (["."], ".: this is a folder, not a ledger"),
         (["ledger", *FILE, "--purge-list", "no/such"], "--purge-list no/such: No such"),
         (["ledger", *FILE, "--purge-list", "."], "--purge-list .: Is a directory"),
         (["badcrawl", *FILE], "badcrawl: "),

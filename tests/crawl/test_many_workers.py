@@ -187,8 +187,9 @@ def check_nothing_left(server: RedisServer) -> None:
     client = server.client()
     keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
     kinds = {key.split(":")[2] for key in keys}
-    assert kinds <= {"number", "count", "host"}
-    assert int(client.get("{worker:requests}:count") or 0) == 0
+    assert kinds <= {"number", "ended", "host"}
+    number, ended = client.mget("{worker:requests}:number", "{worker:requests}:ended")
+    assert number == ended
     assert all(client.ttl(key) > 0 for key in keys if ":host:" in key)
 
 

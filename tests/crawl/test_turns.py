@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.crawl.answers import redirect
+from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, gaps, pages
 
@@ -89,3 +89,39 @@ def test_overrides_count_each_request_once(site: Site) -> None:
     check_all_fetched(result, 10)
     assert result.stats["rep/override/obey"] == 5
     assert result.stats["rep/override/robotstxt"] == 5
+
+
+def test_robotstxt_runs_out_while_a_request_has_the_turn(
+    site: Site, every_mode: str
+) -> None:
+    """The request lets robots.txt go before it, and does not wait for what waits for it."""
+    host = site.add(DELAY.format(0.1))
+    result = run_crawl(
+        pages(host, 6),
+        mode=every_mode,
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        settings={
+            **IMPATIENT,
+            "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.DayGoesBy": 100},
+        },
+        timeout=30,
+    )
+    check_all_fetched(result, 6)
+    assert len(host.robots_hits) == 2
+    assert min(gaps(host)) >= 0.1
+
+
+def test_a_request_that_needs_tdmrep(site: Site) -> None:
+    """One that has the turn, and needs another file of the host, lets that go before it."""
+    host = site.add(DELAY.format(0.1))
+    host.answers["/.well-known/tdmrep.json"] = Answer(b"[]")
+    mining = {"meta": {"rep_purposes": ["tdm"]}}
+    urls = pages(host, 6)
+    result = run_crawl(
+        [urls[0], *({"url": url, **mining} for url in urls[1:])],
+        settings=IMPATIENT,
+        timeout=30,
+    )
+    check_all_fetched(result, 6)
+    assert len(host.hits_on("/.well-known/tdmrep.json")) == 1
+    assert min(gaps(host)) >= 0.1

@@ -107,7 +107,7 @@ def test_redis_stopped_and_started(site: Site) -> None:
         assert host.pages == ["/public/page-0", "/public/page-1"]
         assert len(host.robots_hits) == 1
     assert result.stats["rep/store/errors"] > 0
-    assert len(result.lines("WARNING", "goes on without it")) == 1, result.log
+    assert len(result.lines("WARNING", "continues without it")) == 1, result.log
     assert len(result.lines("INFO", "works again")) == 1, result.log
     # The server came back with nothing: these were put after that.
     assert 0 < len(kept) < HOSTS - 6

@@ -77,7 +77,7 @@ def test_only_pages_have_meta_tags(content_type: str) -> None:
 def test_each_source_can_be_switched_off(
     settings: dict[str, Any], index: bool, follow: bool
 ) -> None:
-    """What a source says that is switched off does not count."""
+    """Statements of a source that is switched off are ignored."""
     rules, _ = read(page(NOINDEX_TAG, "nofollow"), **settings)
     assert (rules.index, rules.follow) == (index, follow)
 
@@ -159,7 +159,7 @@ def test_media_of_a_page_with_noimageindex() -> None:
 
 
 def test_refused_images_are_bounded() -> None:
-    """Items whose end nobody sees are forgotten when there are many."""
+    """Items whose end is not signalled are forgotten when there are many."""
     images = RefusedImages()
     items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
     for item in items:

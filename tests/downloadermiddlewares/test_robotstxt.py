@@ -140,7 +140,7 @@ async def test_a_waiter_that_is_cancelled_harms_no_other() -> None:
 
 @coroutine_test
 async def test_a_failure_of_ours_is_no_permission() -> None:
-    """A bug while fetching leaves nobody waiting, and nothing allowed."""
+    """After an error in the fetcher no request waits, and none is allowed."""
     mw, _ = middleware({})  # the fake engine raises KeyError
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request(PUBLIC))
@@ -214,7 +214,7 @@ async def test_who_may_skip_the_gate() -> None:
 
 @coroutine_test
 async def test_the_form_that_is_denied() -> None:
-    """The error says as what a URL is denied, where it is not as it is written."""
+    """The error has the form of the URL that is denied, where that differs from the URL."""
     mw, _ = middleware()
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request("http://example.com/a/../private/1"))
@@ -224,7 +224,7 @@ async def test_the_form_that_is_denied() -> None:
 
 @coroutine_test
 async def test_dont_obey_robotstxt() -> None:
-    """The exemption holds on a redirect within the origin, and ends beyond it."""
+    """The exemption stays on a redirect within the origin, and ends at another origin."""
     mw, _ = middleware()
     meta = {"dont_obey_robotstxt": True}
     assert await ask(mw, Request(PRIVATE, meta=meta)) is None
@@ -237,7 +237,7 @@ async def test_dont_obey_robotstxt() -> None:
 
 @coroutine_test
 async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
-    """A spider that asks for robots.txt gets the one at hand, marked as such."""
+    """A spider that requests robots.txt gets the known copy, with a flag."""
     mw, crawler = middleware()
     for _ in range(2):
         response = await ask(mw, Request(ROBOTS_URL))
@@ -288,7 +288,7 @@ async def test_overrides(
     kind: str | None,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What the user has decided holds, is counted each time, and is said once."""
+    """An override decides, is counted each time, and is logged once."""
     caplog.set_level("INFO")
     mw, crawler = middleware(REP_OVERRIDES=overrides)
     for _ in range(2):
@@ -306,7 +306,7 @@ async def test_overrides(
 
 @coroutine_test
 async def test_html_is_noted(caplog: pytest.LogCaptureFixture) -> None:
-    """A page in the place of a robots.txt is said to be one, and read all the same."""
+    """An HTML page in the place of a robots.txt is logged, and read as any other."""
     caplog.set_level("INFO")
     body = b"<!DOCTYPE html>\nUser-agent: *\nDisallow: /private/\n"
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})
@@ -336,7 +336,7 @@ def test_warning_about_the_agent(
     warns: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A crawler that does not say who it is is told so once, when it starts."""
+    """A User-Agent without a product token gives one warning at the start."""
     mw, crawler = middleware(**settings)
     if spider_agent:
         crawler.spider.user_agent = spider_agent

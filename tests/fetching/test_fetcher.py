@@ -107,7 +107,7 @@ async def test_a_redirect_carries_no_userinfo() -> None:
 
 @coroutine_test
 async def test_headers_that_matter() -> None:
-    """What says how long a robots.txt holds is kept, and nothing else."""
+    """Only headers about the body and its lifetime are kept."""
     fields = {"Cache_Control": "max-age=60", "Set_Cookie": "a=b", "Age": "5"}
     result, _ = await fetch({URL: answer(URL, **fields)})
     assert dict(result.headers) == {"age": "5", "cache-control": "max-age=60"}
@@ -115,7 +115,7 @@ async def test_headers_that_matter() -> None:
 
 @coroutine_test
 async def test_no_answer_is_tried_again() -> None:
-    """Where there was no answer at all, it is asked again, so often as the setting says."""
+    """Without an answer, the request is repeated as often as the setting says."""
     result, engine = await fetch({URL: [OSError("reset"), answer(URL)]})
     assert result.status == 200
     assert len(engine.asked) == 2

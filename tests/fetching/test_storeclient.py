@@ -67,7 +67,7 @@ async def test_kept() -> None:
 
 @coroutine_test
 async def test_at_hand() -> None:
-    """What is in memory is told at once."""
+    """Entries in memory are returned without a thread."""
     client = StoreClient(fake_crawler(), MemoryStore())
     known = entry()
     await client.put(WHERE, known)
@@ -114,7 +114,8 @@ async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @coroutine_test
 async def test_what_is_known_is_no_news() -> None:
-    """An entry that has run out, or is known to have failed, does not stop a fetch."""
+    """An entry that has expired, or is already known to be unreachable, does not prevent a
+    fetch."""
     client, _, _ = shared()
     for kept in (entry(age=10, holds=5), entry()):
         await client.put(WHERE, kept)

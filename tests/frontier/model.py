@@ -187,7 +187,7 @@ class Model:
         self._check_names(names, request)
 
     def sent(self, request: Request) -> None:
-        """A robots.txt is not asked for twice at once, and not while it holds."""
+        """A robots.txt is not fetched twice at once, nor while it is fresh."""
         if not is_robotstxt(request) or _path(request) != ROBOTS_TXT:
             return
         others = [

@@ -64,7 +64,7 @@ def test_never_early() -> None:
 
 
 def test_set_while_others_go_off() -> None:
-    """An alarm that sets another for the same moment does not go on for ever."""
+    """An alarm that sets another for the same moment causes no endless loop."""
     them, clock, rung = alarms()
 
     def ring() -> None:

@@ -11,7 +11,7 @@ def hosts(count: int) -> list[Host]:
 
 
 def test_in_turn() -> None:
-    """Each goes once, in the order in which they were wanted, as long as there is need."""
+    """Each host is returned once, in order, as long as hosts are needed."""
     first, second = hosts(2)
     wanted = WantedHosts()
     for host in (first, second, first):

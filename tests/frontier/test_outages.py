@@ -1,4 +1,5 @@
-"""Hosts whose robots.txt is out of reach: who waits, for how long, and what is said."""
+"""Hosts whose robots.txt is unreachable: which requests wait, how long, and what the log
+says."""
 
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def test_given_up(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("wait", [0, 300])
 def test_no_server(wait: float) -> None:
-    """Where nobody answers at the host, nothing waits; nor where nothing is to wait."""
+    """No request waits where there is no server at the host, or where the wait is 0."""
     crawl = Crawl(REP_UNREACHABLE_WAIT=wait, REP_RETRY_TIMES=0)
     crawl.push("http://a.example/1")
     crawl.run()
@@ -149,7 +150,7 @@ def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
 
 
 def test_remembered_so_far(crawl: Crawl) -> None:
-    """Of hosts that were given up, those that were not met for longest are forgotten."""
+    """Of hosts that were given up, the least recent ones are forgotten."""
     hosts = crawl.frontier.access._hosts
     with mock.patch("scrapy_rep.frontier.hoststate._MAX_GIVEN_UP", 2):
         for number in range(4):

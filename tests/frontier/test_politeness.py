@@ -74,7 +74,7 @@ def test_a_delay_that_is_taken_back() -> None:
 
 
 def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    """What REP_CRAWL_DELAY_MAX does not allow is refused, and said once."""
+    """Requests to a host beyond REP_CRAWL_DELAY_MAX are refused, with one warning."""
     crawl = Crawl(REP_CRAWL_DELAY_MAX=60)
     ask(crawl, "a.example", "Crawl-delay: 61")
     ask(crawl, "a.example", "", "/1")
@@ -149,7 +149,7 @@ def test_visiting_hours_from_outside() -> None:
 
 
 def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Where a crawl has nothing else to do, the log says so each minute."""
+    """The log says each minute what an idle crawl waits for."""
     caplog.set_level("INFO")
     crawl = Crawl()
     crawl.opened()

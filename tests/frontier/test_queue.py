@@ -51,7 +51,7 @@ def test_a_request_that_cant_be_read() -> None:
 
 
 def test_a_queue_class_that_fails() -> None:
-    """An error while a request is read loses that request alone, and nobody's place."""
+    """An error while a request is read loses that request alone, and no place in the order."""
     crawl = Crawl(obey=False)
     queue = crawl.queues[0]
     last = crawl.push("http://a.example/1")
@@ -221,7 +221,7 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_state_of_something_else(tmp_path: Path, state: Any) -> None:
-    """The error names the folder, and says what to do."""
+    """The error has the folder, and says what to do."""
     with pytest.raises(QueueStateError, match=f"{tmp_path}.*has written this queue"):
         on_disk(Crawl(obey=False), tmp_path, state)
 

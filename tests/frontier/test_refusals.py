@@ -63,7 +63,7 @@ def test_robotstxt_itself() -> None:
 
 
 def test_a_request_without_an_errback() -> None:
-    """It is counted, and nobody is told."""
+    """A request without an errback is refused and counted."""
     crawl = Crawl()
     request = page("http://a.example/page")
     request.errback = None

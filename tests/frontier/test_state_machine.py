@@ -415,7 +415,7 @@ def name_of(host: str) -> str:
 
 
 def test_any_crawl() -> None:
-    """Nothing is lost, doubled or early, nobody starves, and priorities are kept."""
+    """No request is lost, doubled or early, none starves, and priorities are kept."""
     run_state_machine_as_test(
         QueueMachine,
         settings=settings(

@@ -190,7 +190,7 @@ def test_a_queue_that_is_not_popped_from() -> None:
 
 
 def test_a_clock_that_is_set_back() -> None:
-    """A robots.txt of the future makes nobody wait longer than the delay."""
+    """A robots.txt from the future makes no request wait longer than the delay."""
     crawl = Crawl()
     crawl.push("http://a.example/1")
     crawl.engine.wake()

@@ -66,7 +66,7 @@ def _run_guided(name: str, seconds: int, corpus: str) -> int:
                 import_module(module.name)
         target = _target(name)
     seeds = Path(__file__).with_name("seeds") / name
-    options = [f"-max_total_time={seconds}", f"-max_len={_LONGEST}", "-timeout=120",
+    options = [f"-max_total_time={seconds}", f"-max_len={_LONGEST}", "-timeout=1200",
                "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, corpus, str(seeds)], target)
     atheris.Fuzz()

@@ -85,7 +85,9 @@ def dates(data: bytes) -> None:
     assert date.tzinfo is timezone.utc
     assert date.year >= 1900
     assert read_date(date.isoformat()) == date
-    assert read_date(f" {written.lower()}\t") == read_date(written.upper()) == date
+    assert read_date(written.lower()) == read_date(written.upper()) == date
+    if len(written) < 70:
+        assert read_date(f" {written}\t") == date
     if "," not in written and "\n" not in written and "\r" not in written:
         assert rules.unavailable_after == date
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from scrapy_rep.ledger.records import Crawl, Decided, End, Snapshot
+from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 
 ORIGIN = "http://example.com"
-CRAWL = Crawl("spider", "bot/1.0", ("bot",), "rfc9309", {"A": 1}, {"Scrapy": "3"}, 1.0)
-END = End(9.0, "finished", {"pages": 2, "when": "now", "ok": True, "seconds": 0.5})
+CRAWL = StartedCrawl(
+    "spider", "bot/1.0", ("bot",), "rfc9309", {"A": 1}, {"Scrapy": "3"}, 1.0
+)
+END = EndedCrawl(
+    9.0, "finished", {"pages": 2, "when": "now", "ok": True, "seconds": 0.5}
+)
 
 
 def result(body: bytes = b"User-agent: *\n", **fields: Any) -> AccessResult:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL, Snapshot, text, url_text
+from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL, Snapshot, storable, url_text
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from tests.ledger.records import ORIGIN, result, snapshot
@@ -31,13 +31,13 @@ def test_bounds() -> None:
     """What is too long is cut, and shows that it was."""
     assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
     assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
-    assert text("x" * MAX_TEXT) == "x" * MAX_TEXT
-    assert len(text("ä" * 9000)) == MAX_TEXT
+    assert storable("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert len(storable("ä" * 9000)) == MAX_TEXT
 
 
 def test_what_sqlite_does_not_take() -> None:
     """Half a surrogate pair is replaced, as nothing can store it."""
-    assert text("a\ud800ä") == "a?ä"
+    assert storable("a\ud800ä") == "a?ä"
 
 
 def test_a_robots_txt_that_could_not_be_had() -> None:

@@ -104,7 +104,7 @@ def test_browsers_have_no_token(user_agent: str) -> None:
 
 @pytest.mark.parametrize("user_agent", ["", " ", "/", "()", "((((", "+", "ツ/1"])
 def test_garbage_has_no_token(user_agent: str) -> None:
-    """What names nobody gives nothing."""
+    """A header without a product token gives none."""
     assert product_tokens(user_agent) == ()
 
 

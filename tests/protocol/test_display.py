@@ -1,4 +1,4 @@
-"""Nothing that a stranger wrote reaches a terminal as it is."""
+"""Text from elsewhere is made visible before it is displayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Origins: what one robots.txt speaks for."""
+"""Origins: the scheme, host and port that one robots.txt is for."""
 
 from __future__ import annotations
 

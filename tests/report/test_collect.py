@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.model import Gap, Host, Line, Overridden
+from scrapy_rep.report.model import Gap, Host, Overridden, ShownLine
 from scrapy_rep.report.scratch import Scratch
 from scrapy_rep.report.urls import JudgedUrl
 from scrapy_rep.report.words import headline, without_robotstxt
@@ -100,7 +100,7 @@ def test_documents(tmp_path: Path) -> None:
     marked = {
         line.number: (line.text, line.mark.refused, line.mark.allowed)
         for line in earlier.shown
-        if isinstance(line, Line) and line.mark
+        if isinstance(line, ShownLine) and line.mark
     }
     assert marked == {
         3: ("Disallow: /private/", 200, 0),
@@ -118,7 +118,9 @@ def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
     with closing(Scratch([ledger.close()])) as scratch:
         (document,) = collect(scratch, DEFAULT).documents
     (line,) = (
-        one for one in document.versions[0].shown if isinstance(one, Line) and one.mark
+        one
+        for one in document.versions[0].shown
+        if isinstance(one, ShownLine) and one.mark
     )
     assert line.mark
     assert (line.mark.refused, line.mark.allowed) == (1, 1)
@@ -170,7 +172,6 @@ def test_gap(tmp_path: Path) -> None:
             {"verdict": "refused"},
             {"layer": "override"},
             {"page": f"{ORIGIN}/"},
-            {"time": "soon"},
         ):
             given = {"time": START + 10.1, **given}
             ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)

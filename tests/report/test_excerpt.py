@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from scrapy_rep.report.charts import WIDTH, length, stacked
 from scrapy_rep.report.excerpt import excerpt
-from scrapy_rep.report.model import Gap, Line, Mark
+from scrapy_rep.report.model import Gap, Mark, ShownLine
 
 
-def count(shown: tuple[Line | Gap, ...]) -> int:
+def count(shown: tuple[ShownLine | Gap, ...]) -> int:
     return sum(one.lines if isinstance(one, Gap) else 1 for one in shown)
 
 
@@ -15,9 +15,9 @@ def test_a_short_one_is_whole() -> None:
     """Each line has its number, and its mark; the end of the last is no line."""
     mark = Mark(refused=1)
     assert excerpt("a\n\nb\n", {3: mark}) == (
-        Line(1, "a", None),
-        Line(2, "", None),
-        Line(3, "b", mark),
+        ShownLine(1, "a", None),
+        ShownLine(2, "", None),
+        ShownLine(3, "b", mark),
     )
     assert excerpt("", {}) == ()
 
@@ -26,7 +26,7 @@ def test_a_long_one_is_the_lines_that_decided() -> None:
     """With the beginning and with what is around them; what is left out is counted."""
     text = "Disallow: /x\n" * 100_000
     shown = excerpt(text, {50_000: Mark(refused=2), 100_000: Mark(allowed=1)})
-    numbers = [one.number for one in shown if isinstance(one, Line)]
+    numbers = [one.number for one in shown if isinstance(one, ShownLine)]
     assert numbers == [*range(1, 41), *range(49_998, 50_003), 99_998, 99_999, 100_000]
     assert count(shown) == 100_000
 
@@ -35,7 +35,7 @@ def test_many_lines_that_decided() -> None:
     """Of more than can be shown, those that decided most are."""
     marks = {line: Mark(refused=line) for line in range(1, 100_001, 10)}
     shown = excerpt("x\n" * 100_000, marks)
-    marked = [one.number for one in shown if isinstance(one, Line) and one.mark]
+    marked = [one.number for one in shown if isinstance(one, ShownLine) and one.mark]
     assert marked[-100:] == list(range(99_001, 100_001, 10))
     assert len(shown) < 1000
     assert count(shown) == 100_000
@@ -44,7 +44,10 @@ def test_many_lines_that_decided() -> None:
 def test_a_mark_beyond_the_end() -> None:
     """A line that is not there, as its ledger is broken, is not shown."""
     marks = {7: Mark(refused=1), 2: Mark(), 10**12: Mark()}
-    assert excerpt("a\nb\n", marks) == (Line(1, "a", None), Line(2, "b", Mark()))
+    assert excerpt("a\nb\n", marks) == (
+        ShownLine(1, "a", None),
+        ShownLine(2, "b", Mark()),
+    )
     assert count(excerpt("x\n" * 5000, marks)) == 5000
 
 

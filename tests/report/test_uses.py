@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.model import Line, Use
+from scrapy_rep.report.model import ShownLine, Use
 from scrapy_rep.report.render import render
 from scrapy_rep.report.scratch import Scratch
 from tests.report.ledgers import START, Ledger
@@ -58,7 +58,7 @@ def test_by_host_and_purpose(tmp_path: Path) -> None:
         marked = {
             line.number: line.mark
             for line in document.versions[0].shown
-            if isinstance(line, Line) and line.mark
+            if isinstance(line, ShownLine) and line.mark
         }
         assert (marked[2].use, marked[2].refused, marked[2].allowed) == (4, 0, 0)
         assert (marked[3].use, marked[3].refused) == (0, 1)

@@ -87,7 +87,7 @@ class RedisServer:
             self._take_all_slots()
 
     def stop(self) -> None:
-        """As a machine that goes down: nobody is told."""
+        """Kill the server without closing connections, as when a machine fails."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -95,7 +95,8 @@ class RedisServer:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """As a server that hangs: it takes connections, and says nothing."""
+        """Stop the process, as when a server hangs: it accepts connections and does not
+        answer."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:

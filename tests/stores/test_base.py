@@ -108,7 +108,7 @@ class TestGarbage:
 
     @given(json_values)
     def test_json(self, value: object) -> None:
-        """Neither is JSON that says something else."""
+        """JSON of another shape is no entry."""
         assert loads(sealed(json.dumps(value).encode() + b"\n")) is None
 
     @given(entries, st.data())
@@ -197,7 +197,7 @@ class TestBounds:
             tracemalloc.stop()
 
     def test_what_follows_a_body(self) -> None:
-        """A deflated body ends where it says it does."""
+        """A deflated body with trailing or missing bytes is no entry."""
         body = zlib.compress(b"Allow: /\n")
         assert loads(with_fields(body, deflated=True)) is not None
         assert loads(with_fields(body + b"Disallow: /", deflated=True)) is None
@@ -222,7 +222,7 @@ class TestOpenStore:
         ],
     )
     def test_kinds(self, uri: str, kind: type) -> None:
-        """The scheme says what kind of store it is; nothing is opened yet."""
+        """The scheme chooses the kind of store; nothing is opened yet."""
         store = open_store(uri, **BOUNDS)
         assert type(store) is kind
         assert store.blocking is (kind is not MemoryStore)
@@ -262,8 +262,8 @@ class TestOpenStore:
         ],
     )
     def test_bad_uris(self, uri: str) -> None:
-        """Anything else is refused in a sentence that says what is allowed, and does not
-        repeat what may be a secret.
+        """Any other address is refused in a sentence that says what is allowed, and does
+        not repeat possible secrets.
         """
         with pytest.raises(
             ValueError, match=r"^The address of a store must be memory://"
@@ -284,7 +284,8 @@ class TestOpenStore:
         assert (tmp_path / "kept" / "robots.db").is_file()
 
     def test_no_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without the client of Redis, it is said how to get it, and nothing secret."""
+        """Without the client of Redis, the error says how to install it, and has no
+        secrets."""
         for name in ("redis", "redis.exceptions"):
             monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(StoreNotInstalled) as raised:

@@ -65,7 +65,7 @@ class TestEntries:
             assert store.get(origin, place.now) == entry(origin.encode())
 
     def test_what_ran_out_is_kept_for_when_it_is_needed(self, place: Place) -> None:
-        """An entry is there for 30 days after it ran out, and then no more."""
+        """An entry is kept for 30 days after it expired, and no longer."""
         store = place.store()
         store.put(ORIGIN, entry(), place.now)
         place.pass_time(DAY + KEEP - 60)
@@ -95,7 +95,7 @@ class TestEntries:
         assert store.get(ORIGIN, place.now) is None
 
     def test_it_may_hold_as_long_as_it_likes(self, place: Place) -> None:
-        """A server can say that its robots.txt holds for ages."""
+        """An entry that expires in the far future can be stored."""
         store = place.store()
         store.put(ORIGIN, entry(expires=1e300), place.now)
         assert store.get(ORIGIN, place.now) == entry(expires=1e300)
@@ -142,7 +142,7 @@ class TestLocks:
         assert not one.lock(ORIGIN, "one", 30, place.now)
 
     def test_only_the_owner_unlocks(self, place: Place) -> None:
-        """Nobody takes away the lock of another, not even one that had it before."""
+        """An owner cannot unlock the lock of another, even one that it had before."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         other.unlock(ORIGIN, "other")
@@ -153,7 +153,7 @@ class TestLocks:
         assert not one.lock(ORIGIN, "one", 30, place.now)
 
     def test_unlocking_what_is_not_locked_is_nothing(self, place: Place) -> None:
-        """An owner need not know whether its lock has run out."""
+        """Unlocking a lock that has expired is no error."""
         place.store().unlock(ORIGIN, "one")
 
     def test_a_dead_owner_loses_it(self, place: Place) -> None:

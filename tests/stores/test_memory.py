@@ -107,7 +107,7 @@ class TestBounds:
 
     @pytest.mark.unmeasured
     def test_locks(self) -> None:
-        """Locks that nobody gave back are forgotten some time after they ran out."""
+        """Locks that were not given up are removed some time after they expired."""
         gc.collect()
         tracemalloc.start()
         try:

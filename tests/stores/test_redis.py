@@ -150,7 +150,7 @@ class TestServer:
                 assert two.get(ORIGIN, START) is None
 
     def test_secrets_stay_secret(self) -> None:
-        """A message says where, without the password."""
+        """Error messages have the address without the password."""
         url = f"redis://me:secret@127.0.0.1:{free_port()}/1?client_name=secret"
         with (
             closing(RedisStore(url)) as store,

@@ -165,7 +165,7 @@ class TestFile:
         assert sql(path, "PRAGMA journal_mode") == "wal"
 
     def test_no_folder(self, path: Path) -> None:
-        """A folder that can't be made is a failure of the store, which says where."""
+        """A folder that cannot be made is a StoreError with its path."""
         path.write_text("a file")
         with closing(SqliteStore(path / "robots.db")) as store:
             with pytest.raises(StoreError) as raised:
@@ -231,7 +231,7 @@ print(failed, message)
 
 class TestDamage:
     def calls(self, store: SqliteStore) -> list[object]:
-        """What each call comes to: StoreError is one of the answers, others are raised."""
+        """The result of each call, StoreError included; other errors are raised."""
         came_to: list[object] = []
         for call in (
             lambda: store.get(ORIGIN, START),
@@ -279,7 +279,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("tenth", range(1, 10))
     def test_cut_off(self, path: Path, tenth: int) -> None:
-        """The same for a file of which the end is missing."""
+        """A truncated file makes every call fail, and the store works when it is gone."""
         whole = self.filled(path)
         path.write_bytes(whole[: len(whole) * tenth // 10])
         with closing(SqliteStore(path)) as store:
@@ -288,7 +288,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("value", ["NULL", "7", "'text'", "x'00'", "zeroblob(900)"])
     def test_a_damaged_row(self, path: Path, value: str) -> None:
-        """A row that holds no entry is none, and is replaced by the next one."""
+        """A row that is no entry is ignored, and replaced by the next write."""
         self.filled(path)
         sql(path, f"UPDATE entries SET data = {value}")
         with closing(SqliteStore(path)) as store:
@@ -299,7 +299,7 @@ class TestDamage:
 
 class TestSchema:
     def test_a_later_version(self, path: Path) -> None:
-        """A file that a later version wrote is left alone, and the message says so."""
+        """A file of a later version is not changed, and the error says so."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
         sql(path, f"PRAGMA user_version = {SCHEMA.version + 1}")
@@ -369,7 +369,7 @@ class TestSweep:
             assert store.get(ORIGIN, later) == entry(expires=later)
 
     def test_locks_go(self, path: Path) -> None:
-        """Locks that nobody gave back go as well."""
+        """Expired locks are removed too."""
         with closing(SqliteStore(path)) as store:
             for number in range(10):
                 store.lock(f"http://{number}.example", "dead", 30, START)

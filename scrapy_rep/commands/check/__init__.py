@@ -1,4 +1,4 @@
-"""``scrapy rep check``: may I fetch this URL, and who says so?"""
+"""``scrapy rep check``: whether URLs may be fetched, and by which rule."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-HELP = "May I fetch these URLs? With the rule that decides, in its place"
+HELP = "Say whether URLs may be fetched, and show the rule that decides"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "urls", nargs="+", metavar="URL", help="or - for a list on standard input"
+        "urls",
+        nargs="+",
+        metavar="URL",
+        help="a URL, or - for a list on standard input",
     )
     add_profile(parser)
     add_purposes(parser)
     parser.add_argument(
         "--dialects",
         action="store_true",
-        help="show what each dialect decides, and whether they agree",
+        help="show what each dialect decides, and whether the dialects agree",
     )
     parser.add_argument(
         "--robots",
         metavar="FILE",
-        help="the robots.txt to keep to, whatever the URL; nothing is fetched",
+        help="judge every URL by the robots.txt in this file; nothing is fetched",
     )
     parser.add_argument(
         "--brief",
         action="store_true",
-        help="a line for each URL: verdict, URL, why, separated by tabs",
+        help="one line for each URL: verdict, URL and reason, separated by tabs",
     )
     add_format(parser)
 

@@ -111,7 +111,7 @@ class Checker:
                         self._counts["bad"] += 1
                         self._status = WRONG_USAGE
                         complain(
-                            f"line {number}: {text[:200]!r} is no URL of http, https or ftp"
+                            f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
                         )
                     else:
                         self._show(asked, found[asked.origin])
@@ -144,7 +144,7 @@ class Checker:
                 f"; {counts['used otherwise']:,} of the allowed not for the purposes"
             )
         if counts["bad"]:
-            words += f"; lines that are no URL: {counts['bad']:,}"
+            words += f"; lines that are not URLs: {counts['bad']:,}"
         total = counts["allowed"] + counts["denied"]
         complain(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
 
@@ -228,7 +228,8 @@ class Checker:
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
         if len(record["sitemaps"]) > _SITEMAPS_SHOWN:
-            show(f"  ... and {len(record['sitemaps']) - _SITEMAPS_SHOWN} sitemaps more")
+            more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+            show(f"  and {more} more {'sitemap' if more == 1 else 'sitemaps'}")
         if len(by_dialect) > 1:
             self._show_dialects(by_dialect, decisions)
         show()

@@ -1,4 +1,4 @@
-"""``scrapy rep diff``: what changed between two robots.txt files?"""
+"""``scrapy rep diff``: what changed between two robots.txt files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-HELP = "What changed between two robots.txt files: rules, and verdicts on URLs"
+HELP = "Show what changed between two robots.txt files: rules, and verdicts on URLs"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -26,13 +26,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--urls",
         metavar="LIST|LEDGER",
         help="the URLs whose verdicts to compare: a file with one on each line, - for "
-        "standard input, or the ledger of a crawl (default: some made from the patterns)",
+        "standard input, or the ledger of a crawl (default: paths made from the patterns)",
     )
     parser.add_argument(
         "--origin",
         metavar="URL",
-        help="whose robots.txt it is, so that only URLs of that host are compared "
-        "(default: that of NEW or OLD, where one is a URL)",
+        help="compare URLs of this host alone (default: the host of NEW or OLD, where one "
+        "is a URL)",
     )
     add_format(parser)
 

@@ -116,18 +116,18 @@ def _listed(
                     yield text
                 else:
                     differences.is_wrong = True
-                    complain(f"{path}, line {number}: {text[:200]!r} is no URL")
+                    complain(f"{path}, line {number}: {text[:200]!r} is not a URL")
 
 
 def _check_urls(source: str | None, origin: Origin | None) -> None:
-    """Raises UsageError, before anything is shown, for a list that can't be read, and for
-    a ledger of which it is not known whose URLs are meant.
+    """Raise UsageError, before anything is shown, for a list that can't be read, and for a
+    ledger with URLs of several hosts where none is chosen.
     """
     if source is None or not _is_ledger(source):
         return
     if origin is None and origin_count(source) > 1:
         raise UsageError(
-            f"{source} has URLs of several hosts; say with --origin which is meant"
+            f"{source} has URLs of several hosts; choose one with --origin"
         )
 
 
@@ -139,7 +139,7 @@ def _is_ledger(path: str) -> bool:
 
 
 class Differences:
-    """Shows what differs, as it is found."""
+    """Shows the differences of two robots.txt files, as they are found."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Differences:
         return sample_paths(self._old.robots, self._new.robots)
 
     def show_rules(self) -> None:
-        """What was added to the files, removed, and moved."""
+        """Show the rules and records that were added, removed or moved."""
         for loaded in (self._old, self._new):
             if loaded.result is not None:
                 self._show_access(loaded)
@@ -175,7 +175,9 @@ class Differences:
                 _show_group(self._output, change)
         if not is_all:
             self._has_changed = True
-            complain("there are too many groups to compare; not all changes are shown")
+            complain(
+                "the files have too many groups to compare; not all changes are shown"
+            )
         before, after = self._old.robots.sitemaps, self._new.robots.sitemaps
         self._show_sitemaps("removed", set(before) - set(after))
         self._show_sitemaps("added", set(after) - set(before))
@@ -196,7 +198,7 @@ class Differences:
                 _show_line(self._output, change, f"Sitemap: {url}")
 
     def _show_records(self, change: str, records: set[tuple[str, str]]) -> None:
-        """Records of use that stand before any group."""
+        """Show records about use that stand before any group."""
         for field, value in sorted(records):
             self._has_changed = True
             if self._output.as_json:
@@ -219,7 +221,7 @@ class Differences:
             self._output.row(painted, url, in_words(change, old, new))
 
     def show_verdicts(self, urls: Iterable[str]) -> None:
-        """The URLs that are allowed by one of the files, and denied by the other."""
+        """Show the URLs that one of the files allows and the other denies."""
         for url in urls:
             self._compared += 1
             old = self._profile.decide(self._old.robots, url)
@@ -243,7 +245,7 @@ class Differences:
                 self._output.row(painted, url, reasons)
 
     def end(self) -> int:
-        """Show the sum. Return the exit status."""
+        """Show a summary. Return the exit status."""
         if self._output.as_json:
             record = {
                 "kind": "summary",

@@ -1,4 +1,4 @@
-"""``scrapy rep lint``: what is wrong with this robots.txt?"""
+"""``scrapy rep lint``: what is wrong with robots.txt files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-HELP = "What is wrong with these robots.txt files, and what to write instead"
+HELP = "Show what is wrong with robots.txt files, and what to write instead"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,8 +19,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE|URL",
-        help="a robots.txt, or - for standard input; of a URL without a path, the "
-        "robots.txt of that host",
+        help="a file, a URL, or - for standard input; a URL without a path stands for the "
+        "robots.txt of its host",
     )
     parser.add_argument(
         "--dialect",

@@ -1,4 +1,4 @@
-"""``scrapy rep page``: what may be done with this page, and who says so?"""
+"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-HELP = "What may be done with a page: its indexing rules, and where they are written"
+HELP = "Show the indexing rules of a page, and the statement behind each"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "page", metavar="URL|FILE", help="a page, or - for HTML on standard input"
+        "page",
+        metavar="URL|FILE",
+        help="a URL, an HTML file, or - for HTML on standard input",
     )
     add_profile(parser)
     add_purposes(parser)
@@ -25,8 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD",
-        help='a header that the page of a file is sent with: "X-Robots-Tag: noindex"; '
-        "can be repeated",
+        help='a header field of a page in a file, such as "X-Robots-Tag: noindex"; can be '
+        "repeated",
     )
     parser.add_argument(
         "--force",

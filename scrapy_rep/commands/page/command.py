@@ -78,7 +78,9 @@ def _found(arguments: Namespace, profile: Profile) -> Page:
     if not is_url(arguments.page):
         return page_of_file(arguments.page, arguments.header)
     if arguments.header:
-        raise UsageError("--header is for a page in a file; that of a URL has its own")
+        raise UsageError(
+            "--header is for a page in a file; a URL is sent with its own header fields"
+        )
     asked_argument(arguments.page)
     from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
 
@@ -103,7 +105,7 @@ def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
 
 
 def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
-    """What the page, its robots.txt and its tdmrep.json state together."""
+    """The usage preferences of the page, its robots.txt and its tdmrep.json together."""
     usage = UsagePreferences.of_page(
         found.fields, rules.statements, rules.tags, found.tdmrep
     )
@@ -123,7 +125,7 @@ def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
 
 
 def _bears_on(statement: Statement) -> set[str]:
-    """The rules that a statement has a say in."""
+    """The rules that a statement affects."""
     name = statement.name
     if not statement.known or (name in VALUED and statement.value is None):
         return set()
@@ -217,7 +219,7 @@ def _show(
         show("  It could not be fetched: ", found.error)
     if rules is None:
         if not found.error:
-            show("  It was not fetched, so nothing is known of its indexing rules.")
+            show("  It was not fetched, so its indexing rules are unknown.")
         return
     if found.is_error_page:
         show(f"  It was sent with status {found.status}, so there is no page to index.")

@@ -1,4 +1,4 @@
-"""Pages, as they are sent or lie in files."""
+"""Loads a page, from the web or from a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_REDIRECTS = 20
 
 @dataclass(kw_only=True)
 class Page:
-    """What there is to read indexing rules from."""
+    """A page, with everything that indexing rules and usage preferences are read from."""
 
     where: str
     """Its URL, the last one where it was redirected, or the name of its file."""
@@ -48,23 +48,23 @@ class Page:
     """The values of its ``X-Robots-Tag`` field lines."""
 
     fields: Sequence[tuple[str, bytes]] = ()
-    """Its other fields that speak of its use; names in lower case."""
+    """Its other header fields about use; names in lower case."""
 
     tdmrep: UsagePreferences = SILENCE
-    """What the tdmrep.json of its origin says."""
+    """What the tdmrep.json of its origin states."""
 
     html: bytes = b""
     encoding: str | None = None
     redirects: list[str] = field(default_factory=list)
 
     decision: Decision | None = None
-    """Whether robots.txt allows to fetch it, where it is on the web."""
+    """The decision of its robots.txt, if it is on the web."""
 
     loaded: LoadedRobotsTxt | None = None
-    """The robots.txt that says so."""
+    """The robots.txt that decided."""
 
     error: str = ""
-    """Why there is nothing to read, if so."""
+    """Why it could not be fetched, or an empty string."""
 
     @property
     def is_error_page(self) -> bool:
@@ -94,7 +94,9 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 async def fetched_page(
     url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
 ) -> Page:
-    """The page at *url*, wherever it redirects to, as far as robots.txt allows it."""
+    """The page that *url* leads to. A page, or a redirect target, that robots.txt forbids is
+    not fetched, unless *force* is given.
+    """
     asked = asked_argument(url)
     redirects: list[str] = []
     while True:
@@ -117,7 +119,7 @@ async def fetched_page(
         next_url = asked_url(_joined(asked.url, location))
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
             found.error = (
-                "redirected to what is no URL"
+                "redirected to an address that is not a URL"
                 if next_url is None
                 else f"redirected more than {_MAX_REDIRECTS} times"
             )
@@ -129,7 +131,7 @@ async def fetched_page(
 async def _mining(
     asked: AskedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
 ) -> UsagePreferences:
-    """What the tdmrep.json of an origin says, where a purpose needs it."""
+    """What the tdmrep.json of an origin states, if a purpose needs it."""
     url = url_of(asked.origin)
     wanted = any(map(is_about_mining, profile.rep.purposes))
     if not wanted or not profile.decide(loaded.robots, url).allowed:

@@ -1,4 +1,4 @@
-"""``scrapy rep replay``: what does today's robots.txt say of a past crawl?"""
+"""``scrapy rep replay``: what the robots.txt files of today say of past crawls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-HELP = "What of a past crawl is now forbidden, and what is newly allowed"
+HELP = "Show which URLs of past crawls are now forbidden, and which are newly allowed"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,8 +19,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "ledgers",
         nargs="+",
         metavar="LEDGER",
-        help="of a crawl with REP_LEDGER_LEVEL = 'all'; one with the refused alone tells "
-        "only what is newly allowed",
+        help="the ledger of a crawl; without REP_LEDGER_LEVEL = 'all' it has no URLs that "
+        "could be newly forbidden",
     )
     add_profile(parser, default="as in each past crawl")
     parser.add_argument(
@@ -28,13 +28,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[ORIGIN=]FILE",
-        help="the robots.txt of an origin (https://example.com=robots.txt), or of all; "
-        "it is not fetched then. Can be repeated",
+        help="use this file as the robots.txt of an origin "
+        "(https://example.com=robots.txt), or of all origins without a file of their own, "
+        "and do not fetch it; can be repeated",
     )
     parser.add_argument(
         "--purge-list",
         metavar="FILE",
-        help="where to write the URLs that were fetched and are now forbidden",
+        help="write the URLs that were fetched and are now forbidden to this file",
     )
     add_format(parser)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
-# So many robots.txt files are fetched side by side, before their URLs are judged.
+# The number of robots.txt files that are fetched before their URLs are judged.
 _ORIGINS_AT_ONCE = 128
 
 _COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
@@ -71,7 +71,7 @@ def replay(arguments: Namespace, settings: Settings) -> int:
 def _dialects(
     arguments: Namespace, profile: Profile, crawls: PastCrawls
 ) -> dict[str, Dialect]:
-    """The dialect for each name in the ledgers."""
+    """The dialect for each name of a dialect in the ledgers."""
     if arguments.dialect is not None:
         return dict.fromkeys(crawls.dialects | {""}, profile.dialect)
     own = {profile.dialect.name: profile.dialect, "": profile.dialect}
@@ -115,17 +115,17 @@ class Changes:
         else:
             self.output.flush()
             complain(
-                f"URLs that were fetched and are now forbidden: {counts['forbidden']}; "
-                f"that were refused and are now allowed: {counts['allowed']}"
+                f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
+                f"URLs that were refused and are now allowed: {counts['allowed']:,}"
             )
         if counts["usage"] and not self.output.as_json:
             complain(
-                f"URLs whose content may be used for other purposes: {counts['usage']}"
+                f"URLs whose content may be used for other purposes: {counts['usage']:,}"
             )
         if counts["unknown"]:
             complain(
-                "URLs of which it is not known, since their robots.txt is unreachable: "
-                f"{counts['unknown']}"
+                "URLs that can't be judged, since their robots.txt is unreachable: "
+                f"{counts['unknown']:,}"
             )
         return FOUND if counts["forbidden"] or counts["unknown"] else CLEAN
 
@@ -175,7 +175,7 @@ class Replayer:
         for past in pasts:
             loaded = by_dialect[self._places.get(past.dialect, 0)]
             if loaded.is_unreachable:
-                # What was refused as unreachable then would be refused now.
+                # A URL that was refused for this reason would be refused again.
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
                 self._compare(past, loaded)
@@ -220,7 +220,7 @@ class Replayer:
     def _compare_usage(
         self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
     ) -> None:
-        """What a URL that was fetched was for then, and is for now."""
+        """Compare what the content of a URL could be used for then and now."""
         robots = self._files.robots(past, loaded.dialect)
         if robots is None:
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
 """Exit statuses: allowed, or nothing found; denied, or something found; wrong usage."""
 
-# As shells tell of a process that a signal ended.
+# The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
 
 
@@ -33,7 +33,7 @@ def exit_status(
 ) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # What a terminal can't show must not end the run.
+            # A character that the encoding of a terminal lacks must not end the run.
             stream.reconfigure(errors="backslashreplace")
     try:
         if unknown:
@@ -41,8 +41,8 @@ def exit_status(
         status = run(arguments, settings)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read, "head" for one, has had enough. Python would complain of what is
-        # left to be flushed.
+        # The reader, such as "head", has closed the pipe. Python would report an error
+        # when it flushes what is left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Results on standard output, for people or for programs; complaints on standard error."""
+"""Results on standard output, as text or JSON; messages on standard error."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GREEN, RED, YELLOW, BLUE, BOLD = "32", "31", "33", "34", "1"
 
 
 class Painted(NamedTuple):
-    """A part of a line, and its colour where there are colours."""
+    """A part of a line, and its colour on terminals."""
 
     text: str
     colour: str
 
 
 class Output:
-    """Lines for people, or objects for programs: JSON, one on each line.
+    """Writes lines of text, or JSON objects, one on each line.
 
-    Whatever is in a line is made visible before it is printed, so that nothing that a
-    site wrote can drive a terminal.
+    Control characters in a line are made visible, so that what a site wrote can't drive a
+    terminal.
     """
 
     def __init__(self, stream: TextIO, *, as_json: bool, colour: bool) -> None:
@@ -51,8 +51,7 @@ class Output:
         self.write("\t".join(map(self._shown, cells)) + "\n")
 
     def record(self, record: dict[str, Any]) -> None:
-        # All that is not ASCII comes as escapes, and so do the control characters of
-        # ASCII, but for one.
+        # ensure_ascii escapes all control characters but DEL.
         text = json.dumps(record, ensure_ascii=True)
         self.write(text.replace("\x7f", "\\u007f") + "\n")
 
@@ -65,7 +64,7 @@ class Output:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether colours are for *stream*: a terminal, and nobody against it.
+    """Whether *stream* is a terminal that colours may be written to.
 
     See https://no-color.org.
     """
@@ -75,6 +74,6 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def complain(message: str) -> None:
-    """Say on standard error what is wrong."""
+    """Write a message to standard error."""
     sys.stdout.flush()
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)

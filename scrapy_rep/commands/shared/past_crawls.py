@@ -1,4 +1,4 @@
-"""What ledgers know of past crawls: their URLs, and what was decided."""
+"""The URLs of past crawls and the decisions on them, read from ledgers."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ class PastDecision(NamedTuple):
     """The name of the dialect of the crawl."""
 
     times: int
-    """How often the URL was decided on."""
+    """The number of decisions on the URL."""
 
     snapshot: tuple[str, int] | None
-    """The ledger that has the robots.txt of that time, and its number there."""
+    """The path of the ledger that has the robots.txt of that time, and its id there."""
 
 
 class PastCrawls:
     """Several ledgers, read as one, in the order of origins and then of URLs.
 
-    Raises LedgerError for what is no ledger, or is broken.
+    Raises LedgerError for a file that is not a ledger, or is broken.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._crawls = [_crawls(path) for path in paths]
         self.count: int = sum(next(_rows(path, _COUNT))["times"] for path in paths)
-        """How many decisions there are."""
+        """The number of decisions."""
 
     @property
     def dialects(self) -> set[str]:
@@ -110,7 +110,7 @@ class PastFiles:
         self._latest: tuple[tuple[str, int], Dialect, RobotsTxt | None] | None = None
 
     def robots(self, past: PastDecision, dialect: Dialect) -> RobotsTxt | None:
-        """What was kept to at that time; None where the ledger has it not."""
+        """The robots.txt that decided; None where the ledger does not have it."""
         if past.snapshot is None:
             return None
         latest = self._latest
@@ -119,7 +119,7 @@ class PastFiles:
             rows = _rows(path, _BODY, str(number))
             body = next((row["body"] for row in rows), None)
             robots = body and RobotsTxt.parse(bytes(body), dialect)
-            # URLs come in the order of their origins.
+            # Decisions come in the order of origins, so one file is enough to keep.
             latest = self._latest = (past.snapshot, dialect, robots or None)
         return latest[2]
 
@@ -136,7 +136,7 @@ def urls_of(path: str, origin: str | None) -> Iterator[str]:
 
 
 def origin_count(path: str) -> int:
-    """How many origins there are URLs of in a ledger."""
+    """The number of origins in a ledger."""
     count: int = next(_rows(path, "SELECT count(DISTINCT origin) FROM decision"))[0]
     return count
 

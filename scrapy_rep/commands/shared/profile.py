@@ -32,10 +32,10 @@ class Profile:
     rep: RepSettings
 
     agents: tuple[str, ...]
-    """Product tokens; ``*`` alone if nobody can tell who asks."""
+    """Product tokens; ``*`` alone where the settings name no crawler."""
 
     note: str
-    """What should be said about the agents, if anything."""
+    """A message to the user about the agents, or an empty string."""
 
     @property
     def dialect(self) -> Dialect:
@@ -50,19 +50,22 @@ class Profile:
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
-    """Raises UsageError for an agent or a dialect that is none."""
+    """The profile that the *arguments* and the *settings* describe.
+
+    Raises UsageError for an agent, a dialect or a purpose that does not exist.
+    """
     settings = settings.copy()
-    # To read these would make the folder of a crawl, and the file of its store.
+    # Reading these settings would create the folder of a crawl and the file of its store.
     settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     written = [name.strip() for each in arguments.agent for name in each.split(",")]
     names = [name for name in written if name] or written
     if len(names) > 1 and names[-1] == EVERYONE:
-        # The group for everyone is the last one to be asked in any case.
+        # The group for everyone is followed last in any case.
         names.pop()
     if names == [EVERYONE]:
         settings.set(USER_AGENT, None, "cmdline")
     elif names:
-        # A whole header has commas too, where it is that of a browser.
+        # The header of a browser has commas that separate nothing.
         given = arguments.agent if any("(" in name for name in names) else names
         settings.set(USER_AGENT, given, "cmdline")
     if arguments.dialect is not None:
@@ -82,14 +85,16 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if agents:
         return Profile(settings, rep, agents, "")
     note = (
-        f"The User-Agent {text!r} does not say which crawler this is: asked for "
-        "everyone (*). Use --agent."
+        f"The User-Agent {text!r} does not say which crawler this is; the group for everyone "
+        "(*) is followed. Name the crawler with --agent."
     )
     return Profile(settings, rep, (EVERYONE,), note)
 
 
 def _settings(settings: Settings, arguments: Namespace) -> RepSettings:
-    """What *settings* say, once those of the *arguments* are in them."""
+    """The settings of this package. An error names the option that was given, not its
+    setting.
+    """
     options = {
         USER_AGENT: ("--agent", arguments.agent),
         "REP_DIALECT": ("--dialect", arguments.dialect is not None),

@@ -1,4 +1,4 @@
-"""A robots.txt as a dialect reads it, and where it is from."""
+"""A robots.txt that was loaded from a file, the settings or the web."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ContextLine(NamedTuple):
 
 
 class LoadedRobotsTxt:
-    """A robots.txt in one dialect: what it decides, and the evidence."""
+    """A robots.txt, parsed in one dialect, with its source and its lines."""
 
     def __init__(self, robots: RobotsTxt, where: str) -> None:
         self.robots = robots
@@ -33,10 +33,10 @@ class LoadedRobotsTxt:
         """Its URL, the name of its file, or the setting."""
 
         self.result: AccessResult | None = None
-        """How its fetch ended, where it was fetched."""
+        """The result of the fetch, if it was fetched."""
 
         self.override: Override | None = None
-        """What the user decided in its place, if anything."""
+        """The override that takes its place, if there is one."""
 
         self._lines: list[str] | None = None
         self._groups: dict[int, tuple[str, ...]] | None = None
@@ -70,11 +70,11 @@ class LoadedRobotsTxt:
 
     @property
     def cost(self) -> int:
-        """About how many bytes it takes."""
+        """The bytes of memory that it takes, about."""
         return len(self.robots.body) + 1000
 
     def context(self, line: int, around: int = 2) -> list[ContextLine]:
-        """A line and those around it."""
+        """A line, with *around* lines before and after it."""
         if self._lines is None:
             # Numbers are those of the lines that the dialect reads.
             read = decoded_text(self.robots.body, self.dialect)
@@ -86,7 +86,7 @@ class LoadedRobotsTxt:
         return [ContextLine(first + at, each) for at, each in enumerate(found)]
 
     def group(self, line: int) -> tuple[str, ...]:
-        """Whom the group with the rule on *line* is for."""
+        """The agents of the group that has the rule on *line*."""
         if self._groups is None:
             self._groups = {
                 rule.line: group.agents
@@ -97,7 +97,7 @@ class LoadedRobotsTxt:
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:
-    """A decision as JSON has it."""
+    """A decision as a JSON object."""
     return {
         "allowed": decision.allowed,
         "reason": str(decision.reason),
@@ -108,7 +108,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
 
 
 def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, Any]:
-    """Where a robots.txt is from, and what it says besides its rules, as JSON has it."""
+    """The source of a robots.txt, and its other records, as a JSON object."""
     rate = loaded.robots.request_rate(agents)
     window = loaded.robots.visit_time(agents)
     return {
@@ -122,7 +122,7 @@ def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, A
 
 
 def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
-    """How a robots.txt was had, as JSON has it."""
+    """The result of loading a robots.txt, as a JSON object."""
     result = loaded.result
     if result is None:
         outcome = "override" if loaded.override else "file"
@@ -139,7 +139,7 @@ def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
 
 
 def describe_access(loaded: LoadedRobotsTxt) -> str:
-    """The same, in words."""
+    """The result of loading a robots.txt, in words."""
     result = loaded.result
     if result is None:
         return "as the settings say" if loaded.override else "as given"
@@ -147,5 +147,5 @@ def describe_access(loaded: LoadedRobotsTxt) -> str:
     if result.redirects:
         words += f", redirected to {result.redirects[-1]}"
     if result.is_html:
-        words += "; it is an HTML page, what reads as rules in it counts"
+        words += "; it is an HTML page, and lines in it that read as rules count"
     return words

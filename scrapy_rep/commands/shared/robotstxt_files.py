@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GivenFile(NamedTuple):
-    """A robots.txt as it was written or sent."""
+    """The bytes of a robots.txt, and where they are from."""
 
     where: str
     """The path of the file, or the URL."""
@@ -27,21 +27,23 @@ class GivenFile(NamedTuple):
     octets: bytes
 
     result: AccessResult | None
-    """How the fetch ended, where it was fetched."""
+    """The result of the fetch, if it was fetched."""
 
     origin: Origin | None
-    """Whose it is, where it was fetched."""
+    """The origin that it is the robots.txt of, if it was fetched."""
 
     @property
     def url(self) -> str | None:
-        """Where it was fetched from, if it was."""
+        """The URL that it was fetched from, if it was fetched."""
         return None if self.result is None else self.where
 
 
 def given_files(
     arguments: Sequence[str], profile: Profile
 ) -> list[GivenFile | UsageError]:
-    """All of them, in order; an error in the place of what can't be read or is no URL."""
+    """The files that *arguments* name, in order. An error is in the place of a file that
+    can't be read, and of what is not a URL.
+    """
     urls: dict[str, str] = {}
     read: dict[str, bytes] = {}
     errors: dict[str, UsageError] = {}
@@ -68,9 +70,9 @@ def given_files(
 
 
 def robotstxt_url(argument: str) -> str:
-    """The URL itself, or that of the robots.txt of the host, if it has no path.
+    """The URL in *argument*; of a URL without a path, that of the robots.txt of its host.
 
-    Raises UsageError for what is no URL.
+    Raises UsageError for what is not a URL.
     """
     url, origin = asked_argument(argument)
     parts = urlsplit(url)

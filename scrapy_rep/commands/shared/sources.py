@@ -1,4 +1,4 @@
-"""Where the robots.txt of an origin comes from: files, settings, or the web."""
+"""Loads the robots.txt of each origin: from files, from the settings, or from the web."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
 
     ByDialect = tuple[LoadedRobotsTxt, ...]
-    """Of one robots.txt, one for each dialect."""
+    """One robots.txt, parsed in each dialect."""
 
     Given = dict[Origin | None, ByDialect]
 
 _T = TypeVar("_T")
 
-# What is read and indexed already; more than that is fetched again.
+# Parsed files that are kept in memory; those beyond are fetched again.
 _MAX_KEPT = 5_000
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
-# Bytes of a file or of standard input; more than any dialect reads of a robots.txt.
+# Bytes read of a file or of standard input: more than any dialect reads of a robots.txt.
 _MAX_READ = 16 * 1024 * 1024
 
 
 class Sources:
     """The robots.txt of each origin, in each of *dialects*.
 
-    *given* are those of the user, by origin; that of None is for every origin that has
-    none of its own.
+    *given* are the files that the user named, by origin; the one under None is for every
+    other origin.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Sources:
         self._kept: LRU[ByDialect] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
 
     def at_hand(self, origin: Origin) -> ByDialect | None:
-        """Of those that need no fetching, and those that were fetched lately."""
+        """The robots.txt of *origin*, if it is given, overridden or still in memory."""
         return self._settled(origin) or self._kept.get(origin)
 
     async def of(self, origins: Collection[Origin]) -> dict[Origin, ByDialect]:
-        """Fetch what is needed, side by side."""
+        """The robots.txt of each of *origins*; those that are missing are fetched side by side."""
         found = {}
         missing = []
         for origin in dict.fromkeys(origins):
@@ -98,7 +98,7 @@ class Sources:
 
 
 def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
-    """The robots.txt in a file, in each dialect. Raises UsageError if it can't be read."""
+    """The robots.txt in a file, in each dialect. Raises UsageError where it can't be read."""
     body = read_file(path)
     return tuple(
         LoadedRobotsTxt(RobotsTxt.parse(body, dialect), path) for dialect in dialects
@@ -111,7 +111,9 @@ def ask(
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """What *job* returns with these sources, within a crawl if there is need of one."""
+    """What *job* returns with these sources. It runs in a crawl, unless every origin has a
+    given file.
+    """
     if None in given:
         return finish(job(Sources(profile, dialects, given, None)))
     from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
@@ -125,7 +127,7 @@ def ask(
 
 
 def finish(coroutine: Coroutine[None, None, _T]) -> _T:
-    """What *coroutine* returns, which has nothing to wait for."""
+    """The result of a *coroutine* that waits for nothing."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -150,5 +152,5 @@ def read_file(path: str) -> bytes:
 
 
 def is_url(argument: str) -> bool:
-    """Whether an argument that may be a file or a URL is a URL."""
+    """Whether an argument is a URL, and not a path."""
     return "://" in argument

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 
-# Bytes; nobody serves a longer URL.
+# Bytes of a line; a longer one is not a URL.
 _MAX_LINE = 256 * 1024
 
 # So many robots.txt files are fetched before the URLs that need them are judged, at most.
@@ -51,14 +51,16 @@ def asked_argument(text: str) -> AskedUrl:
     found = asked_url(text)
     if found is not None:
         return found
-    message = f"{text!r} is no URL of http, https or ftp"
+    message = f"{text!r} is not a URL of http, https or ftp"
     if "://" not in text and asked_url(f"https://{text}"):
         message += f"; did you mean https://{text} ?"
     raise UsageError(message)
 
 
 def open_error(path: str, error: OSError | ValueError) -> UsageError:
-    """What to say where the file at *path* can't be read, which may be meant as a URL."""
+    """The error for a file at *path* that can't be read, with a hint where the path looks
+    like a URL without its scheme.
+    """
     why = error.strerror if isinstance(error, OSError) else error
     message = f"{path}: {why}"
     host = path.partition("/")[0].lower()
@@ -90,8 +92,10 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 
 def line_batches(file: BinaryIO) -> Iterator[list[tuple[int, str]]]:
-    """The lines of *file* that are not blank, with their numbers: as many at a time as
-    there are, so that whoever writes them sees results before the end.
+    """The lines of *file* that are not blank, with their numbers.
+
+    A batch has the lines that are there to be read, so that results are shown while a list
+    is still being written.
     """
     number, rest = 1, b""
     read = getattr(file, "read1", file.read)
@@ -99,7 +103,7 @@ def line_batches(file: BinaryIO) -> Iterator[list[tuple[int, str]]]:
         *lines, rest = (rest + chunk).split(b"\n")
         yield list(_lines(lines, number))
         number += len(lines)
-        # What is too long is no URL, whatever follows.
+        # The rest of a line that is too long is not needed.
         rest = rest[:_MAX_LINE]
     if rest:
         yield list(_lines([rest], number))
@@ -116,7 +120,7 @@ def by_origins(
     urls: Iterable[tuple[int, str]],
 ) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
     """*urls* in parts, each of so few origins that their robots.txt files are fetched side
-    by side. None is in the place of what is no URL.
+    by side. None is in the place of what is not a URL.
     """
     part: list[tuple[int, str, AskedUrl | None]] = []
     origins: set[Origin] = set()

@@ -1,4 +1,4 @@
-"""What may become of a page for each purpose, and who says so."""
+"""Whether a page may be used for each purpose, with the statements behind that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _OUTCOMES = {
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """What *robots* states of a URL, to each purpose in the name that stands for it."""
+    """What *robots* states about the use of a URL. Each purpose is asked about in the name of
+    its own agents, where it has any.
+    """
     found = SILENCE
     for each in (url, *other_forms(url, profile.rep.clients)):
         for purpose in asked_about(profile):
@@ -34,14 +36,14 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
 
 
 def asked_about(profile: Profile) -> tuple[str, ...]:
-    """The purposes of the crawl, or all there are."""
+    """The purposes of the crawl; all purposes where it has none."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_change(
     old: UsagePreferences, new: UsagePreferences, profile: Profile
 ) -> dict[str, Any] | None:
-    """What of it has changed, purpose by purpose, as JSON has it; None if nothing has."""
+    """The purposes whose verdict has changed, as a JSON object; None if none has."""
     changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
     if not changed:
         return None
@@ -54,7 +56,7 @@ def usage_change(
 def in_words(
     change: dict[str, Any], old: UsagePreferences, new: UsagePreferences
 ) -> str:
-    """The same, with what says so."""
+    """A *change* with the statements behind it, on one line."""
     return "; ".join(
         f"{purpose} was {_word(old, purpose)}, is {_word(new, purpose)}"
         for purpose in change["new"]
@@ -68,13 +70,13 @@ def _word(preferences: UsagePreferences, purpose: str) -> str:
 
 
 def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
-    """Whether a purpose of the crawl is denied."""
+    """Whether a purpose of the crawl is disallowed."""
     unknown = profile.rep.usage_unknown
     return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """What is stated, as JSON has it."""
+    """The preferences as a JSON object."""
     return {
         "purposes": {
             purpose: {
@@ -105,7 +107,9 @@ def _record(statement: UsageStatement | None) -> dict[str, Any] | None:
 
 
 def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) -> None:
-    """Each purpose with its evidence; nothing where nobody has asked, or said anything."""
+    """Show each purpose with the statements behind it; nothing where the crawl has no
+    purpose and nothing is stated.
+    """
     if not preferences and not profile.rep.purposes:
         return
     for purpose in asked_about(profile):

@@ -7,13 +7,13 @@ from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 
 _REASONS = {
     Reason.NO_RULE: "no rule of the group matches",
-    Reason.NO_GROUP: "no group is for this agent, nor for everyone",
+    Reason.NO_GROUP: "no group is for this agent or for everyone",
     Reason.ROBOTS_TXT: "it is robots.txt itself",
     Reason.UNAVAILABLE: "robots.txt is unavailable",
     Reason.UNREACHABLE: "robots.txt is unreachable",
     Reason.OVERRIDE: "the settings say so",
     Reason.BAD_URL: "the host or port can't be read",
-    Reason.TOO_LONG: "it is too long for all the rules with a *",
+    Reason.TOO_LONG: "the URL is too long for the number of rules with a *",
 }
 
 

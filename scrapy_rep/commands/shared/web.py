@@ -1,5 +1,7 @@
-"""Fetches what a question needs, in a small crawl: with the settings of the project, its
-proxies and its User-Agent, and without what else it does in a crawl.
+"""Fetches robots.txt files and pages for a command, in a crawl of its own.
+
+The crawl has the settings of the project, with its proxies and its User-Agent, but none of
+its extensions, pipelines, feeds or queues.
 """
 
 from __future__ import annotations
@@ -34,14 +36,14 @@ _T = TypeVar("_T")
 
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-# What a crawl of the project does besides fetching: it must not do it for a question.
+# What a crawl of the project does besides fetching is switched off.
 _QUIET: dict[str, Any] = {
     "DUPEFILTER_CLASS": default_settings.DUPEFILTER_CLASS,
     "EXTENSIONS": {},
     "EXTENSIONS_BASE": {},
     "FEEDS": {},
     "ITEM_PIPELINES": {},
-    # Else results would become lines of the log.
+    # With it, results would become lines of the log.
     "LOG_STDOUT": False,
     "REP_LEDGER": None,
     "REP_STOP_DOWNLOAD": False,
@@ -52,14 +54,14 @@ _QUIET: dict[str, Any] = {
 
 
 class Web:
-    """What can be fetched while the crawl lasts."""
+    """Fetches through the engine of a crawl that is open."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._fetcher = RobotsTxtFetcher(crawler, settings)
 
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
-        """What the robots.txt files at *urls* come to, fetched side by side."""
+        """The results of fetching the robots.txt files at *urls*, side by side."""
         fetches = [
             deferred_from_coro(self._fetcher.fetch(url, Causes(Request(url))))
             for url in urls
@@ -68,16 +70,16 @@ class Web:
         return [result for _, result in await maybe_deferred_to_future(done)]
 
     async def page(self, url: str) -> Response:
-        """The answer to one request; raises what the download raises."""
+        """The response to one request. Raises what the download raises."""
         request = Request(
             url,
             callback=NO_CALLBACK,
             dont_filter=True,
             meta={
-                # Whoever asks for a page has asked its robots.txt before.
+                # The command has judged the URL by its robots.txt already.
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 meta.DONT_OBEY_NOINDEX: True,
-                # To ask what a page is for is none of its uses.
+                # Reading what a page may be used for is not one of its uses.
                 meta.PURPOSES: [],
                 "allow_offsite": True,
                 "dont_cache": True,
@@ -90,7 +92,7 @@ class Web:
 
 
 class _Outcome(Generic[_T]):
-    """What a job in a crawl came to."""
+    """The result of a job in a crawl: what it returned, or raised."""
 
     def __init__(self, job: Callable[[Crawler], Awaitable[_T]]) -> None:
         self._job = job
@@ -126,7 +128,7 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
     settings = settings.copy()
     settings.setdict(_QUIET, "cmdline")
     process: AsyncCrawlerProcess | CrawlerProcess
-    # As Scrapy chooses it for its own commands.
+    # The choice that Scrapy makes for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
     if wants_none or (wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")):
@@ -144,7 +146,7 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
 def _interruptible() -> Iterator[None]:
     """Let Ctrl-C end the process at once, also while it waits for standard input.
 
-    A crawl that is stopped politely would first wait for what is on its way.
+    Scrapy's own handler would first wait for the requests in flight.
     """
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

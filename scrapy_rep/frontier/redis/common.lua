@@ -19,7 +19,8 @@
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
 --                               at which that has a place
 --   :learning:WORKER set        queues whose robots.txt the worker is getting
---   :count, :number             requests that are not done; the last number given
+--   :number, :ended             how many requests there were, which are numbered; and how
+--                               many of them are done
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :unknown.
@@ -44,8 +45,12 @@ end
 
 -- Whether a worker is to get nothing now: its call is late, or it is taken for dead, so
 -- that nobody would miss it if it died with what it gets. It is to say that it lives.
+local function is_dead(worker)
+    return not call('ZSCORE', prefix .. ':workers', worker)
+end
+
 local function is_refused(worker, deadline)
-    return is_late(deadline) or not call('ZSCORE', prefix .. ':workers', worker)
+    return is_late(deadline) or is_dead(worker)
 end
 
 -- Where something else should happen before, and nothing is known of when.

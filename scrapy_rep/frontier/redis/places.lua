@@ -19,11 +19,10 @@ local function pass_on(host, moment)
     until is_waiting
 end
 
--- The place that a worker has at a host is free. *fetched*: the host was asked, so that
--- its delay begins. *delay* is what the worker knows of it.
-local function leave(worker, number, host, fetched, delay, gap)
+-- A worker says that its place at a host is free; whether it *had* one. *fetched*: the host
+-- was asked, so that its delay begins. *delay* is what the worker knows of it.
+local function free_place(host, had, fetched, delay, gap)
     local key = prefix .. ':host:' .. host
-    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
     local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked')
     local out = (tonumber(state[1]) or 0) - (had and 1 or 0)
     local free = tonumber(state[2]) or 0
@@ -45,4 +44,10 @@ local function leave(worker, number, host, fetched, delay, gap)
     else
         call('DEL', key)
     end
+end
+
+-- The place that a worker has for a request is free.
+local function leave(worker, number, host, fetched, delay, gap)
+    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
+    free_place(host, had, fetched, delay, gap)
 end

@@ -13,18 +13,28 @@ local looks, limit, gap = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]
 local limits = ARGV[6] ~= '' and cjson.decode(ARGV[6])
 local all_known = ARGV[7] == '1'
 local ready, leases = prefix .. ':ready', prefix .. ':leases:' .. worker
-if is_refused(worker, ARGV[2]) then return { 1, now } end
+if is_late(ARGV[2]) then return { 1, now } end
 
-local last_done = 8 + ARGV[8]
-for index = last_done + 1, #ARGV, 4 do
+-- Most calls tell of one request, which has left the downloader and is done. Nobody has
+-- something who is taken for dead, so whether that is so need not be looked up then.
+local first_left, ended = 9 + ARGV[8], 0
+local is_one = ARGV[8] == '1' and ARGV[9] == ARGV[10]
+local fields = is_one and call('HDEL', leases, '=' .. ARGV[9], '@' .. ARGV[9]) or 0
+if fields == 0 and is_dead(worker) then return { 1, now } end
+if fields > 0 then
+    -- A place is given back before the request, if not at once.
+    free_place(ARGV[11], fields == 2, ARGV[12] == '1', 0, tonumber(ARGV[13]))
+    ended, first_left = 1, first_left + 4
+else
+    for index = 9, first_left - 1 do
+        ended = ended + call('HDEL', leases, '=' .. ARGV[index])
+    end
+end
+for index = first_left, #ARGV, 4 do
     local fetched = ARGV[index + 2] == '1'
     leave(worker, ARGV[index], ARGV[index + 1], fetched, 0, tonumber(ARGV[index + 3]))
 end
-local ended = 0
-for index = 9, last_done do
-    ended = ended + call('HDEL', leases, '=' .. ARGV[index])
-end
-if ended > 0 then call('DECRBY', prefix .. ':count', ended) end
+if ended > 0 then call('INCRBY', prefix .. ':ended', ended) end
 
 local function park(queue, host, moment)
     begin()

@@ -8,6 +8,5 @@ if is_late(ARGV[1]) then return -1 end
 if ARGV[5] ~= '' and call('SADD', KEYS[2], ARGV[5]) == 0 then return 0 end
 local number = call('INCR', prefix .. ':number')
 call('ZADD', key_of(queue), ARGV[3], string.format('%014x', number) .. ARGV[4])
-call('INCR', prefix .. ':count')
 arrive(queue)
 return 1

@@ -196,11 +196,13 @@ class Worker:
         """Requests of all workers that are not done; those of this one that the server
         has not taken count.
         """
-        found = self._link.ask("MGET", f"{self._prefix}:count")
+        keys = f"{self._prefix}:number", f"{self._prefix}:ended"
+        found = self._link.ask("MGET", *keys)
         if found is None:
             # Not to be taken for the end.
             return max(self._count + self.unsent, 1)
-        self._count = int(found[0] or 0)
+        number, ended = (int(each or 0) for each in found)
+        self._count = number - ended
         return self._count + self.unsent
 
     # Hosts.

@@ -26,7 +26,7 @@ _MAX_HOLDS = 30 * DAY
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # 1.2.2; more digits are for ever
+_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # RFC 9111, 1.2.2
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
 
 

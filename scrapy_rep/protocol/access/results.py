@@ -31,7 +31,7 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The headers that say what the body is, for how long it holds and when to ask again."""
+"""The headers about the type of the body, its lifetime, and the time of the next request."""
 
 
 MAX_AHEAD = 300.0

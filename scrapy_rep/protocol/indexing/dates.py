@@ -100,7 +100,8 @@ def read_date(text: str) -> datetime | None:
     lower case are equal. Every word must be known, so a date with other text around it is
     none.
     """
-    if len(text) > _MAX_LENGTH or not text.isascii():
+    # dateutil passes over a NUL wherever it stands.
+    if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
     text = _COMMENT.sub(_without_zone_name, text.upper().strip()).strip()
     if not _WORDS.issuperset(_WORD.findall(text)):
@@ -115,7 +116,7 @@ def read_date(text: str) -> datetime | None:
             dayfirst=_DOTTED.match(text) is not None,
             tzinfos=_zone,
         ).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):  # that of decimal numbers as well
         return None
     return date if date >= _EARLIEST else None
 

@@ -88,7 +88,7 @@ class IndexingRules:
 
         :param headers: the value of each ``X-Robots-Tag`` field line
         :param html: the page, where there is one
-        :param agents: our product tokens; what is said to any of them counts
+        :param agents: our product tokens; statements to any of them count
         :param dialect: whose vocabulary it is
         :param encoding: the page's encoding, where the transport declares it
         """

@@ -1,8 +1,8 @@
 """The groups that one crawler follows, found without reading those of others.
 
-Where a group begins and ends can be told from its user-agent lines, and from whether a rule
-stands between two of them. Both are found by expressions that never go back over what they
-have read. :mod:`~scrapy_rep.protocol.grammar` says what this gains.
+Groups are recognized by their user-agent lines, and by whether a rule stands between two of
+them. Both are found by expressions that never go back over what they have read.
+:mod:`~scrapy_rep.protocol.grammar` says what this gains.
 """
 
 from __future__ import annotations

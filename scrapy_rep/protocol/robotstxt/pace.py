@@ -123,7 +123,7 @@ class Pace(NamedTuple):
         return self.visit_time.opens_in(now) if self.visit_time else 0.0
 
     def record_of_delay(self, now: datetime) -> Record | None:
-        """The first line that asks for the delay that holds at the time *now*."""
+        """The first record that asks for the delay at the time *now*."""
         delay = self.delay(now)
         for record in self.records:
             if Pace.of([record]).delay(now) == delay:

@@ -57,7 +57,7 @@ class UsagePreferences:
 
         :param headers: the name and the value of each field line
         :param html: the page, where there is one
-        :param agents: our product tokens; what is said to any of them counts
+        :param agents: our product tokens; statements to any of them count
         :param encoding: the page's encoding, where the transport declares it
         :param tdmrep: what ``tdmrep.json`` says of the page, which its headers and its
             tags override

@@ -139,7 +139,7 @@ def _read_usage(octets: bytes) -> Expression:
 
     try:
         found: Any = parse(octets, tltype="dictionary")
-    except Exception as error:  # noqa: BLE001  whatever it makes of what a stranger wrote
+    except Exception as error:  # noqa: BLE001  whatever the library raises
         message = f"no dictionary of RFC 9651, so that nothing is known: {error}"
         return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []

@@ -184,7 +184,9 @@ class Shared:
         return {key.removeprefix(f"{PREFIX}:") for key in found}
 
     def count(self) -> int:
-        return int(self.redis.get(self.key("count")) or 0)
+        keys = self.key("number"), self.key("ended")
+        number, ended = (int(each or 0) for each in self.redis.mget(keys))
+        return number - ended
 
     def ready(self) -> dict[str, float]:
         """In how many seconds each queue that is ready is looked at."""

@@ -224,7 +224,7 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
         worker.done(popped.number)
     assert worker.take(PAGES) == (None, 0)
     worker.tell()
-    assert shared.names() == {"number", "count", "workers"}
+    assert shared.names() == {"number", "ended", "workers"}
 
 
 def test_refused_and_not_done(shared: Shared) -> None:

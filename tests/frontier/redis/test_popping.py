@@ -297,10 +297,10 @@ def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
     worker.tell()
     shared.advance(0.05)
     known = {"host:a.example", "host:b.example"}
-    assert shared.names() == {"number", "count", "workers", *known}
+    assert shared.names() == {"number", "ended", "workers", *known}
     assert shared.count() == 0
     for name in known:
         assert 100 < shared.ends_in(name) <= 100 + HOUR
     worker.retire()
     shared.advance(100 + HOUR)
-    assert shared.names() == {"number", "count"}
+    assert shared.names() == {"number", "ended"}

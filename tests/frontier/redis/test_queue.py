@@ -481,6 +481,6 @@ def test_keys_that_stay(shared: Shared) -> None:
     names = shared.names()
     assert {name for name in names if not name.startswith("host:")} <= {
         "number",
-        "count",
+        "ended",
     }
     assert all(shared.ends_in(name) <= 26 * HOUR for name in names if "host" in name)

@@ -362,7 +362,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for _ in range(WORKERS + len(self.model.accounts)):
             self.pass_time(LEASE / 4)
             self.beat(0)
-        names = self.shared.names() - {"number", "count", "workers"}
+        names = self.shared.names() - {"number", "ended", "workers"}
         assert all(name.startswith("host:") for name in names), names
         for name in names:
             assert self.shared.ends_in(name) <= 2 * HOUR

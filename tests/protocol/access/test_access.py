@@ -1,4 +1,4 @@
-"""What a fetch came to, and what holds then, row by row of the dialects."""
+"""The result of a fetch, and what is allowed then, row by row of the dialects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_2_3_1_kinds_of_access(status: int | None, expected: Access) -> None:
 @pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("status", [404, 500, None])
 def test_only_a_successful_body_is_parsed(dialect: Dialect, status: int | None) -> None:
-    """The body of an error page decides nothing, whatever it says."""
+    """The body of an error page is ignored."""
     entry = renew(fetched(status, FORBIDS), None, dialect=dialect, now=0)
     assert robots_of(entry, dialect).groups == ()
 
@@ -70,7 +70,8 @@ def test_unavailable(dialect: Dialect, status: int, allowed: bool) -> None:
 
 
 def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
-    """The rules hold for the host first asked, and relative URLs are relative to it."""
+    """After redirects the rules are for the host of the first request, and relative URLs
+    are relative to it."""
     body = b"Sitemap: /map.xml"
     redirects = ("http://other.example/robots.txt",)
     result = AccessResult(url=URL, status=200, body=body, redirects=redirects)

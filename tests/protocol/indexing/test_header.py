@@ -138,7 +138,7 @@ def test_finding(line: str, code: str) -> None:
 
 
 def test_no_findings_about_others() -> None:
-    """What is said to others is not ours to find fault with."""
+    """Statements to other agents give no findings."""
     assert read("other: noindx, max-snippet: many").findings == ()
 
 

@@ -162,7 +162,7 @@ def test_own_vocabulary() -> None:
 
 
 def test_silence_is_shared() -> None:
-    """A response that says nothing to us costs no object of its own."""
+    """Responses without statements share one object."""
     silence = IndexingRules.parse()
     assert silence is IndexingRules.parse([b"otherbot: noindex"], b"<p>", ["mybot"])
     assert silence is IndexingRules.parse([b" , "], b'<meta name="robot" content="x">')

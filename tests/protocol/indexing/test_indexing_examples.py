@@ -113,7 +113,7 @@ def test_example(
     changes: dict[str, Any],
     dialect: Dialect,
 ) -> None:
-    """Every example of Google's and of MDN's pages means what the page says."""
+    """Every example on Google's and MDN's pages is read as the page explains it."""
     lines = [header.encode() for header in headers]
     rules = IndexingRules.parse(lines, html.encode(), agents, dialect)
     assert rules == IndexingRules(**changes)

@@ -1,4 +1,4 @@
-"""What holds for all indexing rules, whatever a server sends."""
+"""Properties of indexing rules for any input."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> Non
 
 @given(st.data(), STATEMENTS)
 def test_source_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
-    """A meta tag says the same as a header, and white space separates in it."""
+    """A meta tag is read as a header is, with white space as a separator too."""
     separator = data.draw(st.sampled_from([", ", " ", "\n", ",", " , "]))
     html = f"<meta name=mybot content='{separator.join(statements)}'>"
     rules = IndexingRules.parse(html=html.encode(), agents=("mybot",))
@@ -112,7 +112,7 @@ def test_restriction_never_loosens(statements: list[str], more: str) -> None:
 
 @given(STATEMENTS)
 def test_others_do_not_matter(statements: list[str]) -> None:
-    """What is said to another agent changes nothing for us."""
+    """Statements to another agent have no effect on us."""
     line = ", ".join(statements)
     assert read([line, f"other: none, noai, {line}"]) == read([line])
 

@@ -157,7 +157,7 @@ def test_content(content: str, texts: list[str]) -> None:
 
 
 def test_evidence() -> None:
-    """A statement says where its tag is, and to whom it is addressed."""
+    """A statement has the position of its tag, and the agent that it is addressed to."""
     html = (
         '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
     )

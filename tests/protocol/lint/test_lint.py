@@ -266,7 +266,8 @@ def test_a_good_file_has_no_finding(dialect: Dialect, end: str) -> None:
 
 
 def test_what_a_finding_tells() -> None:
-    """Line, code, severity, message and text, and nothing of a stranger's goes raw."""
+    """A finding has line, code, severity, message and text; text of the file in the message
+    is quoted."""
     (finding,) = lint("\u202e\x1b[2J: /a\n")
     assert finding[:3] == (1, "unknown-field", "note")
     assert finding.message.isprintable()
@@ -281,7 +282,8 @@ def test_long_lines_are_cut() -> None:
 
 
 def test_findings_come_by_line_and_are_not_too_many() -> None:
-    """After so many of a code, one says how many follow, and where they begin."""
+    """Beyond the limit of a code, one finding says how many more there are, and from which
+    line."""
     found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(found) == sorted(found, key=lambda finding: finding.line)
     obsolete = [finding for finding in found if finding.code == "obsolete-field"]
@@ -308,7 +310,8 @@ def test_shadowing_where_groups_are_shared() -> None:
 
 
 def test_too_many_patterns_to_compare() -> None:
-    """Where the comparison ends early, that is said, and what was found stays."""
+    """Where the comparison of rules ends early, a finding says so, and the earlier findings
+    stay."""
     rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
     found = codes(ANY + "Allow: /x\nDisallow: /x\n" + rules)
     assert "not-compared" in found
@@ -316,7 +319,7 @@ def test_too_many_patterns_to_compare() -> None:
 
 
 def test_a_dialect_of_ones_own() -> None:
-    """A dialect that nobody ships is compared with those that are shipped."""
+    """A dialect of the user is compared with those of the package."""
     ours = replace(RFC9309, name="google", misspelt_fields=True)
     found = lint(ANY + "Dissallow: /a", ours)
     differing = [f.message for f in found if f.code == "dialects-differ"]
@@ -325,13 +328,13 @@ def test_a_dialect_of_ones_own() -> None:
 
 
 def test_differences_that_have_several_reasons() -> None:
-    """What no single point explains is told as well."""
+    """A difference that no single field explains is a finding too."""
     body = rule("*.a b") + "Useragent: c\nAllow: *a*\n"
     assert "dialects-differ" in codes(body)
 
 
 def test_robots_txt_itself_is_no_difference() -> None:
-    """That Google lets a site forbid its robots.txt is not told of each site."""
+    """The known difference on the URL of robots.txt itself is no finding."""
     assert codes(rule("/robots.txt")) == []
     assert codes(rule("/")) == []
 

@@ -1,4 +1,4 @@
-"""Files that are meant to hurt whoever lints them."""
+"""Malicious files, which must not make the linter slow."""
 
 from __future__ import annotations
 

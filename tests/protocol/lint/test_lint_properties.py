@@ -1,4 +1,4 @@
-"""What holds for the findings of any file at all."""
+"""Properties of the findings of any file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def crowded(draw: Callable) -> tuple[bytes, list[str]]:
 @few()
 @given(case=crowded())
 def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) -> None:
-    """By the reference, no URL is decided by a line that is said to decide on none."""
+    """By the reference, a line that is said never to decide decides on no URL."""
     body, urls = case
     for dialect in DIALECTS + MIXTURES:
         found = RobotsTxt.parse(body, dialect).lint()
@@ -98,7 +98,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
 @few()
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
-    """What nobody follows stands for nobody: without such a group, nothing changes."""
+    """Without a group that is said to be followed by no crawler, no decision changes."""
     for dialect in (CLASSIC, *MIXTURES):
         robots = RobotsTxt.parse(body, dialect)
         hidden = {f.line for f in robots.lint() if f.code == "hidden-group"}
@@ -116,7 +116,7 @@ def test_hidden_groups_are_never_followed(body: bytes) -> None:
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files(dialect: Dialect) -> None:
-    """The same holds for the files of real sites."""
+    """The properties hold for the files of real sites."""
     for name, body in read_corpus()[::3]:
         robots = RobotsTxt.parse(body, dialect)
         idle = {f.line for f in robots.lint() if f.code in IDLE}

@@ -1,4 +1,4 @@
-"""Nobody here is asked alone: the same questions are put to others too."""
+"""Compares decisions with the reference and with other parsers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def assert_agrees_with_the_port(
 def test_generated_files_are_read_as_the_published_parser_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
 ) -> None:
-    """The Google dialect comes to the verdicts of Google's parser."""
+    """The Google dialect decides as Google's parser does."""
     pytest.importorskip("gpyrobotstxt")
     body, url, agents = case
     # How many octets a pattern has depends on how it is written: here, in one way.

@@ -109,7 +109,7 @@ def test_empty_allow_is_no_rule() -> None:
 
 
 def test_user_agent_line_after_a_rule_begins_a_record() -> None:
-    """Records that nobody separated are separate all the same."""
+    """Records without a blank line between them are separate."""
     body = "User-agent: a\nDisallow: /a\nUser-agent: b\nDisallow: /b"
     assert ask(body, "/b", "a").allowed
     assert ask(body, "/a", "b").allowed

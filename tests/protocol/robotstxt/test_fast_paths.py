@@ -1,4 +1,4 @@
-"""Each fast path comes to what the plain way comes to."""
+"""Each fast path has the same result as the plain code."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
 
 
 def test_many_crawlers_ask_in_turns() -> None:
-    """Nobody gets the answer that is another's."""
+    """Concurrent questions of several agents get their own answers."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     robots = RobotsTxt.parse("".join(groups).encode())

@@ -50,7 +50,7 @@ def test_sitemaps_belong_to_no_group() -> None:
 
 
 def test_relative_sitemap_without_a_base() -> None:
-    """A relative sitemap is none where nobody says what it is relative to."""
+    """Without a base URL, a relative sitemap is ignored."""
     assert RobotsTxt.parse(b"Sitemap: /s.xml").sitemaps == ()
 
 
@@ -264,7 +264,8 @@ def test_opens_in(value: str, now: datetime, seconds: float) -> None:
 
 
 def test_the_line_that_decides() -> None:
-    """Of several lines about pace, the one that holds is named, by its number in the file."""
+    """Of several delay or window lines, the one that counts is returned, with its line
+    number."""
     body = b"""\
 # Slowly.
 User-agent: other

@@ -11,7 +11,7 @@ from tests.protocol.robotstxt.asking import ask
 
 
 def test_2_1_group_of_several_user_agent_lines() -> None:
-    """The rules after a run of user-agent lines hold for each crawler named there."""
+    """The rules after a run of user-agent lines are for each crawler named there."""
     body = "User-agent: a\nUser-agent: b\nDisallow: /x\nDisallow: /y"
     assert [ask(body, "/y", agent).line for agent in "abc"] == [4, 4, 0]
 
@@ -164,13 +164,13 @@ def test_2_2_1_whom_a_line_does_not_name(value: str) -> None:
 
 
 def test_2_2_1_line_in_vain_does_not_hide_its_neighbours() -> None:
-    """A user-agent line that names nobody leaves the rest of its group as it is."""
+    """A user-agent line that names no crawler does not change the rest of its group."""
     body = "User-agent:\nUser-agent: bot\nUser-agent: /\nDisallow: /"
     assert not ask(body, "/", "bot").allowed
 
 
 def test_2_2_1_tokens_in_order_of_preference() -> None:
-    """Of several tokens, the first that has a group is followed, whatever it says."""
+    """Of several tokens, the first that has a group is followed."""
     body = (
         "User-agent: b\nDisallow: /\nUser-agent: a\nAllow:\nUser-agent: *\nDisallow: /"
     )

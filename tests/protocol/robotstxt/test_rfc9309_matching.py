@@ -70,7 +70,7 @@ def test_2_2_2_characters_that_delimit_nothing(character: str, place: str) -> No
 def test_2_2_2_delimiters_are_not_their_encoded_forms(
     character: str, place: str
 ) -> None:
-    """What delimits parts of a URL is another octet than the same as data."""
+    """A delimiter differs from its encoded form."""
     encoded = f"%{ord(character):02X}"
     raw_path, encoded_path = f"/a{character}b{character}c", f"/a{encoded}b{encoded}c"
     assert matches(place.format(character), raw_path)
@@ -126,7 +126,7 @@ def test_2_2_2_an_encoded_octet_that_is_the_same_raw_counts_once() -> None:
 
 
 def test_2_2_2_as_w3lib_writes_urls() -> None:
-    """A rule with brackets holds for the URL that Scrapy asks for."""
+    """A rule with raw brackets matches the URL that Scrapy requests."""
     rule = "/*country[0]"
     asked = "https://www.example.com/a?country[0]=x&b='c'"
     for dialect in (RFC9309, GOOGLE):
@@ -136,7 +136,7 @@ def test_2_2_2_as_w3lib_writes_urls() -> None:
 
 
 def test_2_2_2_invalid_utf_8_is_compared_octet_by_octet() -> None:
-    """A file that is not UTF-8 says what its octets say."""
+    """A file that is not UTF-8 is compared by its octets."""
     assert matches(b"/caf\xe9", "/caf%E9")
     assert not matches(b"/caf\xe9", "/caf%C3%A9")
 

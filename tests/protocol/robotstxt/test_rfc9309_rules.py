@@ -61,7 +61,7 @@ def test_2_2_2_longest_rule_is_chosen_among_all_groups() -> None:
 
 @pytest.mark.parametrize("pattern", ["/a", "/a*", "/*$", "/%C3%A9*"])
 def test_2_2_2_equivalent_rules_allow(pattern: str) -> None:
-    """Where allow and disallow say the same, allow is used, in whatever order."""
+    """Of an equal allow and disallow rule, allow is used, in either order."""
     rules = [f"Disallow: {pattern}", f"Allow: {pattern}"]
     path = "/a" if "a" in pattern else "/é"
     assert ask("\n".join(["User-agent: *", *rules]), path).line in (0, 3)
@@ -100,7 +100,7 @@ def test_2_2_2_robots_txt_alone_is_allowed(path: str) -> None:
 
 
 def test_2_2_2_rules_outside_of_groups_are_ignored() -> None:
-    """A rule before the first user-agent line is nobody's."""
+    """A rule before the first user-agent line is in no group."""
     body = "Disallow: /a\nUser-agent: *\nDisallow: /b"
     assert ask(body, "/a").allowed
     assert not ask(body, "/b").allowed

@@ -55,7 +55,7 @@ def test_nothing_else_ends_a_line(dialect: Dialect, character: str) -> None:
 @DIALECTS
 @pytest.mark.parametrize("white", [" ", "\t", "\x0b", "\x0c", " \t\x0b\x0c"])
 def test_ascii_white_space_is_stripped(dialect: Dialect, white: str) -> None:
-    """White space at both ends of field and value says nothing."""
+    """White space around field and value is ignored."""
     body = f"User-agent: *\n{white}Disallow{white}:{white}/a{white}"
     decision = ask(body, "/a", dialect=dialect)
     assert decision.line == 2
@@ -161,7 +161,7 @@ def test_reasons_are_words() -> None:
 
 
 def test_results_are_immutable() -> None:
-    """Nobody who gets an answer can change it for others."""
+    """Results are immutable."""
     robots = RobotsTxt.parse(b"User-agent: *\nDisallow: /\nSitemap: https://a.example/")
     decision = robots.decide("https://example.com/", "bot")
     assert isinstance(robots.sitemaps, tuple)

@@ -65,7 +65,7 @@ Content-Usage: train-ai=y
     ],
 )
 def test_expressions(value: str, expected: dict[str, bool]) -> None:
-    """The same text says the same in a field and in a record."""
+    """One text has the same meaning in a header field and in a record."""
     assert stated(header(value)) == expected
     record = f"User-agent: *\nContent-Usage: {value}\n".encode("latin-1")
     assert stated(robots_usage(record)) == expected

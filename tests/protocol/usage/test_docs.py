@@ -1,4 +1,4 @@
-"""docs/usage.md says what the table in the code says."""
+"""docs/usage.md agrees with the table in the code."""
 
 from __future__ import annotations
 

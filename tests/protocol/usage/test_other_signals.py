@@ -38,7 +38,7 @@ NO_TRAINING = {"search": True, "train-ai": False}
     ],
 )
 def test_content_signal(value: str, expected: dict[str, bool]) -> None:
-    """The same text says the same in a record and in a field."""
+    """One text has the same meaning in a record and in a header field."""
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
     assert stated(robots_usage(body)) == expected
     assert stated(header(value, name="Content-Signal")) == expected
@@ -229,7 +229,7 @@ def test_license_links_of_the_head_alone() -> None:
 
 
 def test_sources_are_combined() -> None:
-    """Whoever disallows wins, wherever it stands (vocab-08, 5.1)."""
+    """A statement that disallows wins, wherever it is (vocab-08, 5.1)."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
     )

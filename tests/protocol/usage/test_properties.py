@@ -1,4 +1,4 @@
-"""What holds of all statements, whatever they are."""
+"""Properties of statements for any input."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_other_signals_are_not_superseded() -> None:
 
 
 def test_several_in_one_place() -> None:
-    """Nothing says which counts, so that the most restrictive does."""
+    """No text says which one counts, so the most restrictive does."""
     found = UsagePreferences.parse(
         [("tdm-reservation", b"0"), ("tdm-reservation", b"1")]
     )

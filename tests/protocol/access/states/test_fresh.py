@@ -1,4 +1,4 @@
-"""Fresh: what was fetched holds, for as long as the server, the dialect and the user say."""
+"""Fresh: how long a robots.txt is fresh by the server, the dialect and the user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def holds(dialect: Dialect, bounds: Bounds = ANY, **headers: str) -> float:
     ("dialect", "days"), [(RFC9309, 1), (GOOGLE, 1), (CLASSIC, 7)], ids=name_of
 )
 def test_without_a_word_from_the_server(dialect: Dialect, days: int) -> None:
-    """A robots.txt, and the lack of one, hold for a day; for a week in the 1996 draft."""
+    """A robots.txt, and the lack of one, are fresh for a day; for a week in the 1996 draft."""
     assert holds(dialect) == days * DAYS
     for status in (200, 404):
         entry = after(dialect, (START, status))
@@ -112,7 +112,7 @@ def test_the_floor() -> None:
 
 
 def test_the_ceiling() -> None:
-    """In RFC 9309 nothing holds for more than a day; elsewhere it is a month."""
+    """In RFC 9309 nothing is fresh for more than a day; in other dialects, for a month."""
     headers = {"cache_control": "max-age=99999999999", "expires": date(400 * DAYS)}
     assert holds(RFC9309, Bounds(), **headers) == DAYS
     assert holds(GOOGLE, Bounds(), cache_control="max-age=9999999999") == 30 * DAYS
@@ -120,7 +120,7 @@ def test_the_ceiling() -> None:
 
 
 def test_rules_count_while_it_is_fresh() -> None:
-    """What was fetched last is what holds."""
+    """The rules of the last fetch are used."""
     entry = after(RFC9309, (START, 404), (DAY, 200))
     assert verdict(entry, RFC9309) == (False, "rule")
     assert verdict(after(RFC9309, (START, 200), (DAY, 404)), RFC9309)[0]

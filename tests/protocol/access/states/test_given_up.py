@@ -46,7 +46,7 @@ def test_with_a_copy(dialect: Dialect) -> None:
 
 
 def test_it_is_still_asked_for() -> None:
-    """Permission is no reason not to look: the next good robots.txt holds."""
+    """Robots.txt is still fetched while everything is allowed; the next good one is used."""
     entry = after(RFC9309, (START, 503), (DAY * 40, 503))
     assert entry.expires - entry.fetched <= 5400
     entry = after(RFC9309, (START, 503), (DAY * 40, 503), (DAY * 41, 200))

@@ -1,4 +1,4 @@
-"""Stale: it must be asked for again, and what comes of that holds in its place."""
+"""Expired: robots.txt is fetched again, and the new result replaces the old one."""
 
 from __future__ import annotations
 

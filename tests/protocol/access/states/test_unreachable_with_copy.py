@@ -1,4 +1,4 @@
-"""Unreachable with a copy: it lives on, as each text says."""
+"""Unreachable with a copy: the copy is used for as long as each text says."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_copy_outlives_several_attempts() -> None:
 
 
 def test_an_outage_ends() -> None:
-    """Once robots.txt is back it holds, and the next outage counts from its own start."""
+    """A robots.txt that is reachable again is used, and the next outage has its own start."""
     entry = after(
         RFC9309,
         (START, 503),

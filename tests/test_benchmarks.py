@@ -126,3 +126,13 @@ def test_queue_memory(serializer: str) -> None:
     found = queue_memory.measure("HostQueue", serializer, 300, 10)
     assert 300 < found.serialised < found.queue
     assert found.total > 300 * (found.queue + found.seen)
+
+
+@pytest.mark.slow
+def test_soak() -> None:
+    """A hundredth of it: nothing forbidden is asked for, and nothing is lost."""
+    done = forks.run(["benchmarks.soak", "--pages", "2000", "--hosts", "40"], cwd=ROOT)
+    found = done.stdout[done.stdout.index(b"{") :]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(found)["pages"] == 2000
+    assert json.loads(found)["breakdowns"] > 0

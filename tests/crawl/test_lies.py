@@ -113,6 +113,8 @@ def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
         for path in ALL:
             refused = result.lines("DEBUG", "Forbidden by", lie.host.url(path))
             assert len(refused) == (path not in pages), lie.name
+    # What a terminal would act on is shown, not sent there.
+    assert not {"\x1b", "\x07", "\0", "\x85", "\u2028", "\u202e"} & set(result.log)
 
 
 def check_pages(pages: list[PageLie], result: CrawlResult, mode: str) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from ipaddress import ip_address
 from itertools import count
 from math import inf, nextafter
 from types import SimpleNamespace
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
+LOOPBACK = ip_address("127.0.0.1")
 NOON = 1_704_110_400.0
 """The first of January 2024, 12:00 UTC."""
 
@@ -536,8 +538,10 @@ class Crawl:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         body = body.encode() if isinstance(body, str) else body
         response = TextResponse(
-            request.url, body=body, status=status, headers=fields, request=request
-        )
+            request.url, body=body, status=status, headers=fields, request=request,
+            # Where it may be redirected to is not looked up then.
+            ip_address=LOOPBACK,
+        )  # fmt: skip
         self.downloader.end(request, response)
         return self.run() if runs else []
 

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.newest
 
-# Ledgers that are made to hurt still raise.
-KNOWN = {"ledger"}
-TARGETS_THAT_HOLD = [name for name in TARGETS if name not in KNOWN]
-
-KEPT = [(name, path) for name in TARGETS_THAT_HOLD for path in seeds(name)]
+KEPT = [(name, path) for name in TARGETS for path in seeds(name)]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +26,7 @@ def test_inputs_that_are_kept(name: str, path: Path) -> None:
 
 
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("name", TARGETS_THAT_HOLD)
+@pytest.mark.parametrize("name", TARGETS)
 def test_inputs_like_them(name: str) -> None:
     run = given(inputs(name))(TARGETS[name])
     settings(max_examples=1000 if is_long else 20)(run)()

@@ -116,7 +116,7 @@ def read_date(text: str) -> datetime | None:
             dayfirst=_DOTTED.match(text) is not None,
             tzinfos=_zone,
         ).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):  # that of decimal numbers as well
         return None
     return date if date >= _EARLIEST else None
 

@@ -92,6 +92,8 @@ def test_before_and_after(text: str, date: datetime) -> None:
         "",
         "2010-06-25\0",
         "25.06.2\x00010",
+        f"2010-06-25 10:{'9' * 30}.5",
+        f"2010-06-25 {'9' * 30}m",
         " ",
         "never",
         "tomorrow",

@@ -42,6 +42,7 @@ autodoc_preserve_defaults = True
 
 INCLUDED = {
     "../CHANGELOG.md": "changelog.md",
+    "../SECURITY.md": "security.md",
     "../benchmarks/README.md": "benchmarks.md",
     "../conformance/README.md": "conformance-cases.md",
     "../example_project/README.md": "example.md",

@@ -30,7 +30,7 @@ extensions = [
 html_theme = "sphinx_rtd_theme"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["site.css"]
 default_dark_mode = False
 
 exclude_patterns = ["_build"]
@@ -38,6 +38,7 @@ myst_heading_anchors = 4
 smartquotes = False
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 
 INCLUDED = {
     "../CHANGELOG.md": "changelog.md",

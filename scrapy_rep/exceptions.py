@@ -43,6 +43,7 @@ class RobotsDenied(IgnoreRequest):
         detail: str = "",
         *,
         override: str | None = None,
+        via: str = "",
     ) -> None:
         if override is not None:
             robotstxt_url, place = "", f"REP_OVERRIDES[{override!r}]"
@@ -58,6 +59,8 @@ class RobotsDenied(IgnoreRequest):
             why = f"{place}, line {line} ({kind}: {pattern})"
         if decision.form:
             why += f", as {decision.form}"
+        if via:
+            why += f"; {via}"
         super().__init__(visible(f"Forbidden by {why}"))
         self.decision = decision
         self.robotstxt_url = robotstxt_url

@@ -34,9 +34,9 @@ _visible = _Visible()
 
 def get_logger(name: str) -> logging.Logger:
     """The logger of that *name*, whose messages are visible whatever is in them."""
-    logger = logging.getLogger(name)
-    logger.addFilter(_visible)
-    return logger
+    found = logging.getLogger(name)
+    found.addFilter(_visible)
+    return found
 
 
 def _shown(value: object) -> object:

@@ -14,11 +14,22 @@ DONT_OBEY_NOFOLLOW = "dont_obey_nofollow"
 DONT_OBEY_NOINDEX = "dont_obey_noindex"
 """The items of the response are kept, whatever it says of indexing."""
 
+EXEMPT_ORIGIN = "_rep_exempt_origin"
+"""Internal: the origin that such a request was for when it was first met. What renders
+pages for a spider may have it sent elsewhere."""
+
 INDEXING = "rep_indexing"
 """On a response: its :class:`~scrapy_rep.protocol.indexing.rules.IndexingRules`."""
 
+PAGE_INIT = "_rep_page_init_callback"
+"""Internal: what a spider has scrapy-playwright call with a new page, beside what this
+package has it call."""
+
 PURPOSES = "rep_purposes"
 """On a request: what its response is for, in the place of ``REP_PURPOSES``."""
+
+REFUSALS = "_rep_refusals"
+"""Internal: what the page of an item has against the image that a media pipeline asks for."""
 
 USAGE = "rep_usage"
 """On a response: its :class:`~scrapy_rep.protocol.usage.preferences.UsagePreferences`."""

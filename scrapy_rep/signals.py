@@ -43,7 +43,8 @@ request_allowed = object()
 
 Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin; None
 where host or port of the URL can't be read), *entry* (Entry: what is known of its
-robots.txt; None where that does not count), *override* (Override or None), and *spider*.
+robots.txt; None where that does not count), *override* (Override or None), *via* (Via: how a
+browser came to the URL where no spider asked for it; else None), and *spider*.
 """
 
 request_denied = object()

@@ -69,6 +69,9 @@ REP_LEDGER_LEVEL = "all"
 # a worker has taken is given to others.
 # REP_QUEUE_LEASE = 60
 
+# Whether a robots.txt on a public address may be redirected to a private one.
+# REP_REDIRECT_PRIVATE = False
+
 # --- How fast, and when ---------------------------------------------------------------
 
 # Whether Crawl-delay and Request-rate are kept to.

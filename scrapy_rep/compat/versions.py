@@ -67,6 +67,12 @@ def is_interactive(crawler: Crawler) -> bool:
     )
 
 
+def is_parse_command(crawler: Crawler) -> bool:
+    """Whether ``scrapy parse`` runs a callback, whose items pass no spider middleware."""
+    start = getattr(type(crawler.spider), "start", None)
+    return getattr(start, "__module__", "") == "scrapy.commands.parse"
+
+
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
     """The object of a *kind* that the components of a crawl share; made at the first call.
 

@@ -12,11 +12,13 @@ from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
 from scrapy_rep import meta, stats
+from scrapy_rep.compat.versions import is_parse_command
 from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
+from scrapy_rep.responses.parsecommand import say_what_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
 from scrapy_rep.settings import RepSettings
@@ -75,6 +77,11 @@ class IndexingMiddleware:
             response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
             self._tell_ledger(request, response, rules, preferences)
+        if is_parse_command(self._crawler):
+            denial = self._purposes.denial(request, preferences)
+            # The response has its request from the engine, which is behind this.
+            response.request = request
+            say_what_drops(self._crawler, self._settings, response, rules, denial)
         if request.callback is NO_CALLBACK:
             if self._settings.noindex == "drop":
                 self._refuse_media(request, response, rules)
@@ -147,8 +154,8 @@ class IndexingMiddleware:
             return
         if not rules.index:
             why, because = "noindex", (response.url, rules.because("noindex"))
-        elif _is_image(response) and request.url in self._refused_images:
-            why, because = "noimageindex", self._refused_images.because(request.url)
+        elif _is_image(response) and (found := self._refused_images.because(request)):
+            why, because = "noimageindex", found
         else:
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
@@ -162,8 +169,12 @@ class IndexingMiddleware:
         is_image = _is_image(response)
         denial = self._purposes.denial(request, preferences, image=is_image)
         page_url = response.url
-        if denial is None and is_image and request.url in self._unused_images:
-            page_url, denial = self._unused_images.because(request.url)
+        if (
+            denial is None
+            and is_image
+            and (found := self._unused_images.because(request))
+        ):
+            page_url, denial = found
         if denial is None:
             return
         self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=denial.purpose))

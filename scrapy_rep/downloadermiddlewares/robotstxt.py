@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Headers
 from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
+from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
+from scrapy_rep.frontier.browsers import Browsers, enter
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
+from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.protocol.access.overrides import override_for
-from scrapy_rep.protocol.request_target import decide, is_allowed, is_robotstxt
-from scrapy_rep.protocol.robotstxt.decisions import Decision
-from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import RepSettings
 
@@ -50,31 +51,48 @@ class RobotsTxtMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
         if not settings.obey:
+            enter(crawler, None)
             raise NotConfigured
         self._crawler = crawler
-        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._verdicts = Verdicts(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = HostAccess(
-            crawler, self._frontier.alarms, settings, self._identity, self._verdicts
+            crawler,
+            self._frontier.alarms,
+            settings,
+            Identity.of(crawler),
+            self._verdicts,
+        )
+        self._judge = Judge(crawler, settings, self._access, self._verdicts)
+        self._browsers = Browsers(
+            crawler, settings, self._access, self._verdicts, self._judge
         )
         self._overrides = settings.overrides
-        self._clients = settings.clients
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
-        if isinstance(request, RobotsTxtRequest) or not is_of_http(request):
+        if isinstance(request, RobotsTxtRequest):
+            # Not to be compressed; and services that fetch for others, which choose that
+            # themselves, complain of a value of ours.
+            request.headers.pop("Accept-Encoding", None)
             return None
+        if not is_of_http(request):
+            return None
+        if is_for_browser(request):
+            self._browsers.begin(request)
         where = origin_asked(request)
         if is_exempt(request):
+            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
             self._verdicts.allowed(Case(request, where), BY_USER)
+            if self._access.politeness.is_minded:
+                await self._access.turn_for_site(request)
             return None
         if where is None:
-            self._verdicts.deny(Case(request, where), BAD_URL)
+            self._judge.deny(Case(request, where), BAD_URL)
         override = override_for(self._overrides, where)
         if override is not None and override.kind != "obey":
             case = Case(request, where, None, override)
@@ -82,12 +100,14 @@ class RobotsTxtMiddleware:
                 while not await self._keep_to(override.robots, case):
                     pass
             else:
-                self._count_override(where)
+                self._judge.count_override(where)
                 self._verdicts.allowed(case, BY_USER)
             return None
-        return await self._judge(where, request)
+        return await self._keep_to_robotstxt(where, request)
 
-    async def _judge(self, where: Origin, request: Request) -> Response | None:
+    async def _keep_to_robotstxt(
+        self, where: Origin, request: Request
+    ) -> Response | None:
         """Have *request* keep to the robots.txt of its origin. Returns a response where a
         spider asks for what is known of that itself.
         """
@@ -96,7 +116,7 @@ class RobotsTxtMiddleware:
             known = self._access.at_hand(where) or await self._learn(where, request)
             case = Case(request, where, known.entry)
             if is_robotstxt(request.url) and request.method == "GET":
-                self._count_override(where)
+                self._judge.count_override(where)
                 copy = self._copy(known, request)
                 if copy is None and self._verdicts.are_wanted(case):
                     self._verdicts.allowed(case, ROBOTS_TXT)
@@ -116,17 +136,25 @@ class RobotsTxtMiddleware:
         is_patient = self._frontier.is_patient(request)
         return await self._access.known(where, request, is_patient=is_patient)
 
-    def process_response(self, request: Request, response: Response) -> Response:
+    async def process_response(self, request: Request, response: Response) -> Response:
+        # Where it was fetched, that has been seen.
+        self._access.step_aside(request)
         if isinstance(request, RobotsTxtRequest):
             response = without_idle_encoding(response)
             before_decompression(request, response)
-        # Where it was fetched, that has been seen.
-        self._access.step_aside(request)
+            return response
+        if is_for_browser(request):
+            self._browsers.end(request, response)
+        if self._browsers.has_moved(request, response):
+            # Not for its turn: it has been to the host.
+            await self._browsers.arrive(request, response)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         # Another component has dropped it; where it was sent, that has been seen.
         self._access.step_aside(request)
+        if is_for_browser(request):
+            self._browsers.end(request)
 
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
@@ -134,23 +162,7 @@ class RobotsTxtMiddleware:
         """Deny a request, or let it go when its turn has come. Returns False where it has
         waited for visiting hours, and is to be judged by the robots.txt of then.
         """
-        request = case.request
-        names = self._identity.names(request) if self._identity.is_several else {}
-        refusals: list[tuple[str, Decision]] = []
-        if len(names) < 2:
-            agents = self._identity.tokens(request)
-            pace = robots.pace(agents)
-            decision = None
-            if self._verdicts.are_wanted(case) or not is_allowed(
-                robots, request.url, agents, self._clients
-            ):
-                decision = decide(robots, request.url, agents, self._clients)
-                if not decision.allowed:
-                    self._deny(case, decision)
-        else:
-            pace = self._identity.pace(robots, request)
-            decision, refusals = self._decide_for_each(robots, case, names)
-        self._purposes.note(request, robots, case.entry, tdmrep, refusals)
+        decision, pace = self._judge.judge(robots, case, tdmrep)
         politeness = self._access.politeness
         # Of nearly all hosts it asks for nothing.
         if (
@@ -159,63 +171,22 @@ class RobotsTxtMiddleware:
             and not await self._take_turn(robots, pace, case)
         ):
             return False
-        self._count_override(case.origin)
+        self._judge.count_override(case.origin)
         if decision is not None:
             self._verdicts.allowed(case, decision)
         return True
-
-    def _decide_for_each(
-        self,
-        robots: RobotsTxt,
-        case: Case,
-        names: dict[tuple[str, ...], tuple[str, ...]],
-    ) -> tuple[Decision, list[tuple[str, Decision]]]:
-        """What lets a request go that is made in several names, and for which purposes
-        these must not make it. Denies it where none of them may.
-        """
-        url = case.request.url
-        decisions = {
-            tokens: decide(robots, url, tokens, self._clients) for tokens in names
-        }
-        allowed = [each for each in decisions.values() if each.allowed]
-        if not allowed:
-            self._deny(case, next(iter(decisions.values())))
-        refusals = [
-            (purpose, decision)
-            for tokens, decision in decisions.items()
-            if not decision.allowed
-            for purpose in names[tokens]
-        ]
-        return allowed[0], refusals
 
     async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:
         """Let a request go when its turn has come: at once, where it was popped from a
         queue that knows of turns. Denies it where its host asks for more than we are
         willing to wait.
         """
-        request, where, entry, _ = case
+        self._judge.judge_pace(robots, pace, case)
+        request, where, entry = case.request, case.origin, case.entry
         assert where is not None
-        refusal = self._access.politeness.refusal(where, pace)
-        if refusal is not None:
-            reason, record = refusal
-            rule = record and Rule(record.field, record.value, record.line)
-            agents = self._identity.tokens(request)
-            agent = robots.decide(request.url, agents).agent
-            self._deny(case, Decision(False, rule, agent, reason))
         self._frontier.waits_in_place(request)
         fetched = entry.fetched if entry is not None else float("-inf")
         return await self._access.turn(request, where, pace, fetched=fetched)
-
-    def _deny(self, case: Case, decision: Decision) -> NoReturn:
-        self._access.step_aside(case.request)
-        self._count_override(case.origin)
-        self._verdicts.deny(case, decision)
-
-    def _count_override(self, where: Origin | None) -> None:
-        """A request to *where* has been decided on."""
-        override = override_for(self._overrides, where) if where else None
-        if where and override is not None:
-            self._verdicts.override_used(override, where)
 
     def _copy(self, known: Known, request: Request) -> Response | None:
         """The answer to a spider that wants to see robots.txt itself.

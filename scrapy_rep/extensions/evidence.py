@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
+    from scrapy_rep.frontier.outcomes import Via
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
@@ -84,31 +85,33 @@ class Evidence:
     def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
         self._write(Snapshot(str(origin), entry, self._settings.dialect))
 
-    def _request_allowed(
+    def _request_allowed(  # noqa: PLR0917  what the signal carries
         self,
         request: Request,
         decision: Decision,
         origin: Origin | None,
         entry: Entry | None,
         override: Override | None,
+        via: Via | None,
     ) -> None:
         if self._has_all or self._is_due(origin, override.pattern if override else ""):
-            case = Case(request, origin, entry, override)
+            case = Case(request, origin, entry, override, via)
             self._decided(case, decision, Verdict.ALLOWED)
 
-    def _request_denied(
+    def _request_denied(  # noqa: PLR0917  what the signal carries
         self,
         request: Request,
         decision: Decision,
         origin: Origin | None,
         entry: Entry | None,
         override: Override | None,
+        via: Via | None,
     ) -> None:
-        case = Case(request, origin, entry, override)
+        case = Case(request, origin, entry, override, via)
         self._decided(case, decision, Verdict.REFUSED)
 
     def _decided(self, case: Case, decision: Decision, verdict: Verdict) -> None:
-        request, origin, entry, override = case
+        request, origin, entry, override, via = case
         rule, reason = decision.rule, decision.reason
         layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
         line, statement = None, None
@@ -137,6 +140,7 @@ class Evidence:
                 line,
                 statement,
                 url_text(decision.form) or None,
+                via=via and f"{via.how} {url_text(via.page)}",
             )
         )
 

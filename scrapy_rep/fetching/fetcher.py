@@ -249,7 +249,8 @@ class RobotsTxtFetcher:
             raise
         except StopDownload:
             seconds = self._settings.download_timeout
-            return _Answer(None, f"took longer than {seconds:g} seconds")
+            unit = "second" if seconds == 1 else "seconds"
+            return _Answer(None, f"took longer than {seconds:g} {unit}")
         except IgnoreRequest as exception:
             # A component of the project does not want it sent; it won't later.
             error = f"dropped: {exception}"

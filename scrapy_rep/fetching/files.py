@@ -13,6 +13,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult, Entry, renew
 from scrapy_rep.stores.lru import LRU
@@ -128,7 +129,7 @@ class FileCache(ABC, Generic[_Read]):
                 {"url": _url(place)},
                 extra={"spider": self._crawler.spider},
             )
-            error = f"{type(exception).__name__}: {exception}"
+            error = in_words(exception)
             entry = self._renewed(place, _failed(place, error), None)
             return self._use(place, entry), True
 

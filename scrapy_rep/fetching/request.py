@@ -42,7 +42,7 @@ class RobotsTxtRequest(Request):
         """
         return cls(
             url,
-            headers={**cause.headers, "Accept-Encoding": "identity"},
+            headers=cause.headers,
             callback=NO_CALLBACK,
             dont_filter=True,
             meta={

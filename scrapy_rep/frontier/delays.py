@@ -6,12 +6,14 @@ from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from scrapy import Request
+
+from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.hostkeys import host_of
+from scrapy_rep.frontier.hostkeys import bare_host, host_of
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
@@ -126,9 +128,18 @@ class DelayGroup:
     def is_waited_for(self) -> bool:
         return bool(self.queues or self.waiters or self.strangers)
 
+    @property
+    def is_held_by_browser(self) -> bool:
+        """Whether a page is loaded in a browser, which may wait for another robots.txt."""
+        return isinstance(self.holder, Request) and is_for_browser(self.holder)
+
     def is_free(self, now: float) -> bool:
         """Whether a request may go at the moment *now*."""
         return self.holder is None and self.free_at <= now
+
+    def name_of(self, host: str) -> str:
+        """By which name workers share the turn of *host*, which may stand in for a site."""
+        return host if host in self.keys else self.name
 
     def next(self) -> BackQueue | Waiter | None:
         """Remove and return the next one of those that wait."""
@@ -178,8 +189,25 @@ class DelayGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def is_lent(self, host: str, slot: str) -> bool:
+        """Whether *host* has the download slot of another, which asks for a delay: so it is
+        with services that render pages or fetch them for others.
+        """
+        if host == slot or not self._groups:
+            return False
+        group = self._groups.get(slot)
+        return group is not None and any(
+            bare_host(origin) == slot for origin in group.delays
+        )
+
+    def lent(self, host: str, slot: str) -> DelayGroup | None:
+        """The group of the site that *host* stands in for, if it does."""
+        return self._groups[slot] if self.is_lent(host, slot) else None
+
     def find(self, host: str, slot: str) -> DelayGroup | None:
         """The group of a host and a download slot, if they have one."""
+        if self.is_lent(host, slot):
+            return self._groups[slot]
         group = self._groups.get(host)
         return group if group is not None or slot == host else self._groups.get(slot)
 

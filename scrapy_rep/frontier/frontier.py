@@ -72,8 +72,10 @@ class Frontier:
     def key_of(self, request: Request) -> HostKey:
         """The key of the host of a request."""
         slot = download_slot(self._crawler, request)
-        if self.access is None or is_exempt(request) or not is_of_http(request):
+        if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
+        if is_exempt(request):
+            return HostKey(slot, None, stands_in=host_of(request) != slot)
         origin = origin_asked(request)
         if origin is not None and origin.host == slot:
             slot = origin.host  # One string in memory, not two.

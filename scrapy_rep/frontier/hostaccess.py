@@ -14,7 +14,7 @@ from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.frontier.demands import Terms
-from scrapy_rep.frontier.hostkeys import keys_of_queue
+from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
@@ -78,7 +78,8 @@ class HostAccess:
         leases = Leases(
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
-        self._turns = Turns(crawler, alarms, leases)
+        in_process = settings.shared_delay and not store_client.is_shared
+        self._turns = Turns(crawler, alarms, leases, shared=in_process)
         self.politeness = Politeness(crawler, alarms, self._turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self._cache = RobotsTxtCache(
@@ -117,7 +118,10 @@ class HostAccess:
         """Whether a request of *queue* may be sent now; otherwise the queue is parked."""
         origin = queue.key.origin
         if origin is None:
-            return True
+            if not queue.key.stands_in:
+                return True
+            lent = self._turns.groups.lent(*keys_of_queue(queue.key))
+            return lent is None or self._turns.admit(queue, lent)
         fetched = float("-inf")
         override = self._override(origin)
         if override is not None:
@@ -168,12 +172,12 @@ class HostAccess:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and takes its turn."""
-        if self._turns.groups and queue.key.origin is not None:
+        if self._turns.groups and queue.key.takes_turns:
             self._turns.popped(queue, request)
 
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* is not popped from after all, and gives up its turn."""
-        if self._turns.groups and queue.key.origin is not None:
+        if self._turns.groups and queue.key.takes_turns:
             self._turns.pass_on(queue)
 
     def done(self, request: Request) -> None:
@@ -271,6 +275,15 @@ class HostAccess:
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
+    async def turn_for_site(self, request: Request) -> None:
+        """Wait until *request* may go, for whose own host nothing counts, where that stands
+        in for a site. Raises SpiderClosing.
+        """
+        lent = self._turns.groups.lent(*keys_of(self._crawler, request))
+        if lent is not None:
+            self._watch_for_closing()
+            await self._turns.wait(request, lent)
+
     def step_aside(self, request: Request) -> None:
         """*request* is not sent after all, and gives up its turn."""
         self._turns.step_aside(request)
@@ -287,8 +300,10 @@ class HostAccess:
     ) -> AsyncIterator[None]:
         """The turn of a request for robots.txt, which keeps the delay as any other does."""
         group = self._turns.find(request)
-        if group is not None:
+        if group is not None and not group.is_held_by_browser:
             await self._turns.wait(request, group, is_stranger=is_stranger)
+        elif group is None:
+            await self._turns.neighbours.wait_for(host_of(request))
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
 
 _OF_HTTP = ("http://", "https://")
@@ -28,6 +29,15 @@ class HostKey(NamedTuple):
     was_redirected: bool = False
     """Whether these requests were redirected from another host, whose slot Scrapy leaves
     them."""
+
+    stands_in: bool = False
+    """Whether these requests, which no robots.txt has a say in, have the slot of another
+    host than theirs: what renders pages or fetches them for others makes such."""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether these requests may have to wait for the delay of a host."""
+        return self.origin is not None or self.stands_in
 
     @property
     def host(self) -> str:
@@ -67,8 +77,8 @@ def was_redirected(request: Request, host: str) -> bool:
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
 
 
-def is_of_http(request: Request) -> bool:
-    """Whether a request is for http or https, by the scheme that Scrapy chooses its handler
+def is_of_http(request: Request | Response) -> bool:
+    """Whether a request or response is of http or https, by the scheme that Scrapy chooses its handler
     by.
 
     For other schemes, no robots.txt is fetched.

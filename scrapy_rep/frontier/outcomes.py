@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from scrapy import signals
 
@@ -12,6 +12,7 @@ from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.display import visible
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
@@ -33,6 +34,16 @@ ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 
+class Via(NamedTuple):
+    """How a URL was come to that no request of a spider is for."""
+
+    how: Literal["redirect", "browser"]
+    """A browser has arrived there by a redirect or a script, or asks for it."""
+
+    page: str
+    """The URL that the browser was on, or was to go to."""
+
+
 class Case(NamedTuple):
     """A request, and what decides about it."""
 
@@ -46,6 +57,18 @@ class Case(NamedTuple):
 
     override: Override | None = None
     """The override for the origin, if there is one."""
+
+    via: Via | None = None
+    """How a browser came to it, if one did."""
+
+
+def _told(case: Case) -> str:
+    """How a browser came to a URL, in words."""
+    if case.via is None:
+        return ""
+    how = "arrived by" if case.via.how == "redirect" else "asked for by"
+    what = "a browser's redirect" if case.via.how == "redirect" else "a browser"
+    return visible(f"{case.request.url} {how} {what} from {case.via.page}")
 
 
 class Verdicts:
@@ -79,7 +102,7 @@ class Verdicts:
         detail = ""
         if decision.reason is Reason.UNREACHABLE and case.entry is not None:
             detail = str(case.entry.result)
-        denied = RobotsDenied(decision, url, detail, override=override)
+        denied = RobotsDenied(decision, url, detail, override=override, via=_told(case))
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)

@@ -165,7 +165,7 @@ class HostQueue:
         the files in the folder; the scheduler writes it as JSON.
         """
         state = [
-            [key.slot, key.origin and str(key.origin), key.was_redirected, prios]
+            [*_written(key), prios]
             for key, queue in self._queues.items()
             if (prios := queue.requests.close())
         ]
@@ -230,7 +230,7 @@ class HostQueue:
         """The folder of a back queue. Its name has no text from a URL."""
         if not self._folder:
             return ""
-        name = json.dumps([key.slot, key.origin and str(key.origin), *key[2:]])
+        name = json.dumps(_written(key))
         return f"{self._folder}/{sha256(name.encode()).hexdigest()[:_NAME_LENGTH]}"
 
     # Files of another run.
@@ -259,9 +259,9 @@ class HostQueue:
         name, queues, unsorted = state
         if name != _NAME:
             raise ValueError(name)
-        for slot, origin, was_redirected, prios in queues:
+        for slot, origin, *flags, prios in queues:
             where = origin_of(origin) if origin else None
-            queue = self._open(HostKey(slot, where, was_redirected), prios)
+            queue = self._open(HostKey(slot, where, *flags), prios)
             if queue:
                 self._add(queue)
                 # Nothing is fetched before the spider is open. Whether the host is
@@ -296,3 +296,11 @@ class HostQueue:
                 return
             self._count -= 1
             self.push(request)
+
+
+def _written(key: HostKey) -> list[object]:
+    """*key* as the folder of a crawl has it. A flag that is rare is left out where it is
+    not set, so that earlier versions find what they have written.
+    """
+    flags = [key.was_redirected, *([True] if key.stands_in else [])]
+    return [key.slot, key.origin and str(key.origin), *flags]

@@ -20,6 +20,7 @@ from scrapy_rep.frontier.delays import (
 )
 from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
 from scrapy_rep.frontier.leases import pause_of
+from scrapy_rep.frontier.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -48,11 +49,19 @@ class Turns:
     that, and can only add to it.
     """
 
-    def __init__(self, crawler: Crawler, alarms: Alarms, leases: Leases) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        alarms: Alarms,
+        leases: Leases,
+        *,
+        shared: bool = False,
+    ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
         self.leases: TurnLeases = leases
+        self.neighbours = Neighbours(alarms, shared=shared)
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
         self.waited = 0.0
@@ -64,22 +73,23 @@ class Turns:
         """The group of the requests with *keys*, if they have one. *origin* asks for
         *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
         """
-        if not delay and (not self.groups or self.groups.find(*keys) is None):
-            return None
+        if self.groups.is_lent(*keys) or not delay:
+            # Whoever stands in for a site has no delay of its own beside that, and has no
+            # other site wait for it.
+            group = self.groups.find(*keys)
+            if group is not None:
+                group.delays.pop(origin, None)
+            return group
         if not self.groups:
             # The signal is sent for each response, so it is not connected to before it is
             # needed.
             self._crawler.signals.connect(self._left, signals.request_left_downloader)
         group = self.groups.join(*keys)
-        if not delay:
-            group.delays.pop(origin, None)
-        elif origin not in group.delays:
+        if origin not in group.delays:
             # The robots.txt was a request too, of this worker or another. This counts once,
             # since by a wrong clock the fetch may be in the future.
             group.last = max(group.last, self._clock.monotonic() - max(ago, 0.0))
-            group.delays[origin] = delay
-        else:
-            group.delays[origin] = delay
+        group.delays[origin] = delay
         return group
 
     def find(self, request: Request) -> DelayGroup | None:
@@ -102,7 +112,8 @@ class Turns:
             return True
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
-            group.holder, group.host = queue, queue.key.host
+            group.holder, group.host = queue, group.name_of(queue.key.host)
+            self.neighbours.take(group)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -138,7 +149,7 @@ class Turns:
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
         if has_turn(request) or self._is_at_once(group, now):
-            group.host = host_of(request)
+            group.host = group.name_of(host_of(request))
             self._take(group, request)
             return
         call: Deferred[None] = Deferred()
@@ -157,6 +168,7 @@ class Turns:
 
     def close(self) -> None:
         """End the waiting of all requests that are in the downloader."""
+        self.neighbours.close()
         for group in self.groups.all():
             waiters = [*group.waiters, *group.strangers]
             group.waiters.clear()
@@ -171,6 +183,7 @@ class Turns:
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
+        self.neighbours.heed(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
 
@@ -188,6 +201,7 @@ class Turns:
         if group.holder is not None or not group.is_waited_for:
             return
         now = self._clock.monotonic()
+        self.neighbours.heed(group)
         if now < group.free_at:
             if group.alarm_at is None or group.alarm_at > group.free_at:
                 group.alarm_at = group.free_at
@@ -209,7 +223,7 @@ class Turns:
         self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""
-        host = host_of_waiter(waiter)
+        host = group.name_of(host_of_waiter(waiter))
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
         is_free = group.holder is mark
@@ -227,9 +241,10 @@ class Turns:
         self._advance(group)
 
     def _give(self, group: DelayGroup, waiter: BackQueue | Waiter) -> None:
-        group.host = host_of_waiter(waiter)
+        group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
             group.holder = waiter
+            self.neighbours.take(group)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
             if group.waiters or group.strangers:
@@ -248,6 +263,7 @@ class Turns:
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
         self.waited += group.take(request, now)
+        self.neighbours.take(group)
         self._holding[request] = group
         self._alarms.at(now + _WATCHED_EVERY, self._watch, group, request)
 
@@ -284,6 +300,7 @@ class Turns:
         if group is not None and group is not held:
             # It needed no turn, or was sent before the delay was known.
             group.last = self._clock.monotonic()
+            self.neighbours.leave(group)
 
     def _held_by(self, request: Request) -> DelayGroup | None:
         """The group whose turn *request* had until now. It may differ from the group that
@@ -299,5 +316,6 @@ class Turns:
         if isinstance(group.holder, Request):
             self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
+        self.neighbours.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)
         self._advance(group)

@@ -134,9 +134,18 @@ class Decided(NamedTuple):
     source: str | None = None
     """The place of a statement about use."""
 
+    via: str | None = None
+    """How a browser came to *url*, where no spider asked for it."""
+
     @property
     def weight(self) -> int:
-        texts = self.url, self.page or "", self.statement or "", self.form or ""
+        texts = (
+            self.url,
+            self.page or "",
+            self.statement or "",
+            self.form or "",
+            self.via or "",
+        )
         return _RECORD + sum(map(len, texts))
 
 

@@ -68,12 +68,14 @@ CREATE TABLE decision (
     line INTEGER,               -- of the robots.txt, from 1
     statement TEXT,             -- the rule, or the statement, as it is written
     form TEXT,                  -- of url, that was refused; NULL: url as written
-    source TEXT                 -- of a statement about use: robots.txt, tdmrep.json,
+    source TEXT,                -- of a statement about use: robots.txt, tdmrep.json,
                                 -- header, meta
+    via TEXT                    -- "redirect PAGE": a browser was led there from PAGE,
+                                -- "browser PAGE": PAGE had the browser ask for url
 );
 """
 
-ADDED = {"decision": ("form TEXT", "source TEXT")}
+ADDED = {"decision": ("form TEXT", "source TEXT", "via TEXT")}
 """The columns that tables made by earlier versions of this package can lack."""
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))

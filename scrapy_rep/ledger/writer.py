@@ -56,14 +56,14 @@ _FIND_SNAPSHOT = (
 )
 _DECISION = (
     "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
-    " verdict, reason, line, statement, form, source) VALUES "
+    " verdict, reason, line, statement, form, source, via) VALUES "
 )
-_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 # Rows of one statement. For each statement this thread releases and takes back the lock of
 # the interpreter, which costs the crawl more than the row itself. An older SQLite takes no
 # more than 999 values in a statement.
-_ROWS_AT_ONCE = 71
+_ROWS_AT_ONCE = 66
 
 # Errors that may pass. Any other would come again with the same records.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)

@@ -102,6 +102,7 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         tallies=tuple(Tally(*row) for row in scratch.database.execute(_TALLIES)),
         let_through=_let_through(scratch, Layer.ROBOTS_TXT.value),
         let_through_by_override=_let_through(scratch, Layer.OVERRIDE.value),
+        arrived=scratch.arrived,
         check=check([ledger for _, ledger in scratch.ledgers]),
         responses=sum(map(_responses, crawls)),
         answers=tuple(answers[:ANSWERS]),

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _TIMES = """
 SELECT origin, time FROM decision
 WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
-AND typeof(origin) = 'text' AND typeof(time) IN ('real', 'integer')
 ORDER BY origin, time
 """
 

@@ -258,6 +258,11 @@ class Report:
     """Requests of crawls whose ledgers have every decision; those of overrides not counted."""
 
     let_through_by_override: int
+
+    arrived: int
+    """Responses that were refused because a browser's redirect had led to a URL that may
+    not be fetched."""
+
     check: Check
 
     responses: int

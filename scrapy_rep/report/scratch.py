@@ -119,12 +119,20 @@ FROM snapshot
 """
 
 
+_ARRIVED = """
+SELECT count(*) FROM decision WHERE verdict = 'refused' AND via LIKE 'redirect %'
+"""
+
+
 class Scratch:
     """Open ledgers, and their sums in a database. Must be closed."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         """Raises LedgerError for a file that is not a ledger, or is broken."""
         self.crawls: dict[int, Crawl] = {}
+        self.arrived = 0
+        """Responses that were refused because a browser's redirect had led to them."""
+
         self.ledgers: list[tuple[str, sqlite3.Connection]] = []
         with ExitStack() as opened:
             self.database = opened.enter_context(closing(sqlite3.connect("")))
@@ -168,6 +176,9 @@ class Scratch:
         )
         self._copy("used", 8, (row[:8] for row in used))
         self._copy("judged", 9, ledger.execute(_JUDGED, given))
+        if "via" in names:
+            (arrived,) = ledger.execute(_ARRIVED).fetchone()
+            self.arrived += arrived
         self._copy("snapshot", 10, map(_snapshot, ledger.execute(_SNAPSHOTS, given)))
 
     def _copy(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:

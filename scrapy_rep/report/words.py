@@ -82,7 +82,8 @@ def headline(report: Report) -> Headline:
         f"{forbidden:,} of {count(report.let_through, 'page')} fetched "
         f"{'was' if forbidden == 1 else 'were'} forbidden"
     )
-    return Headline(sentence, not forbidden, tuple(_notes(report)))
+    kept = not forbidden and not report.arrived
+    return Headline(sentence, kept, tuple(_notes(report)))
 
 
 def _of_refusals(report: Report) -> Headline:
@@ -120,6 +121,11 @@ def _notes(report: Report) -> list[str]:
         notes.append(
             f"{count(check.unchecked, 'page')} could not be checked again: the dialect is "
             "one of the project, or the URL was cut."
+        )
+    if report.arrived:
+        notes.append(
+            f"{count(report.arrived, 'forbidden page')} arrived by a browser's redirect: "
+            "fetched by the browser, and refused to the spider."
         )
     if report.let_through_by_override:
         notes.append(

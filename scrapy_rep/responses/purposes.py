@@ -97,6 +97,15 @@ class Purposes:
                 mining |= tdmrep.usage(url)
         self._said[request] = SiteStatements(preferences, mining, entry)
 
+    def take_over(self, request: Request, other: Request) -> None:
+        """What the site said of *other* holds for *request*, in the place of what it said
+        of that.
+        """
+        self._said.pop(request, None)
+        said = self._said.pop(other, None)
+        if said is not None:
+            self._said[request] = said
+
     # Responses.
 
     def read(

@@ -261,10 +261,10 @@ def _overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
         return parse_overrides(written, dialect)
     except OverrideError as error:
         if error.is_pattern:
-            named = f"A key of {name}"
-            raise SettingError(named, error.pattern, ALLOWED_PATTERN) from None
-        named = f"{name}[{error.pattern!r}]"
-        raise SettingError(named, written[error.pattern], ALLOWED_OVERRIDE) from None
+            key = f"A key of {name}"
+            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
+        key = f"{name}[{error.pattern!r}]"
+        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
 
 
 def _rel(values: Values, settings: BaseSettings, dialect: Dialect) -> frozenset[str]:

@@ -198,6 +198,18 @@ class ItemGate:
                 signals.item_scraped, signals.item_dropped, signals.item_error
             ):  # fmt: skip
                 self._crawler.signals.connect(self._item_done, signal)
+            # It imports the pipelines, some megabytes: not before there is need.
+            from scrapy_rep.compat.pipelines import mark_media_requests  # noqa: PLC0415
+
+            mark_media_requests(self._crawler, meta.REFUSALS, self._refusals)
+
+    def _refusals(self, item: Any, url: str) -> dict[str, Any]:
+        """What the page of *item* has against an image at *url*, by who knows of it."""
+        found = {
+            type(images).__name__: images.against(item, url)
+            for images in (self._refused_images, self._unused_images)
+        }
+        return {name: because for name, because in found.items() if because}
 
     def _item_done(self, item: Any) -> None:
         self._refused_images.discard(item)

@@ -215,7 +215,7 @@ def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
         (["nowhere"], "nowhere: "),
         (["robots.txt"], "robots.txt: "),
         (["ledger", "--robots", "nowhere"], "nowhere: No such file"),
-        (["."], ".: "),
+        (["."], ".: this is a folder, not a ledger"),
         (["ledger", *FILE, "--purge-list", "no/such"], "--purge-list no/such: No such"),
         (["ledger", *FILE, "--purge-list", "."], "--purge-list .: Is a directory"),
         (["badcrawl", *FILE], "badcrawl: "),

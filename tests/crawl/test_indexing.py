@@ -168,6 +168,40 @@ def test_media(site: Site, mode: str, tmp_path: Any) -> None:
     assert result.stats["rep/noindex/media/noimageindex"] == 1
 
 
+def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
+    """What one page says of its images holds for its items alone, also where another asks
+    for the same image at once, or after it.
+    """
+    host = site.add(RULES)
+    image = host.url("/image.png")
+    named = f'<img src="{image}">'
+    host.answers["/image.png"] = Answer(
+        b"i", headers={"Content-Type": "image/png"}, after=lambda: len(host.hits) >= 5
+    )
+    closed = ["/closed", "/closed/later"]
+    for path in closed:
+        host.answers[path] = html(named, meta("noimageindex"))
+    for path in ("/open", "/open/later"):
+        host.answers[path] = html(named)
+    result = run_crawl(
+        [host.url("/closed"), host.url("/open")],
+        then=[host.url("/open/later"), host.url("/closed/later")],
+        spider=f"{SPIDERS}.MediaPageSpider",
+        settings={
+            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "FILES_STORE": str(tmp_path),
+        },
+    )
+    files = {item["url"]: len(item["files"]) for item in result.items}
+    assert files == {
+        host.url("/closed"): 0,
+        host.url("/open"): 1,
+        host.url("/open/later"): 1,
+        host.url("/closed/later"): 0,
+    }
+    assert result.stats["rep/noindex/media/noimageindex"] >= 1
+
+
 def test_stopped_at_the_headers(site: Site, mode: str) -> None:
     """The body of a page that allows nothing is not downloaded, and counted as saved."""
     host = site.add(RULES)

@@ -19,6 +19,52 @@ if TYPE_CHECKING:
     from tests.crawl.server import Site
 
 
+PROJECT = """
+from scrapy import Spider
+
+
+class Pages(Spider):
+    name = "pages"
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield response.follow("/next")
+"""
+
+
+def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> None:
+    """The command shows items and links as kept; the log says that a crawl would not."""
+    host = site.add("User-agent: *\nDisallow:\n")
+    tag = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
+    host.answers["/none"] = Answer(b"<html></html>", headers=tag)
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = settings\n")
+    (tmp_path / "settings.py").write_text(
+        f'SPIDER_MODULES = ["pages"]\nADDONS = {ADDON["ADDONS"]!r}\n'
+    )
+    (tmp_path / "pages.py").write_text(PROJECT)
+    python_path = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
+
+    def parse(path: str) -> str:
+        command = [sys.executable, "-m", "scrapy", "parse", "--spider", "pages"]
+        done = subprocess.run(
+            [*command, host.url(path)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": python_path},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert f"{{'url': '{host.url(path)}'}}" in done.stdout, done.stderr
+        return done.stderr
+
+    said = parse("/none")
+    assert (
+        "would drop its items (noindex, header); its links (nofollow, header)" in said
+    )
+    assert "would drop" not in parse("/fine")
+
+
 @pytest.mark.parametrize("command", ["fetch", "shell"])
 def test_a_site_that_answers_503(site: Site, command: str, tmp_path: Path) -> None:
     """They end at once, and say why."""

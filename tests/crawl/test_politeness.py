@@ -172,7 +172,7 @@ def test_too_long(site: Site) -> None:
     (line,) = result.lines("WARNING", "skipped")
     assert host.origin in line
     assert "3600 s" in line
-    assert "REP_CRAWL_DELAY_MAX is 180" in line
+    assert "REP_CRAWL_DELAY_MAX (180)" in line
     assert result.stats["rep/crawl_delay/skipped"] == 1
     assert result.stats["rep/denied/crawl-delay"] == 20
     assert result.stats["robotstxt/forbidden"] == 20

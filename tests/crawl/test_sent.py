@@ -307,7 +307,7 @@ def test_the_ledger(site: Site, tmp_path: Path) -> None:
     html = tmp_path / "report.html"
     assert scrapy_rep("report", str(ledger), "-o", str(html), cwd=tmp_path).status == 0
     text = html.read_text()
-    assert "0 of 2 requests that were let through were forbidden" in text
+    assert "0 of 2 pages fetched were forbidden" in text
     assert "host or port of the URL can" in text
 
 

@@ -90,24 +90,30 @@ import scrapy
 class Spider(scrapy.Spider):
     name = "one"
     start_urls = ["data:,one"]
-    custom_settings = {"ADDONS": {"scrapy_rep.Addon": 500}, "USER_AGENT": "testbot"}
+    custom_settings = {"USER_AGENT": "testbot", **ENABLED}
 
     def parse(self, response):
         pass
 """
 
 
-def run_spider(folder: Path, mode: str, *arguments: str) -> CompletedProcess[bytes]:
+def run_spider(
+    folder: Path, mode: str, *arguments: str, enable: dict[str, object] = ADDON
+) -> CompletedProcess[bytes]:
     """``scrapy runspider``, which leaves what goes wrong at the start to its loop."""
     spider = folder / "one.py"
-    spider.write_text(SPIDER)
+    spider.write_text(SPIDER.replace("ENABLED", repr(enable)))
     command = ["scrapy", "runspider", str(spider), *COMMAND_LINES[mode], *arguments]
     return forks.run(command, cwd=folder, env=plain_environment())
 
 
-def test_the_sentence_alone(every_mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
+def test_the_sentence_alone(
+    every_mode: str, tmp_path: Path, enable: dict[str, object]
+) -> None:
     """The sentence is the last that is shown, and there is no traceback about it."""
-    done = run_spider(tmp_path, every_mode, "-s", "REP_DIALECT=gogle")
+    wrong = ["-s", "REP_DIALECT=gogle"]
+    done = run_spider(tmp_path, every_mode, *wrong, enable=enable)
     shown = (done.stdout + done.stderr).decode()
     *before, last = shown.strip().split("\n")
     assert "REP_DIALECT is 'gogle', but it must be 'rfc9309', 'google', " in last

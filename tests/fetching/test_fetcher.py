@@ -168,7 +168,6 @@ async def test_the_request() -> None:
     _, engine = await fetch({URL: answer(URL)}, cause)
     request = engine.asked[0]
     assert request.headers.to_unicode_dict() == {
-        "Accept-Encoding": "identity",
         "User-Agent": "mybot",
         "Proxy-Authorization": "Basic eA==",
     }

@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from ipaddress import ip_address
 from itertools import count
 from math import inf, nextafter
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
+LOOPBACK = ip_address("127.0.0.1")
 NOON = 1_704_110_400.0
 """The first of January 2024, 12:00 UTC."""
 
@@ -235,7 +238,7 @@ class FakeDownloader:
                     self.middleware.process_exception(request, exception)
                 raise
             if self.middleware is not None:
-                self.middleware.process_response(request, response)
+                await self.middleware.process_response(request, response)
             return response
         finally:
             self.active.remove(request)
@@ -451,14 +454,15 @@ class Crawl:
 
     def _obey(self) -> None:
         middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
-        middleware._access = self.frontier.access = HostAccess(
+        access = self.frontier.access = HostAccess(
             self.crawler,
             self.frontier.alarms,
             RepSettings.from_settings(self.crawler.settings),
-            middleware._identity,
+            Identity.of(self.crawler),
             middleware._verdicts,
             store_client=self.store_client,  # type: ignore[arg-type]
         )
+        middleware._access = middleware._judge._access = access
 
     # What a crawl does.
 
@@ -536,8 +540,10 @@ class Crawl:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         body = body.encode() if isinstance(body, str) else body
         response = TextResponse(
-            request.url, body=body, status=status, headers=fields, request=request
-        )
+            request.url, body=body, status=status, headers=fields, request=request,
+            # Where it may be redirected to is not looked up then.
+            ip_address=LOOPBACK,
+        )  # fmt: skip
         self.downloader.end(request, response)
         return self.run() if runs else []
 

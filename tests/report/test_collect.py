@@ -172,7 +172,6 @@ def test_gap(tmp_path: Path) -> None:
             {"verdict": "refused"},
             {"layer": "override"},
             {"page": f"{ORIGIN}/"},
-            {"time": "soon"},
         ):
             given = {"time": START + 10.1, **given}
             ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)

@@ -223,9 +223,10 @@ def test_noimageindex_refuses_what_the_item_names() -> None:
     made = [{"image_urls": [image]}, {"image_urls": [other]}]
     item, second = mw.process_spider_output(page(b"noimageindex"), made)
     images = RefusedImages.of(crawler)
-    assert image in images
+    of_image, of_other = Request(image), Request(other)
+    assert images.because(of_image)
     crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
-    assert image not in images
-    assert other in images
+    assert not images.because(of_image)
+    assert images.because(of_other)
     crawler.signals.send_catch_log(signals.item_dropped, item=second, response=None)
-    assert other not in images
+    assert not images.because(of_other)

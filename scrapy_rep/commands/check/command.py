@@ -228,7 +228,8 @@ class Checker:
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
         if len(record["sitemaps"]) > _SITEMAPS_SHOWN:
-            show(f"  ... and {len(record['sitemaps']) - _SITEMAPS_SHOWN} sitemaps more")
+            more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+            show(f"  and {more} more {'sitemap' if more == 1 else 'sitemaps'}")
         if len(by_dialect) > 1:
             self._show_dialects(by_dialect, decisions)
         show()

@@ -43,12 +43,13 @@ local function is_late(deadline)
     return deadline > 0 and now > deadline
 end
 
--- Whether a worker is to get nothing now: its call is late, or it is taken for dead, so
--- that nobody would miss it if it died with what it gets. It is to say that it lives.
+-- Whether a worker is taken for dead.
 local function is_dead(worker)
     return not call('ZSCORE', prefix .. ':workers', worker)
 end
 
+-- Whether a worker is to get nothing now: its call is late, or it is taken for dead, so
+-- that nobody would miss it if it died with what it gets. It is to say that it lives.
 local function is_refused(worker, deadline)
     return is_late(deadline) or is_dead(worker)
 end

@@ -1,0 +1,60 @@
+"""What download handlers that have a browser do in ways of their own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.misc import load_object
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+
+PAGE_INIT_META = "playwright_page_init_callback"
+"""What scrapy-playwright calls with a page before that goes to the URL of a request."""
+
+_NAMES = re.compile(
+    "camoufox|headless|nodriver|patchright|playwright|puppeteer|pyppeteer|selenium"
+    "|seleniumbase|webdriver|zendriver",
+    re.IGNORECASE,
+).search
+
+_PLAYWRIGHT = "scrapy_playwright."
+
+
+def is_for_browser(request: Request) -> bool:
+    """Whether scrapy-playwright is to download *request* with its browser."""
+    return bool(request.meta.get("playwright"))
+
+
+def is_from_browser(response: Response) -> bool:
+    """Whether scrapy-playwright has downloaded *response* with its browser."""
+    return "playwright" in response.flags
+
+
+def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
+    """The path of a download handler of http or https that has a browser, going by its
+    name and the names of what it is made of, and whether it is scrapy-playwright's.
+    """
+    handlers = settings.getdict("DOWNLOAD_HANDLERS")
+    for scheme in ("http", "https"):
+        try:
+            handler = load_object(handlers.get(scheme) or "")
+        except (ImportError, NameError, TypeError, ValueError):
+            # The download of the first request says what is wrong with it.
+            continue
+        paths = [
+            f"{kind.__module__}.{kind.__qualname__}"
+            for kind in getattr(handler, "__mro__", (type(handler),))
+        ]
+        is_playwright = any(path.startswith(_PLAYWRIGHT) for path in paths)
+        if is_playwright or any(map(_NAMES, paths)):
+            return paths[0], is_playwright
+    return None
+
+
+def abort_setting(settings: BaseSettings) -> Any:
+    """What scrapy-playwright asks whether to abort a request of its browser."""
+    return settings.get("PLAYWRIGHT_ABORT_REQUEST")

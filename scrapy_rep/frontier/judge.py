@@ -1,0 +1,116 @@
+"""What a robots.txt says to a request, whoever is about to make it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.protocol.access.overrides import override_for
+from scrapy_rep.protocol.request_target import decide, is_allowed
+from scrapy_rep.protocol.robotstxt.decisions import Decision
+from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.responses.purposes import Purposes
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.frontier.hostaccess import HostAccess
+    from scrapy_rep.frontier.outcomes import Case, Verdicts
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Pace
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
+    from scrapy_rep.settings import RepSettings
+
+
+class Judge:
+    """Denies requests, or says how fast they may be made."""
+
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        access: HostAccess,
+        verdicts: Verdicts,
+    ) -> None:
+        self._identity = Identity.of(crawler)
+        self._purposes = Purposes.of(crawler)
+        self._access = access
+        self._verdicts = verdicts
+        self._overrides = settings.overrides
+        self._clients = settings.clients
+
+    def judge(
+        self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
+    ) -> tuple[Decision | None, Pace]:
+        """What lets a request go, where that is told, and the pace that is asked for.
+        Raises RobotsDenied where nothing lets it go.
+        """
+        request = case.request
+        names = self._identity.names(request) if self._identity.is_several else {}
+        refusals: list[tuple[str, Decision]] = []
+        if len(names) < 2:
+            agents = self._identity.tokens(request)
+            pace = robots.pace(agents)
+            decision = None
+            if self._verdicts.are_wanted(case) or not is_allowed(
+                robots, request.url, agents, self._clients
+            ):
+                decision = decide(robots, request.url, agents, self._clients)
+                if not decision.allowed:
+                    self.deny(case, decision)
+        else:
+            pace = self._identity.pace(robots, request)
+            decision, refusals = self._decide_for_each(robots, case, names)
+        self._purposes.note(request, robots, case.entry, tdmrep, refusals)
+        return decision, pace
+
+    def judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
+        """Deny a request whose host asks for more than we are willing to wait. Raises
+        RobotsDenied.
+        """
+        request, where = case.request, case.origin
+        assert where is not None
+        refusal = self._access.politeness.refusal(where, pace)
+        if refusal is not None:
+            reason, record = refusal
+            rule = record and Rule(record.field, record.value, record.line)
+            agents = self._identity.tokens(request)
+            agent = robots.decide(request.url, agents).agent
+            self.deny(case, Decision(False, rule, agent, reason))
+
+    def deny(self, case: Case, decision: Decision) -> NoReturn:
+        """Tell of a refusal. Raises RobotsDenied."""
+        self._access.step_aside(case.request)
+        self.count_override(case.origin)
+        self._verdicts.deny(case, decision)
+
+    def count_override(self, where: Origin | None) -> None:
+        """A request to *where* has been decided on."""
+        override = override_for(self._overrides, where) if where else None
+        if where and override is not None:
+            self._verdicts.override_used(override, where)
+
+    def _decide_for_each(
+        self,
+        robots: RobotsTxt,
+        case: Case,
+        names: dict[tuple[str, ...], tuple[str, ...]],
+    ) -> tuple[Decision, list[tuple[str, Decision]]]:
+        """What lets a request go that is made in several names, and for which purposes
+        these must not make it. Denies it where none of them may.
+        """
+        url = case.request.url
+        decisions = {
+            tokens: decide(robots, url, tokens, self._clients) for tokens in names
+        }
+        allowed = [each for each in decisions.values() if each.allowed]
+        if not allowed:
+            self.deny(case, next(iter(decisions.values())))
+        refusals = [
+            (purpose, decision)
+            for tokens, decision in decisions.items()
+            if not decision.allowed
+            for purpose in names[tokens]
+        ]
+        return allowed[0], refusals

@@ -1,0 +1,120 @@
+"""Crawls of one process that ask the same hosts for something."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from scrapy_rep.frontier.clock import Clock
+from scrapy_rep.frontier.hostkeys import bare_host
+from scrapy_rep.frontier.leases import pause_of
+
+if TYPE_CHECKING:
+    from scrapy_rep.frontier.clock import Alarms
+    from scrapy_rep.frontier.delays import DelayGroup
+
+# When there are more hosts, those that nobody waits for are forgotten.
+_MAX_HOSTS = 10_000
+
+
+class _Host:
+    """What the crawls know together of a host that asks for a delay."""
+
+    __slots__ = ("delay", "holder", "last")
+
+    def __init__(self) -> None:
+        self.delay = 0.0
+        self.holder: object = None
+        """The crawl that has the turn."""
+
+        self.last = -inf
+        """The end of the last request, on the monotonic clock."""
+
+
+_TABLES: WeakKeyDictionary[object, dict[str, _Host]] = WeakKeyDictionary()
+
+
+class _NoLoop:
+    """What a process has in the place of an event loop of asyncio: a reactor."""
+
+
+_NO_LOOP = _NoLoop()
+
+
+class Neighbours:
+    """Has the crawls of an event loop keep the delay of a host together, and share nothing
+    else. There are no other workers to ask, so nothing has to be waited for.
+    """
+
+    def __init__(self, alarms: Alarms, *, shared: bool) -> None:
+        self._alarms = alarms
+        self._clock = alarms.clock
+        self._shared = shared
+
+    def heed(self, group: DelayGroup) -> None:
+        """Let *group* not go before the delay after what other crawls have asked."""
+        for host in self._hosts_of(group):
+            free_at = self._free_at(host, group.delay)
+            group.not_before = max(group.not_before, free_at)
+
+    def take(self, group: DelayGroup) -> None:
+        """*group* has the turn."""
+        for host in self._hosts_of(group):
+            host.holder, host.delay = self, group.delay
+
+    def leave(self, group: DelayGroup) -> None:
+        """The turn of *group* is over."""
+        for host in self._hosts_of(group):
+            host.last = max(host.last, group.last)
+            if host.holder is self:
+                host.holder = None
+
+    async def wait_for(self, name: str) -> None:
+        """Wait until a host may be asked for its robots.txt, of which another crawl knows
+        that it asks for a delay.
+        """
+        host = self._table().get(name) if self._shared else None
+        while host is not None:
+            now = self._clock.monotonic()
+            free_at = self._free_at(host, host.delay)
+            if free_at <= now:
+                host.last = now
+                return
+            await self._alarms.wait_until(free_at)
+
+    def close(self) -> None:
+        """The crawl ends: it has no turn any more."""
+        for host in self._table().values() if self._shared else ():
+            if host.holder is self:
+                host.holder = None
+
+    def _free_at(self, host: _Host, delay: float) -> float:
+        if host.holder is not None and host.holder is not self:
+            return self._clock.monotonic() + pause_of(delay)
+        return host.last + delay
+
+    def _hosts_of(self, group: DelayGroup) -> list[_Host]:
+        if not self._shared:
+            return []
+        table = self._table()
+        if len(table) > _MAX_HOSTS:
+            self._forget_some(table)
+        return [table.setdefault(bare_host(each), _Host()) for each in group.delays]
+
+    def _forget_some(self, table: dict[str, _Host]) -> None:
+        now = self._clock.monotonic()
+        for name, host in list(table.items()):
+            if host.holder is None and host.last + host.delay <= now:
+                del table[name]
+
+    def _table(self) -> dict[str, _Host]:
+        key: object = self._clock
+        # Other clocks than that of the process have nothing in common.
+        if type(self._clock) is Clock:
+            try:
+                key = asyncio.get_running_loop()
+            except RuntimeError:
+                key = _NO_LOOP
+        return _TABLES.setdefault(key, {})

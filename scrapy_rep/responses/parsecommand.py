@@ -1,0 +1,68 @@
+"""``scrapy parse`` shows what a callback makes of a page before anything can drop it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from scrapy_rep import meta
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.display import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+    from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.usage.preferences import Denial
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
+
+
+def say_what_drops(
+    crawler: Crawler,
+    settings: RepSettings,
+    response: Response,
+    rules: IndexingRules,
+    denial: Denial | None,
+) -> None:
+    """Say what a crawl would drop of what the command shows of *response*."""
+    why = "; ".join(_drops(settings, response, rules, denial))
+    if why:
+        logger.warning(
+            "scrapy parse shows all that the callback makes of %(url)s, but a crawl would "
+            "drop %(why)s",
+            {"url": response.url, "why": why},
+            extra={"spider": crawler.spider},
+        )
+
+
+def _drops(
+    settings: RepSettings,
+    response: Response,
+    rules: IndexingRules,
+    denial: Denial | None,
+) -> Iterator[str]:
+    obeys_noindex = not response.meta.get(meta.DONT_OBEY_NOINDEX)
+    is_for_index = rules.indexable(datetime.now(timezone.utc))
+    if settings.noindex == "drop" and obeys_noindex and not is_for_index:
+        name = "unavailable_after" if rules.index else "noindex"
+        yield f"its items ({_statement(rules, name)})"
+    elif settings.usage == "drop" and denial is not None:
+        yield f"its items (not for {denial.purpose})"
+    elif settings.noindex == "drop" and obeys_noindex and not rules.image_index:
+        yield f"the images of its items ({_statement(rules, 'noimageindex')})"
+    if settings.nofollow == "drop" and not rules.follow:
+        yield f"its links ({_statement(rules, 'nofollow')})"
+    elif settings.rel:
+        yield f"links with rel={', '.join(sorted(settings.rel))}"
+
+
+def _statement(rules: IndexingRules, name: str) -> str:
+    statement = rules.because(name)
+    if statement is None:
+        return name
+    return f"{visible(statement.text)}, {statement.source}"

@@ -1,0 +1,42 @@
+"""Spiders that are written for a plugin."""
+
+# scrapy-poet reads the annotations of callbacks when it is given one.
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.crawl.spiders import PlanSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+
+class PoetSpider(PlanSpider):
+    """Has scrapy-poet's client fetch a page more for each."""
+
+    name = "poet"
+
+    def request(self, arguments: dict[str, Any]) -> Request:
+        # Not every process that loads this module has it.
+        from web_poet import HttpClient  # noqa: PLC0415
+
+        request = super().request(arguments).replace(callback=self.parse_with)
+        annotations = type(self).parse_with.__annotations__
+        annotations.pop("return", None)
+        annotations.pop("response", None)
+        annotations["http"] = HttpClient
+        return request
+
+    async def parse_with(
+        self, response: Response, http: Any
+    ) -> AsyncIterator[dict[str, Any]]:
+        for path in ("/private/extra", "/extra"):
+            url = response.urljoin(path)
+            try:
+                found = str((await http.get(url)).status)
+            except Exception as error:  # noqa: BLE001  a class of web_poet's
+                found = repr(error)
+            yield {"url": url, "found": found}

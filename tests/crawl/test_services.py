@@ -1,0 +1,111 @@
+"""What renders pages for a crawl, or fetches them from elsewhere, stands in for a site."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import CrawlResult, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Host, Site
+
+DELAY = 0.5
+RULES = f"User-agent: *\nDisallow: /private\nCrawl-delay: {DELAY}\n"
+PAGES = 4
+MIDDLEWARES = "tests.crawl.service_middlewares"
+
+
+def crawl(requests: list[Any], service: Host, kind: str) -> CrawlResult:
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": {f"{MIDDLEWARES}.{kind}": 725},
+        "SERVICE_URL": service.origin,
+    }
+    return run_crawl(requests, settings=settings)
+
+
+def gaps(service: Host, site: Host) -> list[float]:
+    """Seconds between what the service was asked to get from *site*."""
+    times = [
+        hit.time for hit in service.hits if unquote(hit.path).endswith(f"/{site.port}")
+    ]
+    return [after - before for before, after in pairwise(times)]
+
+
+@pytest.mark.parametrize("kind", ["Service", "ExemptService"])
+def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
+    """Between what a service is asked to get from a site, the delay of that passes, once;
+    sites do not wait for each other, whose service is the same.
+    """
+    service = site.add(name="127.0.0.9")
+    hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
+    urls = [
+        host.url(f"/{number}/{host.port}") for number in range(PAGES) for host in hosts
+    ]
+    result = crawl(urls, service, kind)
+    assert len(result.responses) == len(urls), result.log
+    for host in hosts:
+        assert host.pages == []
+        kept = gaps(service, host)
+        assert len(kept) == PAGES - 1
+        assert min(kept) >= DELAY
+    first, last = service.hits[0].time, service.hits[-1].time
+    # Nine delays, and more, if they waited for each other.
+    assert last - first < DELAY * PAGES * len(hosts) / 2
+
+
+def test_the_slot_of_a_site(site: Site) -> None:
+    """The same, where a spider asks the service itself, in the slot of the site."""
+    host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
+    rendered = [
+        {
+            "url": service.url(f"/render?{number}/{host.port}"),
+            "meta": {"download_slot": "127.0.0.2", "rendered": "yes"},
+        }
+        for number in range(3)
+    ]
+    # When the delay of the site has come to be known.
+    result = run_crawl([host.url(f"/first/{host.port}")], then=rendered)
+    assert len(result.responses) == 4, result.log
+    times = sorted(
+        hit.time for hit in (*host.hits, *service.hits) if "/" in hit.path[1:]
+    )
+    assert len(times) == 4
+    pairs = pairwise(times)
+    assert min(after - before for before, after in pairs) >= DELAY
+
+
+def test_where_the_service_has_landed(site: Site) -> None:
+    """A response that the service has from another URL is judged by that."""
+    service = site.add(name="127.0.0.9")
+    host = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
+    for path in ("/moved", "/exempt"):
+        landed = {"X-Landed": host.url("/private"), "Content-Type": "text/html"}
+        target = f"/render?url={quote(host.url(path), safe='')}"
+        service.answers[target] = Answer(b"<html></html>", headers=landed)
+    exempt = {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
+    urls = [host.url("/private"), host.url("/moved"), host.url("/fine"), exempt]
+    result = crawl(urls, service, "ExemptService")
+    assert sorted(response["url"] for response in result.responses) == [
+        host.url("/fine"), host.url("/private")
+    ]  # fmt: skip
+    assert [error["reason"] for error in result.errors] == ["rule", "rule"]
+    arrived = [
+        each["message"] for each in result.errors if "arrived" in each["message"]
+    ]
+    assert len(arrived) == 1
+    assert result.stats["rep/browser/arrived"] == 1
+
+
+def test_no_encoding_is_asked_for(site: Site, every_mode: str) -> None:
+    """The request for robots.txt has no Accept-Encoding of ours, of which services complain
+    that choose it themselves.
+    """
+    host = site.add(RULES)
+    run_crawl([host.url("/")], mode=every_mode)
+    (hit,) = host.robots_hits
+    assert hit.headers.get("Accept-Encoding") is None

@@ -1,0 +1,46 @@
+"""Two crawls in one process keep the delay of a host together, without a store of theirs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tests.crawl.crawl import ROOT
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+DELAY = 0.4
+
+
+def test_one_delay_for_both(site: Site, mode: str) -> None:
+    """Whichever crawl asks, the delay has passed since the other did, for robots.txt too;
+    and each reads the robots.txt of a host for itself.
+    """
+    host = site.add(f"User-agent: *\nCrawl-delay: {DELAY}\n")
+    fast = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
+    parts = [
+        [
+            *(host.url(f"/{crawl}/{number}") for number in range(4)),
+            *(fast.url(f"/{crawl}/{number}") for number in range(4)),
+        ]
+        for crawl in range(2)
+    ]
+    command = [sys.executable, "-m", "tests.crawl.two_crawls", mode]
+    done = subprocess.run(
+        [*command, *parts[0], "--", *parts[1]],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert len(host.pages) == len(fast.pages) == 8, done.stderr
+    assert len(fast.robots_hits) == 2
+    assert len(host.robots_hits) == 2
+    # What both ask for before either knows of the delay.
+    times = [hit.time for hit in host.hits if hit.path != "/robots.txt"]
+    assert min(after - before for before, after in pairwise(times)) >= DELAY
+    assert not done.stderr

@@ -23,7 +23,6 @@ import os
 import random
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,14 +67,16 @@ SOAKED = {
 class Host:
     """What one host has been asked for, and whether it answers."""
 
-    def __init__(self, name: str, chance: random.Random) -> None:
+    def __init__(self, name: str, pages: int, chance: random.Random) -> None:
         self._chance = chance
         # One in ten begins with a robots.txt that can't be had.
         self.robots_down = chance.randint(1, 2) if chance.random() < 0.1 else 0
         self.down = 0
+        self.has_given = False
         delay = chance.choice(["", f"Crawl-delay: {chance.uniform(0.001, 0.01):.4f}\n"])
         self.robots = f"User-agent: *\nDisallow: /private/\n{delay}# {name}\n".encode()
-        self.pages: Counter[str] = Counter()
+        # Made at once, so that the judge's own memory does not grow.
+        self.pages = bytearray(pages)
         self.forbidden = self.robots_hits = self.breakdowns = 0
 
     def answers(self) -> bool:
@@ -93,6 +94,7 @@ class Host:
         self.robots_down -= 1
         if self.robots_down >= 0:
             return TextResponse(url, status=503, headers={"Retry-After": "1"})
+        self.has_given = True
         headers = {"Cache-Control": f"max-age={HOLDS}"}
         return TextResponse(url, headers=headers, body=self.robots)
 
@@ -109,13 +111,15 @@ class Handler(BaseDownloadHandler):
         host = HOSTS[name]
         if path.startswith("private"):
             host.forbidden += 1
-        # What is asked for the first time answers, be it with 503.
-        is_first = path == "robots.txt" and not host.robots_hits
-        if not is_first and not host.answers():
+        # Until it has given its robots.txt it answers with 503 at worst, and says when to
+        # come again: what is never to be had is not waited for until it is.
+        is_new = path == "robots.txt" and not host.has_given
+        if not is_new and not host.answers():
             raise DownloadFailedError("The host is down")
         if path == "robots.txt":
             return host.robotstxt(request.url)
-        host.pages[path] += 1
+        if path.isdigit():
+            host.pages[int(path)] += 1
         headers = {"Content-Type": "text/html; charset=utf-8"}
         return HtmlResponse(request.url, body=PAGE, headers=headers)
 
@@ -174,9 +178,10 @@ def memory() -> int:
 def soak(hosts: int, pages: int, seed: int) -> bool:
     """Crawl, and say what came of it. Returns whether all is as it must be."""
     chance = random.Random(seed)
-    names = [f"www.host-{number:06}.example" for number in range(hosts)]
-    HOSTS.update({name: Host(name, random.Random(chance.random())) for name in names})
     each = pages // hosts
+    for number in range(hosts):
+        name = f"www.host-{number:06}.example"
+        HOSTS[name] = Host(name, each, random.Random(chance.random()))
     process = AsyncCrawlerProcess({**SOAKED, "DOWNLOAD_HANDLERS": {"http": Handler}})
     crawler = process.create_crawler(SoakSpider)
     process.crawl(crawler, each=each, total=each * hosts)
@@ -188,8 +193,8 @@ def soak(hosts: int, pages: int, seed: int) -> bool:
     found = {
         "pages": spider.seen,
         "seconds": round(time.monotonic() - spider.began, 1),
-        "lost": hosts * each - spider.seen,
-        "twice": sum(n > 1 for host in HOSTS.values() for n in host.pages.values()),
+        "lost": sum(not n for host in HOSTS.values() for n in host.pages),
+        "twice": sum(n > 1 for host in HOSTS.values() for n in host.pages),
         "forbidden": sum(host.forbidden for host in HOSTS.values()),
         "refusals missing": expected - spider.refused,
         "breakdowns": sum(host.breakdowns for host in HOSTS.values()),

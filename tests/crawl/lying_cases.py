@@ -119,8 +119,8 @@ def _slow_and_endless(site: Site) -> Iterator[Lie]:
     yield Lie("byte by byte", host, SUCCESSFUL, BY_RULES)
     host = site.add(byte_by_byte(head() + RULES))
     yield Lie("byte by byte, without a length", host, SUCCESSFUL, BY_RULES)
-    host = site.add(robots(PERMITS.decode(), pace=1))
-    yield Lie("a byte a second", host, UNREACHABLE, NONE)
+    host = site.add(robots(PERMITS.decode(), pace=60))
+    yield Lie("a byte a minute", host, UNREACHABLE, NONE)
     host = site.add(endless(head() + RULES, b"#" * 65536))
     yield Lie("an endless body", host, SUCCESSFUL, BY_RULES)
     filling = chunk(b"#" * 65536)
@@ -269,7 +269,7 @@ def page_lies(site: Site, sizes: Sizes) -> list[PageLie]:
     def add(name: str, answer: Answer, becomes: str, *, strict: bool = False) -> None:
         path = f"/{len(found)}"
         host.answers[path] = answer
-        seconds = 3 if name.startswith("stopped") else 60
+        seconds = 3 if name.startswith("stopped") else 600
         found.append(PageLie(name, host.url(path), becomes, seconds, strict))
 
     def page(*fields: bytes, body: bytes = b"<p>") -> Answer:

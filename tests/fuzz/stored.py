@@ -66,7 +66,8 @@ def _use(store: SqliteStore) -> None:
         entry = store.get(ORIGIN, NOW)
         assert entry is None or isinstance(entry, Entry)
         store.put(ORIGIN, _entry(), NOW)
-        assert store.get(ORIGIN, NOW) == _entry()
+        # In a file that is damaged, what was put may be nowhere to be found.
+        assert store.get(ORIGIN, NOW) in {None, _entry()}
         if store.lock(ORIGIN, "me", 60, NOW):
             store.unlock(ORIGIN, "me")
 

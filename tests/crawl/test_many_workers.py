@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections import Counter
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.stores.redis_server import BINARY, RedisServer
 pytest.importorskip("scrapy_redis")
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.crawl.crawl import CrawlResult, RunningCrawl
     from tests.crawl.server import Host, Site
@@ -199,11 +200,13 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
     settings = settings_for(server, REP_QUEUE_LEASE=8)
     crawls = start_workers(crowd, settings, 4)
     total = len(crowd.hosts) * crowd.pages
+    victims = []
     for part in (0.3, 0.6):
         wait_until(lambda part=part: crowd.fetched >= part * total, LONGEST)
         victim = crawls.pop(0)
         victim.process.kill()
         assert victim.wait(10) == -signal.SIGKILL
+        victims.append(victim)
         crawls.append(start(crowd.urls, settings))
     results = [crawl.result(LONGEST) for crawl in crawls]
     for result in results:
@@ -212,10 +215,12 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
     check_nothing_left(server)
 
 
-def returned(results: list[CrawlResult]) -> int:
-    """How many requests came back from workers that gave no sign of life."""
-    lines = [line for each in results for line in each.lines("WARNING", "sign of life")]
-    return sum(int(line.partition(" life: ")[2].split()[0]) for line in lines)
+def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
+    """How many requests came back from workers that gave no sign of life, as the logs say of
+    those that are there and of those that were killed.
+    """
+    counts = [re.findall(r"sign of life: (\d+)", crawl.log) for crawl in crawls]
+    return sum(map(int, chain.from_iterable(counts)))
 
 
 def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:

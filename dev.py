@@ -73,13 +73,13 @@ def test(arguments: list[str]) -> int:
         ".venv-oldest", pythons[0], [f"{HERE}[test]", f"scrapy=={OLDEST_SCRAPY}"]
     )
     on_newest, on_oldest = [newest, "-m", "pytest"], [oldest, "-m", "pytest"]
-    # Crawls wait for servers that are slow on purpose more than they compute. The slow
-    # tests come first, and whoever is done takes the next one. A third of the tests run on
-    # the oldest.
+    # Crawls wait for servers that are slow on purpose about as long as they compute. The
+    # slow tests come first, and whoever is done takes the next one. A third of the work is
+    # on the oldest.
     cores = os.cpu_count() or 1
     parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
-    tests_on_newest = [*on_newest, *parallel, str(3 * cores)]
-    tests_on_oldest = [*on_oldest, *parallel, str(2 * cores), "-m", "not newest"]
+    tests_on_newest = [*on_newest, *parallel, str(2 * cores)]
+    tests_on_oldest = [*on_oldest, *parallel, str(cores), "-m", "not newest"]
     if arguments:
         return run_timed(
             [[*tests_on_newest, *arguments], [*tests_on_oldest, *arguments]]

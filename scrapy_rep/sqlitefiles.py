@@ -22,6 +22,16 @@ class Schema(NamedTuple):
     """What makes the tables, in a file without any or in one of an earlier version."""
 
 
+FAILURES = (sqlite3.Error, MemoryError)
+"""What reading a damaged file can raise: SQLite has no memory for a row that claims to be of a
+huge size. The second has no message: :func:`cause_of`."""
+
+
+def cause_of(failure: BaseException) -> object:
+    """What to say of one of :data:`FAILURES`."""
+    return str(failure) or "the file is damaged: a row claims more memory than there is"
+
+
 class ForeignFile(Exception):
     """A file is a database of another program, or a later version of this package made it."""
 

@@ -81,20 +81,19 @@ def run(arguments: Namespace, settings: BaseSettings) -> int:
 
 def _parts(arguments: Namespace) -> Iterator[str]:
     """The parts of the page, one after the other."""
-    import sqlite3  # noqa: PLC0415
-
     from scrapy_rep.exceptions import LedgerError  # noqa: PLC0415
     from scrapy_rep.report.collect import Limits, collect  # noqa: PLC0415
     from scrapy_rep.report.render import render  # noqa: PLC0415
     from scrapy_rep.report.scratch import Scratch  # noqa: PLC0415
+    from scrapy_rep.sqlitefiles import FAILURES, cause_of  # noqa: PLC0415
 
     ledgers = dict.fromkeys(os.path.realpath(path) for path in arguments.ledgers)
     limits = Limits(hosts=arguments.hosts, documents=arguments.robotstxt)
     with closing(Scratch(ledgers)) as scratch:
         try:
             yield from render(collect(scratch, limits), time.time())
-        except sqlite3.Error as error:
-            raise LedgerError(", ".join(ledgers), error) from None
+        except FAILURES as error:
+            raise LedgerError(", ".join(ledgers), cause_of(error)) from None
 
 
 def _may_be_replaced(output: str, mark: str) -> bool:

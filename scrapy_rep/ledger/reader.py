@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.checks import flaw_of_tables, flaw_of_values
 from scrapy_rep.ledger.schema import SCHEMA
-from scrapy_rep.sqlitefiles import ForeignFile, version_of
+from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +65,8 @@ def reading(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise LedgerError(path, error.strerror or error) from None
-    except sqlite3.Error as error:
-        why: object = error
+    except FAILURES as error:
+        why = cause_of(error)
         if str(error) == "interrupted":
             why = "it takes longer to read than any ledger of its size"
         raise LedgerError(path, why) from None

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.access.results import MAX_AHEAD
 from scrapy_rep.sqlitefiles import (
+    FAILURES,
     ForeignFile,
     Schema,
+    cause_of,
     identity,
     make_tables,
     use_write_ahead_log,
@@ -151,10 +153,10 @@ class SqliteStore(Store):
                 elif identity(self._path) != self._file:
                     raise StoreError(str(self._path), "it was moved or removed")
                 yield self._connection
-            except (sqlite3.Error, OSError, ValueError) as error:
+            except (*FAILURES, OSError, ValueError) as error:
                 self._failures += 1
                 self._disconnect()
-                raise StoreError(str(self._path), error) from error
+                raise StoreError(str(self._path), cause_of(error)) from error
             except BaseException:
                 self._disconnect()
                 raise

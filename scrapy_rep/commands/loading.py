@@ -10,8 +10,7 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.shared.sources import Sources, read_file
-from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.commands.shared.urls import asked_argument, asked_url, read_file
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.shared.sources import Sources
     from scrapy_rep.commands.shared.urls import AskedUrl
     from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -92,7 +92,7 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 
 
 async def fetched_page(
-    url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
+    url: str, profile: Profile, sources: Sources, *, force: bool
 ) -> Page:
     """The page that *url* leads to. A page, or a redirect target, that robots.txt forbids is
     not fetched, unless *force* is given.
@@ -108,13 +108,13 @@ async def fetched_page(
         if not (decision.allowed or force):
             return found
         try:
-            response = await web.page(asked.url)
+            response = await sources.web.page(asked.url)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, profile, loaded, web)
+            found.tdmrep = await _mining(asked, profile, loaded, sources.web)
             return _with_response(found, response)
         next_url = asked_url(_joined(asked.url, location))
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:

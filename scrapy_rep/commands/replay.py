@@ -1,16 +1,16 @@
-"""Judges the URLs of past crawls by the robots.txt files of today."""
+"""``scrapy rep replay``: what the robots.txt files of today say of past crawls."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.replay.progress import progress
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
 from scrapy_rep.commands.shared.output import (
     GREEN,
@@ -27,6 +27,7 @@ from scrapy_rep.commands.shared.robotstxt import decision_record, describe_acces
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
 from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
 from scrapy_rep.commands.shared.verdicts import why
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, origin_of
@@ -47,7 +48,7 @@ _ORIGINS_AT_ONCE = 128
 _COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
 
 
-def replay(arguments: Namespace, settings: Settings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     crawls = PastCrawls(arguments.ledgers)
     dialects = _dialects(arguments, profile, crawls)
@@ -153,7 +154,7 @@ class Replayer:
 
     async def run(self, sources: Sources) -> None:
         output = self._changes.output
-        with progress(output, self._crawls.count) as self._advance:
+        with _progress(output, self._crawls.count) as self._advance:
             origins = self._crawls.origins()
             groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
@@ -174,7 +175,8 @@ class Replayer:
         unknown = 0
         for past in pasts:
             loaded = by_dialect[self._places.get(past.dialect, 0)]
-            if loaded.is_unreachable:
+            result = loaded.result
+            if result is not None and result.access is Access.UNREACHABLE:
                 # A URL that was refused for this reason would be refused again.
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
@@ -240,6 +242,26 @@ class Replayer:
                     **change,
                 }
             )
+
+
+@contextmanager
+def _progress(output: Output, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a bar on standard error while the block runs, if that is a terminal.
+
+    The block gets a function to call with the count of URLs that were judged since the
+    last call. Without tqdm, which comes with the extra ``report``, there is no bar.
+    """
+    try:
+        from tqdm import tqdm  # noqa: PLC0415
+    except ImportError:
+        yield lambda _: None
+        return
+    # None: shown on a terminal alone.
+    with tqdm(total=total, unit=" URLs", disable=None) as bar:
+        if not bar.disable:
+            # A bar on the same terminal has to make room for each line.
+            output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")
+        yield bar.update
 
 
 def _iso(seconds: float) -> str:

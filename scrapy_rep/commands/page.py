@@ -1,4 +1,4 @@
-"""Shows the indexing rules of a page, and the evidence of each."""
+"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.page.loading import Page, fetched_page, page_of_file
+from scrapy_rep.commands.loading import Page, fetched_page, page_of_file
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
 from scrapy_rep.commands.shared.output import (
     BOLD,
@@ -23,8 +23,8 @@ from scrapy_rep.commands.shared.robotstxt import (
     decision_record,
     describe_access,
 )
-from scrapy_rep.commands.shared.sources import Sources, is_url
-from scrapy_rep.commands.shared.urls import asked_argument
+from scrapy_rep.commands.shared.sources import ask
+from scrapy_rep.commands.shared.urls import asked_argument, is_url
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
@@ -40,16 +40,15 @@ from scrapy_rep.protocol.usage.preferences import UsagePreferences
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.indexing.statements import IndexingFinding, Statement
+    from scrapy_rep.protocol.indexing.statements import Statement
 
 _SILENCE = IndexingRules().to_dict()
 
 
-def page(arguments: Namespace, settings: Settings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if profile.note:
         complain(profile.note)
@@ -82,16 +81,14 @@ def _found(arguments: Namespace, profile: Profile) -> Page:
             "--header is for a page in a file; a URL is sent with its own header fields"
         )
     asked_argument(arguments.page)
-    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
-
-    async def fetch(crawler: Crawler) -> Page:
-        web = Web(crawler, profile.rep)
-        sources = Sources(profile, [profile.dialect], {}, web)
-        return await fetched_page(
-            arguments.page, profile, sources, web, force=arguments.force
-        )
-
-    return in_crawl(profile.settings, fetch)
+    return ask(
+        profile,
+        [profile.dialect],
+        {},
+        lambda sources: fetched_page(
+            arguments.page, profile, sources, force=arguments.force
+        ),
+    )
 
 
 def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
@@ -150,15 +147,6 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _finding_record(finding: IndexingFinding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "message": finding.message,
-        "source": finding.source,
-        "position": finding.position,
-    }
-
-
 def _record(
     found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
 ) -> dict[str, Any]:
@@ -184,7 +172,7 @@ def _record(
             for key, statements in _evidence(rules).items()
         },
         "statements": [_statement_record(each) for each in rules.statements],
-        "findings": [_finding_record(each) for each in rules.findings],
+        "findings": [each._asdict() for each in rules.findings],
         "dialects": {
             name: {
                 "indexable": _indexable(found, each, now),

@@ -7,8 +7,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.pace import FIELDS
 from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
+from scrapy_rep.protocol.usage.robotstxt import UsageGroups
 from scrapy_rep.protocol.usage.statements import split_path
 
 if TYPE_CHECKING:
@@ -41,10 +43,8 @@ class GroupChange(NamedTuple):
     agents: tuple[str, ...]
     """In lower case; ``*`` is everyone."""
 
-    was_there: bool
-    """Whether the old file has a group for them."""
-
-    is_there: bool
+    kind: str
+    """Whether a group for them was ``added``, ``removed`` or ``changed``."""
 
     added: tuple[Said, ...]
     removed: tuple[Said, ...]
@@ -72,15 +72,17 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
         compared += len(was) + len(now)
         if compared > _MAX_COMPARED:
             return changes, False
+        kind = "added"
+        if old_numbers:
+            kind = "changed" if new_numbers else "removed"
         change = GroupChange(
             tuple(agents),
-            bool(old_numbers),
-            bool(new_numbers),
+            kind,
             added=tuple(said for key, said in now.items() if key not in was),
             removed=tuple(said for key, said in was.items() if key not in now),
             moved=tuple(_moved(was, now)),
         )
-        if change.was_there != change.is_there or any(change[3:]):
+        if kind != "changed" or any(change[2:]):
             changes.append(change)
     return changes, True
 
@@ -98,6 +100,14 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                     if sample not in seen:
                         seen.add(sample)
                         yield sample
+
+
+def said_to_all(robots: RobotsTxt) -> set[tuple[str, str]]:
+    """The records about use that stand before any group: fields and values."""
+    groups = UsageGroups(lines(robots.body, robots.dialect), robots.dialect)
+    return {
+        (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
+    }
 
 
 def _patterns(group: Group) -> Iterator[str]:

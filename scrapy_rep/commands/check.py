@@ -69,7 +69,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         given[None] = given_robotstxt(arguments.robots, dialects)
     if profile.note:
         complain(profile.note)
-    checker = Checker(profile, Output.of(arguments), brief=arguments.brief)
+    checker = Checker(profile, Output(arguments), brief=arguments.brief)
     batches: Iterable[list[tuple[int, str]]]
     is_list = arguments.urls == ["-"]
     if is_list:

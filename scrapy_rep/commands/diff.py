@@ -66,7 +66,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError(
             f"{source} has URLs of several hosts; choose one with --origin"
         )
-    differences = Differences(old, new, profile, Output.of(arguments))
+    differences = Differences(old, new, profile, Output(arguments))
     differences.show_rules()
     if source is None:
         start = "" if origin is None else str(origin)

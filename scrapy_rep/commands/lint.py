@@ -36,7 +36,7 @@ _COLOURS = {"error": RED, "warning": YELLOW, "note": GREEN}
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    output = Output.of(arguments)
+    output = Output(arguments)
     status = CLEAN
     for file in given_files(arguments.files, profile):
         if isinstance(file, UsageError):

@@ -53,24 +53,22 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if profile.note:
         complain(profile.note)
     found = _found(arguments, profile)
-    output = Output.of(arguments)
-    readable = found.decision is None or found.decision.allowed or arguments.force
+    output = Output(arguments)
+    is_fetched = (found.is_allowed or arguments.force) and not found.error
     rules = _rules(found, profile, profile.dialect)
     usage = _usage(found, profile, rules)
     now = datetime.now(timezone.utc)
-    fetched = readable and not found.error
     if output.as_json:
-        record = _record(found, profile, rules if fetched else None, now)
-        if fetched:
+        record = _record(found, profile, rules if is_fetched else None, now)
+        if is_fetched:
             record["usage"] = usage_record(usage, profile)
         output.record(record)
     else:
-        _show(output, found, profile, rules if fetched else None, now)
-        if fetched:
+        _show(output, found, profile, rules if is_fetched else None, now)
+        if is_fetched:
             show_usage(output, usage, profile)
-    allowed = found.decision is None or found.decision.allowed
     may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
-    return CLEAN if allowed and fetched and may_be_used else FOUND
+    return CLEAN if found.is_allowed and is_fetched and may_be_used else FOUND
 
 
 def _found(arguments: Namespace, profile: Profile) -> Page:
@@ -80,14 +78,13 @@ def _found(arguments: Namespace, profile: Profile) -> Page:
         raise UsageError(
             "--header is for a page in a file; a URL is sent with its own header fields"
         )
-    asked_argument(arguments.page)
+    asked = asked_argument(arguments.page)
+    force = arguments.force
     return ask(
         profile,
         [profile.dialect],
         {},
-        lambda sources: fetched_page(
-            arguments.page, profile, sources, force=arguments.force
-        ),
+        lambda sources: fetched_page(asked, profile, sources, force=force),
     )
 
 

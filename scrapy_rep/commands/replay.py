@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from scrapy_rep.commands.shared.output import (
     complain,
 )
 from scrapy_rep.commands.shared.output_file import OutputFile
-from scrapy_rep.commands.shared.past_crawls import PastCrawls, PastDecision, PastFiles
+from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.shared.past_crawls import PastDecision
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -63,7 +65,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     with (
         OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
     ) as purge_list:
-        changes = Changes(Output.of(arguments), purge_list)
+        changes = Changes(Output(arguments), purge_list)
         replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
         ask(profile, list(dialects.values()), given, replayer.run)
     return changes.end()
@@ -73,11 +75,11 @@ def _dialects(
     arguments: Namespace, profile: Profile, crawls: PastCrawls
 ) -> dict[str, Dialect]:
     """The dialect for each name of a dialect in the ledgers."""
+    names = crawls.dialects | {""}
     if arguments.dialect is not None:
-        return dict.fromkeys(crawls.dialects | {""}, profile.dialect)
-    own = {profile.dialect.name: profile.dialect, "": profile.dialect}
-    known = DIALECTS | own
-    return {name: known.get(name, profile.dialect) for name in crawls.dialects | {""}}
+        return dict.fromkeys(names, profile.dialect)
+    known = DIALECTS | {profile.dialect.name: profile.dialect}
+    return {name: known.get(name, profile.dialect) for name in names}
 
 
 def _origin_and_path(value: str) -> tuple[Origin | None, str]:
@@ -149,7 +151,8 @@ class Replayer:
         self._profile = profile
         self._agents = agents
         self._changes = changes
-        self._files = PastFiles()
+        # Decisions come in the order of origins, so one file is enough to keep.
+        self._past_robotstxt = lru_cache(maxsize=1)(past_robotstxt)
         self._advance: Callable[[int], object]
 
     async def run(self, sources: Sources) -> None:
@@ -223,7 +226,9 @@ class Replayer:
         self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
     ) -> None:
         """Compare what the content of a URL could be used for then and now."""
-        robots = self._files.robots(past, loaded.dialect)
+        if past.snapshot is None:
+            return
+        robots = self._past_robotstxt(past.snapshot, loaded.dialect)
         if robots is None:
             return
         profile = replace(self._profile, agents=agents)

@@ -6,12 +6,12 @@ So the report does not have to trust the decisions of the crawl.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.report.model import Check
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,6 +31,20 @@ WHERE d.verdict = 'allowed' AND d.layer = 'robots.txt'
 AND s.sha256 IS NOT NULL
 ORDER BY s.sha256, c.dialect
 """
+
+
+@dataclass(slots=True)
+class Check:
+    """The result of checking again the requests that a robots.txt let through."""
+
+    checked: int = 0
+    forbidden: int = 0
+
+    unchecked: int = 0
+    """Requests in a dialect of the user's own, or with a URL that the ledger has cut."""
+
+    examples: tuple[str, ...] = ()
+    """A few URLs that were let through and forbidden."""
 
 
 def check(ledgers: list[sqlite3.Connection]) -> Check:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
-from scrapy_rep.report.excerpt import excerpt
-from scrapy_rep.report.model import Document, Mark, Version
+from scrapy_rep.report.excerpt import Mark, excerpt
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from scrapy_rep.report.excerpt import Gap, ShownLine
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
@@ -46,6 +47,45 @@ SELECT coalesce(sum(CASE WHEN verdict = 'refused' THEN count END), 0),
        coalesce(sum(CASE WHEN verdict = 'allowed' THEN count END), 0)
 FROM line WHERE origin = ?
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a robots.txt."""
+
+    url: str
+    """The URL that it came from, after redirects."""
+
+    first: float
+    """When it was first fetched, as far as the ledgers say."""
+
+    last: float
+
+    copy_of: float | None
+    """When it was fetched, if it was followed as a copy."""
+
+    size: int
+    """In bytes, as it came."""
+
+    cut: bool
+    """Whether it was longer than the dialect reads."""
+
+    shown: tuple[ShownLine | Gap, ...]
+
+    marked: int
+    """The number of its lines that decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The robots.txt of one host, in its versions."""
+
+    number: int
+    origin: str
+    versions: tuple[Version, ...]
+    more_versions: int
+    refused: int
+    allowed: int
 
 
 class Documents:

@@ -33,7 +33,7 @@ from scrapy_rep.commands.shared.urls import (
     line_batches,
     opened,
 )
-from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import verdict, why
 from scrapy_rep.protocol.origins import Origin, origin_of
 
@@ -189,17 +189,15 @@ class Differences:
                 self._output.row(painted, url, reasons)
 
     def _show_usage(self, url: str) -> None:
-        old = robotstxt_usage(self._old.robots, url, self._profile)
-        new = robotstxt_usage(self._new.robots, url, self._profile)
-        change = usage_change(old, new, self._profile)
+        change = usage_change(self._old.robots, self._new.robots, url, self._profile)
         if change is None:
             return
+        record, words = change
         self._usage_changed += 1
         if self._output.as_json:
-            self._output.record({"kind": "usage", "url": url, **change})
+            self._output.record({"kind": "usage", "url": url, **record})
         else:
-            painted = Painted("use changes", YELLOW)
-            self._output.row(painted, url, in_words(change, old, new))
+            self._output.row(Painted("use changes", YELLOW), url, words)
 
     def end(self) -> int:
         """Show a summary. Return the exit status."""

@@ -26,7 +26,7 @@ from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.agents import EVERYONE
@@ -232,19 +232,18 @@ class Replayer:
         if robots is None:
             return
         profile = replace(self._profile, agents=agents)
-        old = robotstxt_usage(robots, past.url, profile)
-        new = robotstxt_usage(loaded.robots, past.url, profile)
-        change = usage_change(old, new, profile)
+        change = usage_change(robots, loaded.robots, past.url, profile)
         if change is not None:
+            record, words = change
             self._changes.add(
                 {
                     "change": "usage",
                     "origin": past.origin,
                     "url": past.url,
-                    "why": in_words(change, old, new),
+                    "why": words,
                     "agents": list(agents),
                     "dialect": loaded.dialect.name,
-                    **change,
+                    **record,
                 }
             )
 

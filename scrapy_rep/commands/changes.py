@@ -29,8 +29,8 @@ Followed: TypeAlias = tuple[tuple[int, int], ...]
 delays are for it, or 0."""
 
 
-class Said(NamedTuple):
-    """A rule, or another record of a group."""
+class Record(NamedTuple):
+    """A line of a group: a rule, or another record."""
 
     field: str
     value: str
@@ -46,10 +46,10 @@ class GroupChange(NamedTuple):
     kind: str
     """Whether a group for them was ``added``, ``removed`` or ``changed``."""
 
-    added: tuple[Said, ...]
-    removed: tuple[Said, ...]
+    added: tuple[Record, ...]
+    removed: tuple[Record, ...]
 
-    moved: tuple[Said, ...]
+    moved: tuple[Record, ...]
     """Rules that stand elsewhere among those that were kept, with their new lines."""
 
 
@@ -67,8 +67,8 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
     changes: list[GroupChange] = []
     compared = 0
     for (old_numbers, new_numbers), agents in together.items():
-        was = _said(old_groups, old_numbers)
-        now = _said(new_groups, new_numbers)
+        was = _records(old_groups, old_numbers)
+        now = _records(new_groups, new_numbers)
         compared += len(was) + len(now)
         if compared > _MAX_COMPARED:
             return changes, False
@@ -78,8 +78,8 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
         change = GroupChange(
             tuple(agents),
             kind,
-            added=tuple(said for key, said in now.items() if key not in was),
-            removed=tuple(said for key, said in was.items() if key not in now),
+            added=tuple(record for key, record in now.items() if key not in was),
+            removed=tuple(record for key, record in was.items() if key not in now),
             moved=tuple(_moved(was, now)),
         )
         if kind != "changed" or any(change[2:]):
@@ -102,7 +102,7 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                         yield sample
 
 
-def said_to_all(robots: RobotsTxt) -> set[tuple[str, str]]:
+def records_for_all(robots: RobotsTxt) -> set[tuple[str, str]]:
     """The records about use that stand before any group: fields and values."""
     groups = UsageGroups(lines(robots.body, robots.dialect), robots.dialect)
     return {
@@ -139,36 +139,40 @@ def _followed(
     return found
 
 
-def _said(groups: Sequence[Group], followed: Followed) -> dict[tuple[str, str], Said]:
-    """The rules and records of the groups that an agent follows, each once, in order."""
-    found: dict[tuple[str, str], Said] = {}
+def _records(
+    groups: Sequence[Group], followed: Followed
+) -> dict[tuple[str, str], Record]:
+    """The records of the groups that an agent follows, each once, in order."""
+    found: dict[tuple[str, str], Record] = {}
+
+    def add(field: str, value: str, line: int) -> None:
+        found.setdefault((field, value), Record(field, value, line))
+
     for number, pairs in groupby(followed, key=itemgetter(0)):
         group = groups[number]
         runs = {run for _, run in pairs}
         for rule in group.rules:
-            said = Said(rule.kind, rule.pattern, rule.line)
-            found.setdefault(said[:2], said)
-        for record in group.records:
-            if record.field not in FIELDS or record.run in runs:
-                said = Said(record.field, record.value, record.line)
-                found.setdefault(said[:2], said)
+            add(rule.kind, rule.pattern, rule.line)
+        for other in group.records:
+            if other.field not in FIELDS or other.run in runs:
+                add(other.field, other.value, other.line)
     return found
 
 
 def _moved(
-    was: dict[tuple[str, str], Said], now: dict[tuple[str, str], Said]
-) -> Iterator[Said]:
+    was: dict[tuple[str, str], Record], now: dict[tuple[str, str], Record]
+) -> Iterator[Record]:
     """The fewest rules that must be moved for the rest to be in their old order."""
     place = {key: number for number, key in enumerate(was)}
-    kept = [said for key, said in now.items() if key in place and _is_rule(said)]
-    in_order = _longest_rising([place[said[:2]] for said in kept])
-    for number, said in enumerate(kept):
+    kept = [record for key, record in now.items() if key in place and _is_rule(record)]
+    in_order = _longest_rising([place[record[:2]] for record in kept])
+    for number, record in enumerate(kept):
         if number not in in_order:
-            yield said
+            yield record
 
 
-def _is_rule(said: Said) -> bool:
-    return said.field in {"allow", "disallow"}
+def _is_rule(record: Record) -> bool:
+    return record.field in {"allow", "disallow"}
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:

@@ -17,7 +17,7 @@ from scrapy_rep.commands.shared.output import (
     YELLOW,
     Output,
     Painted,
-    complain,
+    notify,
 )
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
@@ -68,7 +68,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)
     if profile.note:
-        complain(profile.note)
+        notify(profile.note)
     checker = Checker(profile, Output(arguments), brief=arguments.brief)
     batches: Iterable[list[tuple[int, str]]]
     is_list = arguments.urls == ["-"]
@@ -97,13 +97,13 @@ class Checker:
         self._counts: Counter[str] = Counter()
 
     def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """The URLs that arguments are. Complains of the others."""
+        """The URLs that arguments are. Names the others on standard error."""
         for text in texts:
             try:
                 yield 0, asked_argument(text).url
             except UsageError as error:
                 self._status = WRONG_USAGE
-                complain(str(error))
+                notify(str(error))
 
     async def run(
         self, sources: Sources, batches: Iterable[list[tuple[int, str]]]
@@ -116,7 +116,7 @@ class Checker:
                     if asked is None:
                         self._counts["bad"] += 1
                         self._status = WRONG_USAGE
-                        complain(
+                        notify(
                             f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
                         )
                     else:
@@ -135,7 +135,7 @@ class Checker:
         if counts["bad"]:
             words += f"; lines that are not URLs: {counts['bad']:,}"
         total = counts["allowed"] + counts["denied"]
-        complain(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
+        notify(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
 
     def _show(self, url: str, by_dialect: Sequence[LoadedRobotsTxt]) -> None:
         judged = [(each, self._profile.decide(each.robots, url)) for each in by_dialect]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.changes import group_changes, said_to_all, sample_paths
+from scrapy_rep.commands.changes import group_changes, records_for_all, sample_paths
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
 from scrapy_rep.commands.shared.output import (
     BOLD,
@@ -16,7 +16,7 @@ from scrapy_rep.commands.shared.output import (
     YELLOW,
     Output,
     Painted,
-    complain,
+    notify,
 )
 from scrapy_rep.commands.shared.past_crawls import origin_count, urls_of
 from scrapy_rep.commands.shared.profile import Profile, profile_of
@@ -56,7 +56,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         raise UsageError("- stands for all of standard input, and can be given once")
     given = arguments.origin and asked_argument(arguments.origin).origin
     if profile.note:
-        complain(profile.note)
+        notify(profile.note)
     old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
     origin = given or _origin(new) or _origin(old)
     source = arguments.urls
@@ -131,13 +131,13 @@ class Differences:
                 _show_group(self._output, each)
         if not is_all:
             self._has_changed = True
-            complain(
+            notify(
                 "the files have too many groups to compare; not all changes are shown"
             )
         for change, url in _removed_and_added(set(old.sitemaps), set(new.sitemaps)):
             self._show_line("sitemap", change, f"Sitemap: {url}", {"url": url})
-        said = _removed_and_added(said_to_all(old), said_to_all(new))
-        for change, (field, value) in said:
+        records = _removed_and_added(records_for_all(old), records_for_all(new))
+        for change, (field, value) in records:
             record = {"field": field, "value": value}
             self._show_line("record", change, f"{field.title()}: {value}", record)
 
@@ -151,7 +151,7 @@ class Differences:
             _show_line(self._output, change, text)
 
     def listed(self, path: str, origin: Origin | None) -> Iterator[str]:
-        """The URLs in a list. Complains of lines that are none."""
+        """The URLs in a list. Names other lines on standard error."""
         with opened(path) as file:
             for number, text in chain.from_iterable(line_batches(file)):
                 asked = asked_url(text)
@@ -162,7 +162,7 @@ class Differences:
                     yield text
                 else:
                     self._is_wrong = True
-                    complain(f"{path}, line {number}: {text[:200]!r} is not a URL")
+                    notify(f"{path}, line {number}: {text[:200]!r} is not a URL")
 
     def show_verdicts(self, urls: Iterable[str]) -> None:
         """Show the URLs that one of the files allows and the other denies."""
@@ -244,9 +244,9 @@ def _group_record(change: GroupChange) -> dict[str, Any]:
         "kind": "group",
         "change": change.kind,
         "agents": list(change.agents),
-        "added": [said._asdict() for said in change.added],
-        "removed": [said._asdict() for said in change.removed],
-        "moved": [said._asdict() for said in change.moved],
+        "added": [each._asdict() for each in change.added],
+        "removed": [each._asdict() for each in change.removed],
+        "moved": [each._asdict() for each in change.moved],
     }
 
 
@@ -259,8 +259,8 @@ def _show_group(output: Output, change: GroupChange) -> None:
         ("added", change.added),
         ("moved", change.moved),
     )
-    for kind, said in parts:
-        for field, value, line in said:
+    for kind, records in parts:
+        for field, value, line in records:
             _show_line(output, kind, f"{field.capitalize()}: {value}", line)
 
 

@@ -14,7 +14,7 @@ from scrapy_rep.commands.shared.output import (
     YELLOW,
     Output,
     Painted,
-    complain,
+    notify,
 )
 from scrapy_rep.commands.shared.profile import profile_of
 from scrapy_rep.commands.shared.sources import given_files
@@ -40,7 +40,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     status = CLEAN
     for file in given_files(arguments.files, profile):
         if isinstance(file, UsageError):
-            complain(str(file))
+            notify(str(file))
             status = WRONG_USAGE
             continue
         findings = _findings(file)

@@ -9,14 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.loading import Page, fetched_page, page_of_file
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import (
-    BOLD,
-    GREEN,
-    RED,
-    Output,
-    Painted,
-    complain,
-)
+from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, Output, Painted, notify
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     access_record,
@@ -51,7 +44,7 @@ _SILENCE = IndexingRules().to_dict()
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if profile.note:
-        complain(profile.note)
+        notify(profile.note)
     found = _found(arguments, profile)
     output = Output(arguments)
     is_fetched = (found.is_allowed or arguments.force) and not found.error

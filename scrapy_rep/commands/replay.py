@@ -19,7 +19,7 @@ from scrapy_rep.commands.shared.output import (
     YELLOW,
     Output,
     Painted,
-    complain,
+    notify,
 )
 from scrapy_rep.commands.shared.output_file import OutputFile
 from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
@@ -117,16 +117,16 @@ class Changes:
             self.output.record({"change": "summary", **counts})
         else:
             self.output.flush()
-            complain(
+            notify(
                 f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
                 f"URLs that were refused and are now allowed: {counts['allowed']:,}"
             )
         if counts["usage"] and not self.output.as_json:
-            complain(
+            notify(
                 f"URLs whose content may be used for other purposes: {counts['usage']:,}"
             )
         if counts["unknown"]:
-            complain(
+            notify(
                 "URLs that can't be judged, since their robots.txt is unreachable: "
                 f"{counts['unknown']:,}"
             )

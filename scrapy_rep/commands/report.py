@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.exit_status import CLEAN
-from scrapy_rep.commands.shared.output import complain
+from scrapy_rep.commands.shared.output import notify
 from scrapy_rep.commands.shared.output_file import OutputFile
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.report.collect import Limits, collect
@@ -50,7 +50,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     with OutputFile(output, output, arguments.ledgers) as file:
         for part in _parts(arguments, render):
             file.write(part)
-    complain(f"{output} is written; open it in a browser")
+    notify(f"{output} is written; open it in a browser")
     return CLEAN
 
 

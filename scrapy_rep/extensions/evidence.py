@@ -43,7 +43,7 @@ _MAX_STATEMENTS = 100
 
 # The number of decisions that are remembered at the level "denied", so that they are not
 # recorded twice.
-_MAX_SAID = 10_000
+_MAX_REMEMBERED = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
@@ -64,7 +64,7 @@ class Evidence:
         self._settings = settings
         self._write = write
         self._has_all = settings.ledger_level == "all"
-        self._said: set[tuple[str, str]] = set()
+        self._recorded: set[tuple[str, str]] = set()
         self.receivers: dict[Any, Callable[..., None]] = {
             ours.indexing_read: self._indexing_read,
             ours.item_annotated: self._item_annotated,
@@ -148,18 +148,18 @@ class Evidence:
         """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
-            self._said_of(
+            self._write_decision(
                 request.url, PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, OBEY)
             )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
         """Whether a decision about *origin* has not been recorded yet."""
         key = str(origin or ""), what
-        if key in self._said:
+        if key in self._recorded:
             return False
-        if len(self._said) >= _MAX_SAID:
-            self._said.clear()
-        self._said.add(key)
+        if len(self._recorded) >= _MAX_REMEMBERED:
+            self._recorded.clear()
+        self._recorded.add(key)
         return True
 
     # Pages.
@@ -171,14 +171,16 @@ class Evidence:
         if self._has_all:
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _MAX_STATEMENTS):
-                said = PageDecision(Layer(each.source), Verdict.NOTED, each.name, each)
-                self._said_of(url, said, page=url)
+                decision = PageDecision(
+                    Layer(each.source), Verdict.NOTED, each.name, each
+                )
+                self._write_decision(url, decision, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
             because = rules.because("noindex")
             layer = Layer.HEADER if because else Layer.USAGE
-            said = PageDecision(layer, Verdict.DROPPED, "stopped", because)
-            self._said_of(url, said, page=url)
+            decision = PageDecision(layer, Verdict.DROPPED, "stopped", because)
+            self._write_decision(url, decision, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
             self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
@@ -191,8 +193,8 @@ class Evidence:
         """Record that a statement of a page is not obeyed."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
-            said = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
-            self._said_of(url, said, page=url)
+            decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
+            self._write_decision(url, decision, page=url)
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
@@ -211,7 +213,7 @@ class Evidence:
     ) -> None:
         layer = Layer(because.source) if because else Layer.META
         url = response.url
-        self._said_of(url, PageDecision(layer, verdict, why, because), page=url)
+        self._write_decision(url, PageDecision(layer, verdict, why, because), page=url)
 
     def _link_dropped(
         self,
@@ -221,8 +223,8 @@ class Evidence:
         statement: Statement | str | None,
     ) -> None:
         source = statement.source if isinstance(statement, Statement) else reason
-        said = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
-        self._said_of(request.url, said, page=response.url)
+        decision = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
+        self._write_decision(request.url, decision, page=response.url)
 
     def _media_refused(
         self,
@@ -236,8 +238,8 @@ class Evidence:
             layer = Layer.USAGE
         else:
             layer = Layer(statement.source) if statement else Layer.META
-        said = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
-        self._said_of(request.url, said, page=page_url)
+        decision = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
+        self._write_decision(request.url, decision, page=page_url)
 
     # Use.
 
@@ -246,8 +248,8 @@ class Evidence:
     ) -> None:
         for each in preferences.statements[:_MAX_STATEMENTS]:
             reason = each.category or str(each.signal)
-            said = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
-            self._said_of(response.url, said, page=response.url)
+            decision = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
+            self._write_decision(response.url, decision, page=response.url)
 
     def _usage_annotated(
         self, response: Response, denial: Denial, entry: Entry | None
@@ -257,15 +259,15 @@ class Evidence:
     def _use(
         self, response: Response, verdict: Verdict, denial: Denial, entry: Entry | None
     ) -> None:
-        said = PageDecision(
+        decision = PageDecision(
             Layer.USAGE, verdict, denial.purpose, denial.statement, entry
         )
-        self._said_of(response.url, said, page=response.url)
+        self._write_decision(response.url, decision, page=response.url)
 
-    def _said_of(
-        self, url: str, said: PageDecision, *, page: str | None = None
+    def _write_decision(
+        self, url: str, decision: PageDecision, *, page: str | None = None
     ) -> None:
-        self._write(said.decided(url, page, time.time()))
+        self._write(decision.decided(url, page, time.time()))
 
 
 def _why(rules: IndexingRules) -> str:

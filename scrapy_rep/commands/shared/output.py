@@ -59,7 +59,7 @@ class Output:
         return f"\x1b[{part.colour}m{visible(part.text)}\x1b[0m"
 
 
-def complain(message: str) -> None:
+def notify(message: str) -> None:
     """Write a message to standard error."""
     sys.stdout.flush()
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)

@@ -13,7 +13,6 @@ from scrapy_rep import meta
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.extensions.pagedecisions import PageDecision
-from scrapy_rep.frontier.outcomes import Case
 from scrapy_rep.ledger.records import Decided, Snapshot, storable, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.indexing.statements import Statement
@@ -70,8 +69,8 @@ class Evidence:
             ours.item_annotated: self._item_annotated,
             ours.link_dropped: self._link_dropped,
             ours.media_refused: self._media_refused,
-            ours.request_allowed: self._request_allowed,
-            ours.request_denied: self._request_denied,
+            ours.request_allowed: self._request_decided,
+            ours.request_denied: self._request_decided,
             ours.robotstxt_known: self._robotstxt_known,
             ours.usage_annotated: self._usage_annotated,
             ours.usage_read: self._usage_read,
@@ -85,7 +84,7 @@ class Evidence:
     def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
         self._write(Snapshot(str(origin), entry, self._settings.dialect))
 
-    def _request_allowed(  # noqa: PLR0917  what the signal carries
+    def _request_decided(  # noqa: PLR0917  what the signals carry
         self,
         request: Request,
         decision: Decision,
@@ -94,33 +93,17 @@ class Evidence:
         override: Override | None,
         via: Via | None,
     ) -> None:
-        if self._has_all or self._is_due(origin, override.pattern if override else ""):
-            case = Case(request, origin, entry, override, via)
-            self._decided(case, decision, Verdict.ALLOWED)
-
-    def _request_denied(  # noqa: PLR0917  what the signal carries
-        self,
-        request: Request,
-        decision: Decision,
-        origin: Origin | None,
-        entry: Entry | None,
-        override: Override | None,
-        via: Via | None,
-    ) -> None:
-        case = Case(request, origin, entry, override, via)
-        self._decided(case, decision, Verdict.REFUSED)
-
-    def _decided(self, case: Case, decision: Decision, verdict: Verdict) -> None:
-        request, origin, entry, override, via = case
+        if decision.allowed and not self._has_all:
+            what = "" if override is None else override.pattern
+            if not self._is_due(origin, what):
+                return
         rule, reason = decision.rule, decision.reason
         layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
         line, statement = None, None
         why: str = reason.value
         if rule is not None:
-            line, statement = (
-                rule.line,
-                storable(f"{rule.kind.title()}: {rule.pattern}"),
-            )
+            line = rule.line
+            statement = storable(f"{rule.kind.title()}: {rule.pattern}")
         if override is not None:
             layer = Layer.OVERRIDE
             statement = statement or f"{override.pattern}: {override.kind}"
@@ -134,7 +117,7 @@ class Evidence:
                 None,
                 decision.agent,
                 layer,
-                verdict,
+                Verdict.ALLOWED if decision.allowed else Verdict.REFUSED,
                 why,
                 None if entry is None else entry.fetched,
                 line,

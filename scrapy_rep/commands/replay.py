@@ -198,10 +198,11 @@ class Replayer:
 
     def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
         agents = self._agents or past.agents or (EVERYONE,)
-        decision = self._profile.decide(loaded.robots, past.url, agents)
+        profile = replace(self._profile, agents=agents)
+        decision = profile.decide(loaded.robots, past.url)
         if decision.allowed == past.allowed:
             if decision.allowed:
-                self._compare_usage(past, loaded, agents)
+                self._compare_usage(past, loaded, profile)
             return
         self._changes.add(
             {
@@ -223,7 +224,7 @@ class Replayer:
         )
 
     def _compare_usage(
-        self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
+        self, past: PastDecision, loaded: LoadedRobotsTxt, profile: Profile
     ) -> None:
         """Compare what the content of a URL could be used for then and now."""
         if past.snapshot is None:
@@ -231,7 +232,6 @@ class Replayer:
         robots = self._past_robotstxt(past.snapshot, loaded.dialect)
         if robots is None:
             return
-        profile = replace(self._profile, agents=agents)
         change = usage_change(robots, loaded.robots, past.url, profile)
         if change is not None:
             record, words = change
@@ -241,7 +241,7 @@ class Replayer:
                     "origin": past.origin,
                     "url": past.url,
                     "why": words,
-                    "agents": list(agents),
+                    "agents": list(profile.agents),
                     "dialect": loaded.dialect.name,
                     **record,
                 }

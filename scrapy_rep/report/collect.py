@@ -126,7 +126,7 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         let_through=_let_through(scratch, Layer.ROBOTS_TXT.value),
         let_through_by_override=_let_through(scratch, Layer.OVERRIDE.value),
         arrived=scratch.arrived,
-        check=check([ledger for _, ledger in scratch.ledgers]),
+        check=check(scratch),
         responses=sum(map(_responses, crawls)),
         answers=tuple(answers[:ANSWERS]),
         answers_left_out=sum(one.count for one in answers[ANSWERS:]),

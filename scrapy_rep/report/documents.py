@@ -115,7 +115,7 @@ class Documents:
 
     def _version(self, origin: str, row: sqlite3.Row) -> Version:
         marks = self._marks(origin, row["sha256"])
-        body = self._scratch.body(row["ledger"], row["sha256"])
+        body = self._scratch.body(row["ledger"], row["sha256"]) or b""
         crawl = self._scratch.crawls.get(row["crawl"])
         # The dialect of the crawl decides where a line ends.
         dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309

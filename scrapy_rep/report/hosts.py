@@ -138,7 +138,7 @@ class Hosts:
         crawl = self._scratch.crawls.get(snapshot["crawl"])
         if snapshot["sha256"] is None or crawl is None:
             return None
-        body = self._scratch.body(snapshot["ledger"], snapshot["sha256"])
+        body = self._scratch.body(snapshot["ledger"], snapshot["sha256"]) or b""
         dialect = DIALECTS.get(crawl.dialect, RFC9309)
         robots = RobotsTxt.parse(body, dialect)
         agents = crawl.agents or product_tokens(crawl.user_agent)

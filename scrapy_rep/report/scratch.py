@@ -179,12 +179,12 @@ class Scratch:
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
 
-    def body(self, ledger: int, sha256: str) -> bytes:
-        """The bytes of a robots.txt; empty if the ledger does not have it."""
+    def body(self, ledger: int, sha256: str) -> bytes | None:
+        """The bytes of a robots.txt; None if the ledger of that number lacks it."""
         connection = self.ledgers[ledger][1]
         query = "SELECT body FROM body WHERE sha256 = ?"
         row = connection.execute(query, (sha256,)).fetchone()
-        return bytes(row[0]) if row and isinstance(row[0], bytes) else b""
+        return row[0] if row and isinstance(row[0], bytes) else None
 
     def _add(self, path: str, ledger: sqlite3.Connection) -> None:
         # A crawl may be writing the ledger. A transaction reads one state of it.

@@ -15,7 +15,6 @@ from scrapy_rep.settings import USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
     from scrapy.settings import Settings
 
@@ -41,12 +40,9 @@ class Profile:
     def dialect(self) -> Dialect:
         return self.rep.dialect
 
-    def decide(
-        self, robots: RobotsTxt, url: str, agents: Sequence[str] | None = None
-    ) -> Decision:
-        """What such a crawler decides; *agents* ask in the place of its own."""
-        asking = self.agents if agents is None else agents
-        return decide(robots, url, asking, self.rep.clients)
+    def decide(self, robots: RobotsTxt, url: str) -> Decision:
+        """What such a crawler decides."""
+        return decide(robots, url, self.agents, self.rep.clients)
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:

@@ -120,7 +120,7 @@ def state(pid: int) -> str:
 
 def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
     """Tests whose processes have lost their server fail, and say why."""
-    server = Server()
+    server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
     with tempfile.TemporaryFile() as file:
         process = server.fork(["ours"], [file.fileno()] * 3, job)
@@ -139,7 +139,7 @@ def test_nothing_outlives_the_server(
 ) -> None:
     """When the tests end, however that is, so do the server and all that it started."""
     read, write = os.pipe()
-    server = Server()
+    server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
     with Path(os.devnull).open("r+b") as nowhere, tempfile.TemporaryFile() as file:
         server.fork(["ours"], [nowhere.fileno(), write, file.fileno()], job)

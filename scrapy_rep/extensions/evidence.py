@@ -53,8 +53,8 @@ _STOPPED_FLAG = "download_stopped"
 class Evidence:
     """Makes records from signals, and gives them to *write*.
 
-    At the level ``"denied"``, decisions of the crawler's user in the place of a site are
-    recorded once for each origin, since these have to be justified.
+    The level ``"denied"`` also has the permissions of the user's overrides, once for each
+    origin, since they have to be justified.
     """
 
     def __init__(

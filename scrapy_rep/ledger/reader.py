@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _MAX_VALUE = 16 * 1024 * 1024
 """Bytes of one value: a robots.txt has 500 KiB, a text some thousand characters."""
 
-# Steps of SQLite's virtual machine that reading may take, for each byte of the file and
-# besides: far more than a ledger of ours takes, and over in a time in proportion to its size.
+# Steps of SQLite's virtual machine that reading may take: so many for each byte of the file,
+# and so many besides. Our ledgers take far fewer.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
@@ -51,7 +51,7 @@ def open_ledger(path: str) -> sqlite3.Connection:
 
 
 def check_values(path: str, connection: sqlite3.Connection) -> None:
-    """Raise LedgerError where an open ledger has values that are none of a ledger."""
+    """Raise LedgerError where an open ledger has a value that its schema does not allow."""
     with reading(path):
         flaw = flaw_of_values(connection)
     if flaw is not None:
@@ -60,7 +60,7 @@ def check_values(path: str, connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Raise LedgerError for what goes wrong while the ledger at *path* is read."""
+    """Turn the errors of reading the ledger at *path* into LedgerError."""
     try:
         yield
     except OSError as error:
@@ -75,7 +75,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def _size_of_file(path: str) -> int:
-    """Raises LedgerError for a folder, and for what would be waited for: a pipe, a device."""
+    """Raises LedgerError for a folder, and for a pipe or a device, which could block."""
     found = Path(path).stat()
     if stat.S_ISDIR(found.st_mode):
         raise LedgerError(path, "this is a folder, not a ledger")
@@ -85,7 +85,7 @@ def _size_of_file(path: str) -> int:
 
 
 def _bound(connection: sqlite3.Connection, size: int) -> None:
-    """Let a connection do no more than read, and not for ever."""
+    """Make a connection read-only, and bound the work and the size of a value."""
     left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
     def is_too_long() -> bool:

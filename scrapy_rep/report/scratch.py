@@ -70,7 +70,7 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """The beginning of a text, as bytes: SQLite would end a text at a NUL."""
+    """SQL for the beginning of a text. It is cut as bytes: a text would end at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 

@@ -1,6 +1,6 @@
 """The fork server: loads what crawls and commands need, and forks a process for each.
 
-``python -m tests.forks.server FD``, the number of a connected socket. Each message on it
+``python -m tests.forks.server FD [bare]``, the number of a connected socket. Each message on it
 brings four files: a channel to whoever asks, and the standard files of the process. The
 server writes the number of the process to the channel, and its wait status at its end. The
 process reads from the channel what to do. When the other side closes the socket, as it does
@@ -48,7 +48,8 @@ Channels = dict[int, socket.socket]
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    load()
+    if sys.argv[2:] != ["bare"]:
+        load()
     end_measuring()
     # The collector does not touch, and so does not copy, what the children share.
     gc.collect()

@@ -122,7 +122,7 @@ def origin_count(path: str) -> int:
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    """The agents and the dialect of each crawl in a ledger. Checks all of it first."""
     _check(path)
     with reading(path):
         return {

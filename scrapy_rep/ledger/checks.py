@@ -43,8 +43,8 @@ class _Column(NamedTuple):
 def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
     """The first way in which the tables differ from those of a ledger, in words.
 
-    Views, virtual tables and generated columns would run code of the file, without a bound
-    on its time. A key that is not unique would join each row with every other.
+    Views, virtual tables and generated columns compute their values, at any cost. Without
+    its key, a table could be joined row by row, each with every other.
     """
     for table, columns in _tables().items():
         row = connection.execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Painted
+from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.protocol.request_target import other_forms
 from scrapy_rep.protocol.usage.preferences import SILENCE
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
 
 _OUTCOMES = {
-    True: Painted("allowed", GREEN),
-    False: Painted("disallowed", RED),
-    None: Painted("unknown", YELLOW),
+    True: Painted("allowed", "green"),
+    False: Painted("disallowed", "red"),
+    None: Painted("unknown", "yellow"),
 }
 
 
@@ -115,7 +115,7 @@ def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) 
         return
     for purpose in shown_purposes(profile):
         outcome = _OUTCOMES[preferences.get(purpose)]
-        output.line("  for ", Painted(purpose, BOLD), ": ", outcome)
+        output.line("  for ", Painted(purpose, "bold"), ": ", outcome)
         for each in preferences.statements:
             if each.category == purpose and each.value is not None:
                 more = " (overridden)" if each.is_overridden else ""

@@ -40,8 +40,8 @@ class _Column(NamedTuple):
     is_key: bool
 
 
-def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
-    """The first way in which the tables differ from those of a ledger, in words.
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where the tables are not those of a ledger.
 
     Views, virtual tables and generated columns compute their values, at any cost. Without
     its key, a table could be joined row by row, each with every other.
@@ -51,7 +51,7 @@ def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
             "SELECT type, rootpage FROM sqlite_master WHERE name = ?", (table,)
         ).fetchone()
         if row is None or row[0] != "table" or not row[1]:
-            return f"it has no table {table!r}"
+            raise ValueError(f"it has no table {table!r}")
         found = {
             name: (kind, key)
             for _, name, kind, _, _, key, hidden in connection.execute(
@@ -64,14 +64,15 @@ def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
             if column.name not in found:
                 if column.name in added:
                     continue
-                return f"its table {table!r} has no column {column.name!r}"
+                raise ValueError(f"its table {table!r} has no column {column.name!r}")
             if column.is_key and found[column.name] != (column.type, 1):
-                return f"{column.name!r} is not the key of its table {table!r}"
-    return None
+                raise ValueError(
+                    f"{column.name!r} is not the key of its table {table!r}"
+                )
 
 
-def flaw_of_values(connection: sqlite3.Connection) -> str | None:
-    """The first column with a value that the schema does not allow, in words."""
+def check_values(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where a table has a value that the schema does not allow."""
     for table, columns in _tables().items():
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         cases = " ".join(
@@ -82,8 +83,9 @@ def flaw_of_values(connection: sqlite3.Connection) -> str | None:
         query = f"SELECT CASE {cases} END AS bad FROM {table} WHERE bad IS NOT NULL"  # noqa: S608
         row = connection.execute(f"{query} LIMIT 1").fetchone()
         if row is not None:
-            return f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
-    return None
+            raise ValueError(
+                f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
+            )
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:

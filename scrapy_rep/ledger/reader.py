@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.checks import flaw_of_tables, flaw_of_values
+from scrapy_rep.ledger.checks import check_tables
 from scrapy_rep.ledger.schema import SCHEMA
 from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
 
@@ -39,23 +39,14 @@ def open_ledger(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True)
         try:
             _bound(connection, size)
-            flaw = _flaw(connection)
+            if not version_of(connection, SCHEMA):
+                raise ValueError("it is no ledger")
+            check_tables(connection)
         except BaseException:
             connection.close()
             raise
-    if flaw is not None:
-        connection.close()
-        raise LedgerError(path, flaw)
     connection.row_factory = sqlite3.Row
     return connection
-
-
-def check_values(path: str, connection: sqlite3.Connection) -> None:
-    """Raise LedgerError where an open ledger has a value that its schema does not allow."""
-    with reading(path):
-        flaw = flaw_of_values(connection)
-    if flaw is not None:
-        raise LedgerError(path, flaw)
 
 
 @contextmanager
@@ -70,17 +61,17 @@ def reading(path: str) -> Iterator[None]:
         if str(error) == "interrupted":
             why = "it takes longer to read than any ledger of its size"
         raise LedgerError(path, why) from None
-    except ValueError as error:
+    except (ForeignFile, ValueError) as error:
         raise LedgerError(path, error) from None
 
 
 def _size_of_file(path: str) -> int:
-    """Raises LedgerError for a folder, and for a pipe or a device, which could block."""
+    """Raises ValueError for a folder, and for a pipe or a device, which could block."""
     found = Path(path).stat()
     if stat.S_ISDIR(found.st_mode):
-        raise LedgerError(path, "this is a folder, not a ledger")
+        raise ValueError("this is a folder, not a ledger")
     if not stat.S_ISREG(found.st_mode):
-        raise LedgerError(path, "this is a pipe or a device, not a ledger")
+        raise ValueError("this is a pipe or a device, not a ledger")
     return found.st_size
 
 
@@ -98,12 +89,3 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
-
-
-def _flaw(connection: sqlite3.Connection) -> str | None:
-    try:
-        if not version_of(connection, SCHEMA):
-            return "it is no ledger"
-    except ForeignFile as error:
-        return str(error)
-    return flaw_of_tables(connection)

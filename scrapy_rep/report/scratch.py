@@ -13,8 +13,8 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
-from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.ledger.checks import check_values, read_json, read_numbers, read_texts
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ class Scratch:
             for path in paths:
                 ledger = opened.enter_context(closing(open_ledger(path)))
                 ledger.text_factory = _text
-                check_values(path, ledger)
                 with reading(path):
+                    check_values(ledger)
                     self._add(path, ledger)
             self._copy("gap", 2, _shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)

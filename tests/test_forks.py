@@ -37,6 +37,13 @@ sys.exit(3)
 """
 OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 FD_SETSIZE = 1024
+LAST_WORDS = """\
+import sys
+class Cycle:
+    def __init__(self): self.itself = self
+    def __del__(self): print("end", file=sys.stderr)
+cycle = Cycle()
+"""
 READY = (
     "import sys, time; print('ready', flush=True); sys.stdin.read(); time.sleep(600)"
 )
@@ -77,6 +84,9 @@ def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
         ("1 / 0", 1, b"ZeroDivisionError: division by zero\n"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15, b""),
         ("import atexit; atexit.register(print, 'end', file=__import__('sys').stderr)", 0, b"end\n"),
+        ("import threading; threading.Timer(0.1, print, ['late'], {'file': __import__('sys').stderr}).start()", 0, b"late\n"),
+        (LAST_WORDS, 0, b"end\n"),
+        (f"{LAST_WORDS}sys.exit(3)", 3, b"end\n"),
         ("import os; os._exit(7)", 7, b""),
     ],
 )  # fmt: skip

@@ -73,12 +73,14 @@ class Forked:
                 self._has_come(min(left or 1, 1))
         return code
 
-    def communicate(self) -> tuple[bytes | str, None]:
+    def communicate(self, timeout: float | None = None) -> tuple[Any, None]:
         """Return what the process writes to its standard output, and wait for its end."""
         assert self.stdout is not None
+        if self.stdin:
+            self.stdin.close()
         with self.stdout as output:
             said = output.read()
-        self.wait()
+        self.wait(timeout)
         return said, None
 
     def send_signal(self, number: int) -> None:

@@ -84,11 +84,6 @@ class Learning:
     def queues(self) -> Iterable[str]:
         return self._queues
 
-    @property
-    def is_needless(self) -> bool:
-        """Whether robots.txt has no say in this crawl."""
-        return self._frontier.access is None
-
     def go_on(self, now: float) -> None:
         """Begin with more queues, if there is need and room."""
         if now < self.again_at:
@@ -96,7 +91,7 @@ class Learning:
         quota = self._quota()
         found = []
         if quota > 0:
-            found = self._worker.learn(quota, self._enough, all_known=self.is_needless)
+            found = self._worker.learn(quota, self._enough)
         if len(found) < quota or quota <= 0:
             self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
         for unknown in found:
@@ -143,11 +138,7 @@ class Learning:
             return
         self._frontier.leave_slot(queue.slot)
         access, origin = self._frontier.access, queue.key.origin
-        terms = access.terms(origin) if access and origin else None
-        if terms is None:
-            self._worker.unlearned(name)
-        else:
-            self._worker.learned(name, terms)
+        self._worker.learned(name, access.terms(origin) if access and origin else None)
 
     def take(self, queue: BackQueue) -> Popped | None:
         """A request of a queue whose host was given up."""

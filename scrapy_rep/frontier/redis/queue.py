@@ -11,12 +11,10 @@ from scrapy_redis.queue import Base
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis.custody import Custody
-from scrapy_rep.frontier.redis.fingerprints import Fingerprints
+from scrapy_rep.frontier.redis.dupefilter import take_fingerprint
+from scrapy_rep.frontier.redis.inflight import InFlight
 from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
 from scrapy_rep.frontier.redis.link import Link
-from scrapy_rep.frontier.redis.names import host_of, name_of
-from scrapy_rep.frontier.redis.turns import QueueTurns
 from scrapy_rep.frontier.redis.worker import Worker
 from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
@@ -25,12 +23,13 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
+    from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped
 
 logger = get_logger(__name__)
 
-# Seconds. What happens to a request is told with the next pop, or after so long.
-_TELL_AFTER = 0.02
+# Seconds. What happens to a request is reported with the next pop, or after so long.
+_REPORT_AFTER = 0.02
 
 # How often, in seconds, a worker with nothing to do asks whether others have left it
 # something. There is nothing to await on a server that others write to.
@@ -73,24 +72,25 @@ class HostQueue(Base):
         self._link = link = shared_component(crawler, Link)
         link.connect(server)
         self._prefix = f"{{{self.key}}}"
-        self._worker = Worker(link, self._clock, self._prefix, settings.queue_lease)
+        access = self._frontier.access
+        self._worker = Worker(
+            link, self._clock, self._prefix, settings.queue_lease,
+            obeys=access is not None,
+        )  # fmt: skip
         enough = max(_MIN_READY, 2 * crawler.settings.getint("CONCURRENT_REQUESTS"))
         self._learning = Learning(
             self._frontier, self._worker, self, self._read, enough
         )
-        self._fingerprints = shared_component(crawler, Fingerprints)
-        self._custody = Custody(crawler, self._worker)
+        self._in_flight = InFlight(crawler, self._worker)
         self._ask_at = float("-inf")
         self._wakes_at = float("inf")
-        self._is_telling = False
+        self._will_report = False
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._turns = QueueTurns(self._worker, self._custody)
-        access = self._frontier.access
         if access is not None:
-            access.take_turns(self._turns)
+            access.take_turns(self._in_flight)
         connect = crawler.signals.connect
-        connect(self._left, signals.request_left_downloader)
+        connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_idle, signals.spider_idle)
         connect(self._spider_closed, signals.spider_closed)
@@ -113,9 +113,9 @@ class HostQueue(Base):
         data = self._encode_request(request)
         if isinstance(data, str):
             data = data.encode()
-        fingerprint = self._fingerprints.take(request)
+        fingerprint = take_fingerprint(request)
         self._beat()
-        self._worker.push(name_of(key), -request.priority, data, *fingerprint)
+        self._worker.push(_name_of(key), -request.priority, data, *fingerprint)
         self._ask_at = float("-inf")
         if self._worker.unsent:
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
@@ -127,14 +127,13 @@ class HostQueue(Base):
         """
         self._idle_seconds = timeout
         self._frontier.settle()
-        self._custody.note_ends()
+        self._in_flight.settle()
         request = None
         now = self._clock.monotonic()
         if self._frontier.has_room and (now >= self._ask_at or self._worker.has_news):
             self._beat()
             self._resync()
-            limits, is_needless = self._custody.limits, self._learning.is_needless
-            popped = self._worker.pop(limits, all_known=is_needless)
+            popped = self._worker.pop(self._in_flight.limits)
             self._learning.go_on(now)
             if popped is not None:
                 request = self._lease(popped)
@@ -157,7 +156,7 @@ class HostQueue(Base):
         if popped is None:
             return None
         self._worker.done(popped.number, self._worker.kept)
-        self._tell_soon()
+        self._report_soon()
         return self._read(popped.data, is_taken=True)
 
     def release(self, queue: BackQueue) -> None:
@@ -178,13 +177,13 @@ class HostQueue(Base):
     def _lease(self, popped: Popped) -> Request | None:
         request = self._read(popped.data, is_taken=True)
         if request is None:
-            self._worker.left(popped.number, host_of(popped.queue), fetched=False)
+            self._worker.left(popped.number, popped.host, fetched=False)
             self._worker.done(popped.number, self._worker.kept)
             # There may be others, and the engine takes it that there are none.
             wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
-        self._custody.add(request, popped.number, host_of(popped.queue), key.slot)
+        self._in_flight.add(request, popped, key.slot)
         slot = self._frontier.slot(key.slot)
         queue = RemoteQueue(
             key, slot, self, worker=self._worker, name=popped.queue, first=request
@@ -194,10 +193,10 @@ class HostQueue(Base):
         self._last_request = self._clock.monotonic()
         return request
 
-    def _left(self, request: Request) -> None:
+    def _left_downloader(self, request: Request) -> None:
         """A request, of whatever kind, has been to a server, or tried."""
-        if self._custody.left(request):
-            self._tell_soon()
+        if self._in_flight.on_left_downloader(request):
+            self._report_soon()
 
     def _read(self, data: bytes, *, is_taken: bool = False) -> Request | None:
         try:
@@ -231,18 +230,18 @@ class HostQueue(Base):
         self._wakes_at = float("inf")
         wake(self._crawler)
 
-    def _tell_soon(self) -> None:
-        if not self._is_telling:
-            self._is_telling = True
-            self._alarms.at(self._clock.monotonic() + _TELL_AFTER, self._tell)
+    def _report_soon(self) -> None:
+        if not self._will_report:
+            self._will_report = True
+            self._alarms.at(self._clock.monotonic() + _REPORT_AFTER, self._report)
 
-    def _tell(self) -> None:
-        """Tell what has happened, unless that was told with a pop."""
-        self._is_telling = False
-        self._custody.note_ends()
+    def _report(self) -> None:
+        """Report what has happened, unless a pop has done so."""
+        self._will_report = False
+        self._in_flight.settle()
         if self._worker.has_news:
             self._resync()
-            self._worker.tell()
+            self._worker.report()
             self._ask_at = float("-inf")
             wake(self._crawler)
 
@@ -270,11 +269,9 @@ class HostQueue(Base):
             )
 
     def _resync(self) -> None:
-        if not self._link.has_lost_answer:
-            return
-        custody = self._custody
-        places = [*custody.places, *self._turns.numbers]
-        self._worker.resync(custody.requests, places, self._learning.queues)
+        if self._link.has_lost_answer:
+            requests, places = self._in_flight.requests, self._in_flight.places
+            self._worker.resync(requests, places, self._learning.queues)
 
     # The spider.
 
@@ -287,9 +284,9 @@ class HostQueue(Base):
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:
-        self._custody.note_ends()
+        self._in_flight.settle()
         self._resync()
-        self._worker.tell()
+        self._worker.report()
         self._worker.retire()
         if self._worker.unsent:
             logger.error(
@@ -298,3 +295,15 @@ class HostQueue(Base):
                 extra={"spider": self.spider},
             )
         self._link.close()
+
+
+def _name_of(key: HostKey) -> str:
+    """The name on the server of the queue of requests with *key*: a host, a tab, and an
+    origin.
+
+    Delays are of a host; requests that no robots.txt has a say in have only the limit of
+    their download slot.
+    """
+    if key.origin is None:
+        return key.slot.replace("\t", " ") + "\t"
+    return f"{key.host}\t{key.origin}"

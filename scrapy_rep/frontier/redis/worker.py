@@ -1,4 +1,4 @@
-"""What one worker has of the queue that all of them share, and what it has to tell."""
+"""What one worker has of the queue that all of them share, and what it has to report."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Popped(NamedTuple):
     queue: str
     data: bytes
 
+    @property
+    def host(self) -> str:
+        """The host, or download slot, that requests of the queue are counted by."""
+        return self.queue.partition("\t")[0]
+
 
 class Unknown(NamedTuple):
     """A queue whose robots.txt is not known."""
@@ -67,16 +72,26 @@ class Limits(NamedTuple):
 
 
 class Worker:
-    """Speaks for one worker: asks for requests, and tells what has become of them.
+    """Speaks for one worker: asks for requests, and reports what has become of them.
 
-    That waits for the next call, since each is a trip to the server.
+    A report waits for the next call, since each is a trip to the server. Where the crawl
+    does not *obey* robots.txt, no queue waits for it.
     """
 
-    def __init__(self, link: Link, clock: Clock, prefix: str, lease: float) -> None:
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        prefix: str,
+        lease: float,
+        *,
+        obeys: bool = True,
+    ) -> None:
         self._link = link
         self._clock = clock
         self._prefix = prefix
         self._lease = round(lease * 1000)
+        self._all_known = int(not obeys)
         self.beat_every = lease * _PART_OF_LEASE
         """Seconds after which it is to say again that it lives."""
 
@@ -107,14 +122,14 @@ class Worker:
     def done(self, number: str, kept: int = 0) -> None:
         """All that comes of a request has come. :attr:`kept` was *kept* when it was popped.
 
-        It is told when the server has taken all requests that were pushed meanwhile, since
+        It is reported when the server has taken all requests that were pushed meanwhile, since
         the callback may have made them.
         """
         self._done.append((number, self.kept if self.kept > kept else 0))
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell."""
+        """Whether there is something to report."""
         return bool(self._left or self._done or self._unsent)
 
     @property
@@ -142,9 +157,7 @@ class Worker:
             self._unsent.append(record)
             self.kept += 1
 
-    def pop(
-        self, limits: Limits, *, all_known: bool = False, looks: int = _LOOKS
-    ) -> Popped | None:
+    def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
         """The best request of a host that is ready, if there is one."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
@@ -155,7 +168,7 @@ class Worker:
         self.again = float("inf")
         found = self._ask(
             "pop",
-            *(0 if is_crowded else looks, *limits, int(all_known)),
+            *(0 if is_crowded else looks, *limits, self._all_known),
             *(len(done), *done, *self._left),
         )
         if found is None:
@@ -173,8 +186,8 @@ class Worker:
         queue, item = handed_out
         return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
 
-    def tell(self) -> None:
-        """Say what has become of requests, without asking for another."""
+    def report(self) -> None:
+        """Report what has become of requests, without asking for another."""
         for _ in range(2):  # Again, where the server took it for a call of long ago.
             self.pop(Limits(1, 0), looks=0)
             if not self.has_news:
@@ -207,13 +220,11 @@ class Worker:
 
     # Hosts.
 
-    def learn(
-        self, quota: int, enough: int, *, all_known: bool = False
-    ) -> list[Unknown]:
+    def learn(self, quota: int, enough: int) -> list[Unknown]:
         """Queues whose robots.txt this worker is to get: at most *quota*, and none where
         *enough* hosts are ready.
         """
-        found = self._ask("learn", quota, enough, int(all_known))
+        found = self._ask("learn", quota, enough, self._all_known)
         if found is None:
             return []
         return [
@@ -221,14 +232,12 @@ class Worker:
             for queue, delay, data in found[0]
         ]
 
-    def learned(self, queue: str, terms: Terms) -> bool:
-        """The robots.txt of *queue* is known. Returns whether the server knows it, too."""
-        times = [round(min(each, _LONGEST) * 1000) for each in terms]
+    def learned(self, queue: str, terms: Terms | None) -> bool:
+        """The robots.txt of *queue* is known; or, without *terms*, won't be known here, so
+        that another worker may get it. Returns whether the server has taken note.
+        """
+        times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
         return self._run("learned", queue, *times) is not None
-
-    def unlearned(self, queue: str) -> bool:
-        """The robots.txt of *queue* won't be known here: another worker may get it."""
-        return self._run("learned", queue) is not None
 
     def acquire(self, number: str, host: str) -> bool | None:
         """Whether the only place at *host* is ours; None where the server fails."""

@@ -1,8 +1,9 @@
-"""The requests that a worker has taken from the queue, and what becomes of them."""
+"""The requests that a worker has taken from the queue, and its places at hosts."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.frontier.redis.worker import Worker
+    from scrapy_rep.frontier.redis.worker import Popped, Worker
 
 
 class Lease(NamedTuple):
@@ -33,16 +34,22 @@ class Lease(NamedTuple):
     """What the worker that has taken it had counted then."""
 
 
-class Custody:
-    """Has each request until its callback has ended, and its place at a host until it has
-    left the downloader.
+class InFlight:
+    """The requests that are in flight in this worker: each of them until its callback has
+    ended, and its place at a host until it has left the downloader.
+
+    Requests that no queue has handed out, of media and for robots.txt, get places at hosts
+    here too, in place of :class:`~scrapy_rep.frontier.leases.Leases`.
     """
+
+    are_shared = True
 
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
         self._worker = worker
         self._leases: dict[Request, Lease] = {}
         self._places: dict[Request, Lease] = {}
+        self._acquired: dict[str, str] = {}
         self._fetched: set[Request] = set()
 
     @property
@@ -52,24 +59,44 @@ class Custody:
 
     @property
     def places(self) -> list[str]:
-        """The numbers of those that have a place at a host."""
-        return [lease.number for lease in self._places.values()]
+        """The numbers of the places at hosts."""
+        numbers = [lease.number for lease in self._places.values()]
+        return [*numbers, *self._acquired.values()]
 
-    def add(self, request: Request, number: str, host: str, slot: str) -> None:
-        lease = Lease(number, host, slot, self._worker.life, self._worker.kept)
+    def add(self, request: Request, popped: Popped, slot: str) -> None:
+        worker = self._worker
+        lease = Lease(popped.number, popped.host, slot, worker.life, worker.kept)
         self._leases[request] = self._places[request] = lease
+
+    # Turns at hosts.
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* has got its turn from the server, and has it still."""
         lease = self._places.get(request)
         return lease is not None and self._is_held(lease)
 
-    def has_place(self, host: str) -> bool:
-        """Whether one of the requests has its place at *host*."""
-        return any(
+    async def acquire(self, host: str, delay: float) -> bool:
+        if any(
             lease.host == host and self._is_held(lease)
             for lease in self._places.values()
-        )
+        ):
+            # The request that has the place can't go before its robots.txt is known, and
+            # then waits for the delay after that.
+            return True
+        number = uuid.uuid4().hex
+        found = self._worker.acquire(number, host)
+        if found:
+            self._acquired[host] = number
+        # Where the server fails, the delay is kept by this worker alone.
+        return found is not False
+
+    def renew(self, host: str, delay: float) -> None:
+        """A place holds for as long as this worker lives."""
+
+    def release(self, host: str, delay: float) -> None:
+        number = self._acquired.pop(host, None)
+        if number is not None:
+            self._worker.release(number, host, delay)
 
     def _is_held(self, lease: Lease) -> bool:
         """Whether others don't have it: as far as this worker knows, the server has never
@@ -77,15 +104,17 @@ class Custody:
         """
         return self._worker.is_alive and lease.life == self._worker.life
 
-    def left(self, request: Request) -> bool:
+    # The end of requests.
+
+    def on_left_downloader(self, request: Request) -> bool:
         """A request has been to a server, or tried. Returns whether it is one of these."""
         if request not in self._places:
             return False
         self._fetched.add(request)
         return True
 
-    def note_ends(self) -> None:
-        """Tell what has become of requests."""
+    def settle(self) -> None:
+        """Find out which requests have ended, for the next report to the server."""
         active = active_requests(self._crawler)
         fetched = self._fetched
         for request in [
@@ -105,8 +134,7 @@ class Custody:
     def _leave(self, request: Request) -> None:
         """The place of *request* is free."""
         lease = self._places.pop(request)
-        state = slot_state(self._crawler, lease.slot)
-        gap = round(1000 * state.delay) if state is not None else 0
+        _, gap = self._limits_of(lease.slot)
         own_gap = gap if gap != self.limits.gap else 0
         fetched = request in self._fetched
         self._worker.left(lease.number, lease.host, fetched=fetched, gap=own_gap)
@@ -114,13 +142,16 @@ class Custody:
     @cached_property
     def limits(self) -> Limits:
         """What the settings say; when the engine is there, which knows them best."""
-        state = slot_state(self._crawler, "")
-        at_once = max(state.concurrency, 1) if state is not None else 1
-        gap = round(1000 * state.delay) if state is not None else 0
-        of_hosts = {}
-        for slot in self._crawler.settings.getdict("DOWNLOAD_SLOTS"):
-            own = slot_state(self._crawler, slot)
-            if own is not None:
-                of_hosts[slot] = [max(own.concurrency, 1), round(1000 * own.delay)]
+        slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
+        of_hosts = {slot: self._limits_of(slot) for slot in slots}
         text = json.dumps(of_hosts) if of_hosts else ""
-        return Limits(at_once, gap, text)
+        return Limits(*self._limits_of(""), text)
+
+    def _limits_of(self, slot: str) -> tuple[int, int]:
+        """How many requests a download slot allows at once, and how many milliseconds
+        apart.
+        """
+        state = slot_state(self._crawler, slot)
+        if state is None:
+            return 1, 0
+        return max(state.concurrency, 1), round(1000 * state.delay)

@@ -101,7 +101,7 @@ def _stop_frontier(crawler: Crawler) -> None:
     def nothing(*_: object) -> None: ...
 
     frontier.access = SimpleNamespace(
-        leaves_room=True, take_turns=nothing, popped=nothing, done=nothing,
+        leaves_room=True, take_turns=nothing, popped=nothing, step_aside=nothing,
         go_on=nothing, close=nothing,
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ from scrapy.responsetypes import responsetypes
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.fetching.answers import without_idle_encoding
-from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
 from scrapy_rep.frontier.browsers import Browsers, enter
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
@@ -20,7 +19,6 @@ from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
 from scrapy_rep.protocol.access import results as access
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import RepSettings
@@ -61,14 +59,10 @@ class RobotsTxtMiddleware:
             crawler,
             self._frontier.alarms,
             settings,
-            Identity.of(crawler),
             self._verdicts,
         )
         self._judge = Judge(crawler, settings, self._access, self._verdicts)
-        self._browsers = Browsers(
-            crawler, settings, self._access, self._verdicts, self._judge
-        )
-        self._overrides = settings.overrides
+        self._browsers = Browsers(crawler, self._access, self._verdicts, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -88,13 +82,13 @@ class RobotsTxtMiddleware:
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
             self._verdicts.allowed(Case(request, where), BY_USER)
-            if self._access.politeness.is_minded:
-                await self._access.turn_for_site(request)
+            if self._access.politeness.is_enabled:
+                await self._access.turn_of_service(request)
             return None
         if where is None:
             self._judge.deny(Case(request, where), BAD_URL)
-        override = override_for(self._overrides, where)
-        if override is not None and override.kind != "obey":
+        override = self._access.override(where)
+        if override is not None:
             case = Case(request, where, None, override)
             if override.robots is not None:
                 while not await self._keep_to(override.robots, case):
@@ -166,8 +160,8 @@ class RobotsTxtMiddleware:
         politeness = self._access.politeness
         # Of nearly all hosts it asks for nothing.
         if (
-            politeness.is_minded
-            and politeness.concerns(pace)
+            politeness.is_enabled
+            and politeness.may_delay(pace)
             and not await self._take_turn(robots, pace, case)
         ):
             return False

@@ -30,7 +30,6 @@ from scrapy_rep.frontier.outcomes import (
     Via,
 )
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.request_target import is_robotstxt, other_forms
 from scrapy_rep.responses.purposes import Purposes
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.hostaccess import HostAccess
     from scrapy_rep.frontier.judge import Judge
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
@@ -66,13 +64,11 @@ class Browsers:
     def __init__(
         self,
         crawler: Crawler,
-        settings: RepSettings,
         access: HostAccess,
         verdicts: Verdicts,
         judge: Judge,
     ) -> None:
         self._crawler = crawler
-        self._overrides = settings.overrides
         self._access = access
         self._verdicts = verdicts
         self._judge = judge
@@ -231,10 +227,8 @@ class Browsers:
         """Have *request* keep to the robots.txt of *where*. Raises RobotsDenied."""
         if where is None:
             self._judge.deny(Case(request, where, via=via), BAD_URL)
-        override = override_for(self._overrides, where)
+        override = self._access.override(where)
         entry = tdmrep = None
-        if override is not None and override.kind == "obey":
-            override = None
         if override is not None:
             robots = override.robots
         else:

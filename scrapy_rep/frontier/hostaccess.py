@@ -12,9 +12,10 @@ from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.frontier.demands import Terms
-from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.fetching.identity import Identity
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.leases import TurnLeases
@@ -55,8 +55,7 @@ class HostAccess:
     """Decides for all requests to a host: by its robots.txt, the delay and the window for
     visits in it, and ``REP_OVERRIDES``.
 
-    The queues ask about hosts, the downloader middleware about requests. *store_client*
-    replaces the one of the store in the settings.
+    The queues ask about hosts, the downloader middleware about requests.
     """
 
     def __init__(
@@ -64,17 +63,14 @@ class HostAccess:
         crawler: Crawler,
         alarms: Alarms,
         settings: RepSettings,
-        identity: Identity,
         verdicts: Verdicts,
-        *,
-        store_client: StoreClient | None = None,
     ) -> None:
         self._crawler = crawler
         self._alarms = alarms
-        self._identity = identity
+        self._identity = identity = Identity.of(crawler)
         self._overrides = settings.overrides
         self._is_watching = False
-        store_client = store_client or _store_client(crawler, settings)
+        store_client = _store_client(crawler, settings)
         leases = Leases(
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
@@ -105,9 +101,7 @@ class HostAccess:
     def is_known(self, queue: BackQueue) -> bool:
         """Whether the rules for *queue* are known; otherwise it is parked until they are."""
         origin = queue.key.origin
-        if origin is None:
-            return True
-        if self._override(origin) is not None:
+        if origin is None or self.override(origin) is not None:
             return True
         if self._hosts.may_go(queue, origin) is not None:
             return True
@@ -118,12 +112,12 @@ class HostAccess:
         """Whether a request of *queue* may be sent now; otherwise the queue is parked."""
         origin = queue.key.origin
         if origin is None:
-            if not queue.key.stands_in:
+            if not queue.key.is_service:
                 return True
-            lent = self._turns.groups.lent(*keys_of_queue(queue.key))
-            return lent is None or self._turns.admit(queue, lent)
+            served = self._turns.groups.of_site_served(*queue.key.delay_keys)
+            return served is None or self._turns.admit(queue, served)
         fetched = float("-inf")
-        override = self._override(origin)
+        override = self.override(origin)
         if override is not None:
             if override.robots is None:
                 return True
@@ -135,16 +129,16 @@ class HostAccess:
                 self._watch_for_closing()
                 return False
             robots, fetched = known.robots, known.entry.fetched
-        if not self.politeness.is_minded:
+        if not self.politeness.is_enabled:
             return True
         pace = self._identity.pace(robots)
-        if not self.politeness.concerns(pace):
+        if not self.politeness.may_delay(pace):
             return True
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
 
     def terms(self, origin: Origin) -> Terms | None:
         """The terms for requests to *origin*; None where they are not known."""
-        override = self._override(origin)
+        override = self.override(origin)
         if override is not None:
             if override.robots is None:
                 return Terms(inf)
@@ -157,7 +151,7 @@ class HostAccess:
         pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
-    def _override(self, origin: Origin) -> Override | None:
+    def override(self, origin: Origin) -> Override | None:
         """The override that counts in the place of the robots.txt of *origin*."""
         override = override_for(self._overrides, origin)
         return None if override is None or override.kind == "obey" else override
@@ -172,17 +166,11 @@ class HostAccess:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and takes its turn."""
-        if self._turns.groups and queue.key.takes_turns:
-            self._turns.popped(queue, request)
+        self._turns.popped(queue, request)
 
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* is not popped from after all, and gives up its turn."""
-        if self._turns.groups and queue.key.takes_turns:
-            self._turns.pass_on(queue)
-
-    def done(self, request: Request) -> None:
-        """A request that was popped has left the engine."""
-        self._turns.step_aside(request)
+        self._turns.pass_on(queue)
 
     def note_cause(self, queue: BackQueue, request: Request) -> None:
         """Remember the proxy of *request*, by which robots.txt may be fetched."""
@@ -194,8 +182,7 @@ class HostAccess:
         It is kept before the request for robots.txt too.
         """
         if queue.key.origin is not None:
-            keys = keys_of_queue(queue.key)
-            self._turns.group_of(keys, queue.key.origin, delay, inf)
+            self._turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
 
     def go_on(self, ready: int) -> None:
         """Fetch more robots.txt files, if few back queues are *ready*."""
@@ -230,7 +217,7 @@ class HostAccess:
         self._hosts.close()
         self.politeness.close()
 
-    def tell(self) -> None:
+    def log_waiting(self) -> None:
         """Log how many requests wait."""
         requests, hosts = map(
             sum, zip(self._hosts.waiting(), self.politeness.waiting(), strict=True)
@@ -275,17 +262,18 @@ class HostAccess:
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
-    async def turn_for_site(self, request: Request) -> None:
-        """Wait until *request* may go, for whose own host nothing counts, where that stands
-        in for a site. Raises SpiderClosing.
+    async def turn_of_service(self, request: Request) -> None:
+        """Wait until *request*, which is exempt, may be sent, where it is to a service that
+        serves a site with a delay. Raises SpiderClosing.
         """
-        lent = self._turns.groups.lent(*keys_of(self._crawler, request))
-        if lent is not None:
+        keys = delay_keys(self._crawler, request)
+        served = self._turns.groups.of_site_served(*keys)
+        if served is not None:
             self._watch_for_closing()
-            await self._turns.wait(request, lent)
+            await self._turns.wait(request, served)
 
     def step_aside(self, request: Request) -> None:
-        """*request* is not sent after all, and gives up its turn."""
+        """*request* is done, or not sent after all, and gives up its turn if it has one."""
         self._turns.step_aside(request)
 
     def weigh(self, known: Known) -> None:
@@ -296,12 +284,12 @@ class HostAccess:
 
     @asynccontextmanager
     async def _turn_for_robotstxt(
-        self, request: Request, *, is_stranger: bool
+        self, request: Request, *, is_redirected: bool
     ) -> AsyncIterator[None]:
         """The turn of a request for robots.txt, which keeps the delay as any other does."""
         group = self._turns.find(request)
         if group is not None and not group.is_held_by_browser:
-            await self._turns.wait(request, group, is_stranger=is_stranger)
+            await self._turns.wait(request, group, is_redirected=is_redirected)
         elif group is None:
             await self._turns.neighbours.wait_for(host_of(request))
         try:

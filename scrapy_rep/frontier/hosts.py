@@ -14,7 +14,7 @@ from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
-from scrapy_rep.frontier.outages import Outage, OutageLog
+from scrapy_rep.frontier.outages import Outage, log_begin, log_end, log_given_up
 from scrapy_rep.protocol.access.results import State
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class Hosts:
         self._wanted = WantedHosts()
         self._learning: dict[Host, Deferred[None]] = {}
         self._given_up = GivenUpHosts()
-        self._log = OutageLog(crawler)
         self._waiting_requests = 0
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
@@ -85,9 +84,7 @@ class Hosts:
         known = self._cache.at_hand(origin)
         if known is not None and known.state is not State.UNREACHABLE:
             return known
-        host = self._host(origin)
-        if known is not None:
-            self._note_outage(host, known)
+        host = self._host(origin, known)
         outage = host.outage
         if outage is not None and outage.given_up:
             self._ask_later(host, outage, queue.peek(), is_due=known is None)
@@ -141,9 +138,7 @@ class Hosts:
             known = self._cache.at_hand(origin)
             if known is not None and known.state is not State.UNREACHABLE:
                 return known
-            host = self._host(origin)
-            if known is not None:
-                self._note_outage(host, known)
+            host = self._host(origin, known)
             outage = host.outage
             if outage is not None and (outage.given_up or not is_patient):
                 self._ask_later(host, outage, request, is_due=known is None)
@@ -221,9 +216,9 @@ class Hosts:
             host.causes = None
             outage, host.outage = host.outage, None
             if outage is not None:
-                outage.is_over = True
+                outage.is_over, outage.known = True, known
                 self._given_up.discard(host)
-                self._log.over(known, outage, self._clock.monotonic())
+                log_end(self._crawler, outage, self._clock.monotonic())
             for queue in host.release_queues():
                 queue.release()
             wake(self._crawler)
@@ -242,8 +237,8 @@ class Hosts:
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         if outage is None:
             wait = 0.0 if is_interactive(self._crawler) else self._wait_seconds
-            outage = host.outage = Outage(known, now, wait)
-            self._log.begins(outage, host.queued, retry)
+            outage = host.outage = Outage.begin(known, now, wait)
+            log_begin(self._crawler, outage, host.queued, retry)
             if not outage.given_up:
                 self._alarms.at(outage.until, self._give_up, host, outage)
         outage.known = known
@@ -276,7 +271,7 @@ class Hosts:
         if outage.is_over or host.outage is not outage:
             return
         outage.given_up = True
-        self._log.given_up(outage, host.queued)
+        log_given_up(self._crawler, outage, host.queued)
         self._refuse_parked(host, outage)
         self._release_waiters(host)
 
@@ -287,10 +282,13 @@ class Hosts:
         if forgotten is not None:
             self._forget(forgotten)
 
-    def _host(self, origin: Origin) -> Host:
+    def _host(self, origin: Origin, unreachable: Known | None) -> Host:
+        """The state of a host whose robots.txt is not known, or known as *unreachable*."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = Host(origin)
+        if unreachable is not None:
+            self._note_outage(host, unreachable)
         return host
 
     def _forget(self, host: Host) -> None:

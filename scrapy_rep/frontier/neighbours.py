@@ -53,8 +53,8 @@ class Neighbours:
         self._clock = alarms.clock
         self._shared = shared
 
-    def heed(self, group: DelayGroup) -> None:
-        """Let *group* not go before the delay after what other crawls have asked."""
+    def postpone(self, group: DelayGroup) -> None:
+        """Let *group* wait for the delay after the requests of other crawls."""
         for host in self._hosts_of(group):
             free_at = self._free_at(host, group.delay)
             group.not_before = max(group.not_before, free_at)

@@ -13,7 +13,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.demands import Terms, demand
-from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import delay_keys
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -69,8 +69,9 @@ class Politeness:
         self._clock = alarms.clock
         self._alarms = alarms
         self._settings = settings
-        self.is_minded = settings.crawl_delay or settings.visit_time
+        self.is_enabled = settings.crawl_delay or settings.visit_time
         """Whether delays or windows are kept to at all."""
+
         self._turns = turns
         self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
@@ -79,7 +80,7 @@ class Politeness:
         self._refused: set[int] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    def concerns(self, pace: Pace) -> bool:
+    def may_delay(self, pace: Pace) -> bool:
         """Whether *pace*, or that of another host in the same group, may make a request
         wait."""
         return bool(pace.records) or bool(self._turns.groups)
@@ -146,8 +147,7 @@ class Politeness:
         if closed:
             self._wait_until_open(origin, closed).append(queue)
             return False
-        keys = keys_of_queue(queue.key)
-        group = self._group(keys, origin, delay, fetched)
+        group = self._group(queue.key.delay_keys, origin, delay, fetched)
         return group is None or self._turns.admit(queue, group)
 
     async def turn(
@@ -163,7 +163,7 @@ class Politeness:
             self._wait_until_open(origin, closed).append(visitor)
             await maybe_deferred_to_future(visitor)
             return False
-        keys = keys_of(self._crawler, request)
+        keys = delay_keys(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
         if group is not None:
             await self._turns.wait(request, group)

@@ -302,5 +302,5 @@ def _written(key: HostKey) -> list[object]:
     """*key* as the folder of a crawl has it. A flag that is rare is left out where it is
     not set, so that earlier versions find what they have written.
     """
-    flags = [key.was_redirected, *([True] if key.stands_in else [])]
+    flags = [key.was_redirected, *([True] if key.is_service else [])]
     return [key.slot, key.origin and str(key.origin), *flags]

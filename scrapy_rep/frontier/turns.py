@@ -18,7 +18,7 @@ from scrapy_rep.frontier.delays import (
     host_of_waiter,
     log_delay,
 )
-from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.leases import pause_of
 from scrapy_rep.frontier.neighbours import Neighbours
 
@@ -39,7 +39,7 @@ _WATCHED_EVERY = 2.0
 _OVERDUE = 0.5
 
 # The seconds after which the number of requests that wait for a host is logged.
-_TELL_AFTER = 3.0
+_LOG_AFTER = 3.0
 
 
 class Turns:
@@ -73,9 +73,9 @@ class Turns:
         """The group of the requests with *keys*, if they have one. *origin* asks for
         *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
         """
-        if self.groups.is_lent(*keys) or not delay:
-            # Whoever stands in for a site has no delay of its own beside that, and has no
-            # other site wait for it.
+        if not delay or self.groups.of_site_served(*keys) is not None:
+            # A service has no delay of its own beside that of the site that it serves, and
+            # has no other site wait for it.
             group = self.groups.find(*keys)
             if group is not None:
                 group.delays.pop(origin, None)
@@ -96,7 +96,7 @@ class Turns:
         """The group of a request, if it has one."""
         if not self.groups:
             return None
-        return self.groups.find(*keys_of(self._crawler, request))
+        return self.groups.find(*delay_keys(self._crawler, request))
 
     def is_idle(self, group: DelayGroup) -> bool:
         """Whether *group* may be forgotten."""
@@ -121,25 +121,32 @@ class Turns:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and takes over its turn."""
-        group = self.groups.find(*keys_of_queue(queue.key))
-        if group is not None and group.holder is queue:
+        group = self._held_by_queue(queue)
+        if group is not None:
             self._take(group, request)
 
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* is not popped from after all, and gives up its turn."""
-        group = self.groups.find(*keys_of_queue(queue.key)) if self.groups else None
-        if group is not None and group.holder is queue:
+        group = self._held_by_queue(queue)
+        if group is not None:
             self._leave(group, fetched=False)
+
+    def _held_by_queue(self, queue: BackQueue) -> DelayGroup | None:
+        """The group whose turn *queue* has."""
+        if not self.groups:
+            return None
+        group = self.groups.find(*queue.key.delay_keys)
+        return group if group is not None and group.holder is queue else None
 
     # Requests that are in the downloader already.
 
     async def wait(
-        self, request: Request, group: DelayGroup, *, is_stranger: bool = False
+        self, request: Request, group: DelayGroup, *, is_redirected: bool = False
     ) -> None:
         """Wait for the turn of *request*. Raises SpiderClosing where the spider closes
         meanwhile.
 
-        A *stranger* is a request for the robots.txt of another host.
+        One that *is redirected* is for the robots.txt of another host.
         """
         if group.holder is request:
             return
@@ -153,7 +160,7 @@ class Turns:
             self._take(group, request)
             return
         call: Deferred[None] = Deferred()
-        waiters = group.strangers if is_stranger else group.waiters
+        waiters = group.redirected if is_redirected else group.waiters
         waiters.append((request, call))
         if isinstance(group.holder, BackQueue):
             self._alarms.at(now + _OVERDUE, self._overdue, group, group.holder)
@@ -170,9 +177,9 @@ class Turns:
         """End the waiting of all requests that are in the downloader."""
         self.neighbours.close()
         for group in self.groups.all():
-            waiters = [*group.waiters, *group.strangers]
+            waiters = [*group.waiters, *group.redirected]
             group.waiters.clear()
-            group.strangers.clear()
+            group.redirected.clear()
             for request, call in waiters:
                 if not call.called:
                     call.errback(
@@ -183,16 +190,16 @@ class Turns:
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
-        self.neighbours.heed(group)
+        self.neighbours.postpone(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
 
     def _wait(self, group: DelayGroup, now: float) -> None:
         if group.waiting_since is None:
             group.waiting_since = now
-        if not group.told:
+        if not group.is_logged:
             # Later, since more requests may come.
-            self._alarms.at(now + _TELL_AFTER, log_delay, self._crawler, group)
+            self._alarms.at(now + _LOG_AFTER, log_delay, self._crawler, group)
         self._advance(group)
 
     def _advance(self, group: DelayGroup) -> None:
@@ -201,32 +208,32 @@ class Turns:
         if group.holder is not None or not group.is_waited_for:
             return
         now = self._clock.monotonic()
-        self.neighbours.heed(group)
+        self.neighbours.postpone(group)
         if now < group.free_at:
             if group.alarm_at is None or group.alarm_at > group.free_at:
                 group.alarm_at = group.free_at
-                self._alarms.at(group.free_at, self._ring, group)
+                self._alarms.at(group.free_at, self._on_alarm, group)
             return
         waiter = group.next()
         assert waiter is not None
         if not self.leases.are_shared:
             self._give(group, waiter)
             return
-        mark = group.holder = object()
-        deferred_from_coro(self._lease(group, waiter, mark))
+        placeholder = group.holder = object()
+        deferred_from_coro(self._lease(group, waiter, placeholder))
 
-    def _ring(self, group: DelayGroup) -> None:
+    def _on_alarm(self, group: DelayGroup) -> None:
         group.alarm_at = None
         self._advance(group)
 
     async def _lease(
-        self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
+        self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""
         host = group.name_of(host_of_waiter(waiter))
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
-        is_free = group.holder is mark
+        is_free = group.holder is placeholder
         if is_free:
             group.holder = None
         if is_ours and is_free:
@@ -247,7 +254,7 @@ class Turns:
             self.neighbours.take(group)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
-            if group.waiters or group.strangers:
+            if group.has_waiters:
                 self._alarms.at(now + _OVERDUE, self._overdue, group, waiter)
             waiter.release()
             wake(self._crawler)
@@ -269,7 +276,7 @@ class Turns:
 
     def _overdue(self, group: DelayGroup, queue: BackQueue) -> None:
         group = self.groups.current(group)
-        if group.holder is queue and (group.waiters or group.strangers):
+        if group.holder is queue and group.has_waiters:
             # It is among the ready ones, and will be parked here again.
             self._leave(group, fetched=False)
 

@@ -101,8 +101,8 @@ def _stop_frontier(crawler: Crawler) -> None:
     def nothing(*_: object) -> None: ...
 
     frontier.access = SimpleNamespace(
-        leaves_room=True, take_turns=nothing, popped=nothing, step_aside=nothing,
-        go_on=nothing, close=nothing,
+        leaves_room=True, go_on=nothing, close=nothing,
+        turns=SimpleNamespace(popped=nothing, step_aside=nothing),
     )  # fmt: skip
 
 

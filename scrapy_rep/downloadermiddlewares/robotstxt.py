@@ -122,7 +122,7 @@ class RobotsTxtMiddleware:
                 if await self._keep_to(known.robots, case, tdmrep):
                     return None
             finally:
-                self._access.weigh(known)
+                self._access.cache.weigh(known)
 
     async def _learn(self, where: Origin, request: Request) -> Known:
         """What *request* must keep to, once that is known."""
@@ -132,7 +132,7 @@ class RobotsTxtMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Response:
         # Where it was fetched, that has been seen.
-        self._access.step_aside(request)
+        self._access.turns.step_aside(request)
         if isinstance(request, RobotsTxtRequest):
             response = without_idle_encoding(response)
             before_decompression(request, response)
@@ -146,7 +146,7 @@ class RobotsTxtMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         # Another component has dropped it; where it was sent, that has been seen.
-        self._access.step_aside(request)
+        self._access.turns.step_aside(request)
         if is_for_browser(request):
             self._browsers.end(request)
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.leases import TurnLeases
     from scrapy_rep.frontier.outcomes import Verdicts
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
@@ -75,20 +74,20 @@ class HostAccess:
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
         in_process = settings.shared_delay and not store_client.is_shared
-        self._turns = Turns(crawler, alarms, leases, shared=in_process)
-        self.politeness = Politeness(crawler, alarms, self._turns, settings)
+        self.turns = Turns(crawler, alarms, leases, shared=in_process)
+        self.politeness = Politeness(crawler, alarms, self.turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
-        self._cache = RobotsTxtCache(
+        self.cache = RobotsTxtCache(
             crawler, self._fetcher, store_client, settings, alarms.clock.time,
             may_fetch=identity.may_fetch,
         )  # fmt: skip
-        self._hosts = Hosts(
+        self.hosts = Hosts(
             crawler,
             alarms,
-            self._cache,
-            verdicts,
+            self.cache,
             Refusals(crawler, alarms, verdicts),
-            unreachable_wait=settings.unreachable_wait,
+            verdicts,
+            wait_seconds=settings.unreachable_wait,
         )
 
     # For queues.
@@ -103,7 +102,7 @@ class HostAccess:
         origin = queue.key.origin
         if origin is None or self.override(origin) is not None:
             return True
-        if self._hosts.may_go(queue, origin) is not None:
+        if self.hosts.may_go(queue, origin) is not None:
             return True
         self._watch_for_closing()
         return False
@@ -114,8 +113,8 @@ class HostAccess:
         if origin is None:
             if not queue.key.is_service:
                 return True
-            served = self._turns.groups.of_site_served(*queue.key.delay_keys)
-            return served is None or self._turns.admit(queue, served)
+            served = self.turns.groups.of_site_served(*queue.key.delay_keys)
+            return served is None or self.turns.admit(queue, served)
         fetched = float("-inf")
         override = self.override(origin)
         if override is not None:
@@ -123,9 +122,9 @@ class HostAccess:
                 return True
             robots = override.robots
         else:
-            known = self._hosts.may_go(queue, origin)
+            known = self.hosts.may_go(queue, origin)
             if known is None:
-                self._turns.pass_on(queue)
+                self.turns.pass_on(queue)
                 self._watch_for_closing()
                 return False
             robots, fetched = known.robots, known.entry.fetched
@@ -156,38 +155,22 @@ class HostAccess:
         override = override_for(self._overrides, origin)
         return None if override is None or override.kind == "obey" else override
 
-    def is_unreachable(self, origin: Origin) -> bool:
-        """Whether the robots.txt of *origin* is unreachable, and will be fetched again."""
-        return self._hosts.is_unreachable(origin)
-
-    def take_turns(self, leases: TurnLeases) -> None:
-        """Let *leases* decide which worker has the turn at a host."""
-        self._turns.leases = leases
-
-    def popped(self, queue: BackQueue, request: Request) -> None:
-        """*request* has left *queue*, and takes its turn."""
-        self._turns.popped(queue, request)
-
-    def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all, and gives up its turn."""
-        self._turns.pass_on(queue)
-
     def note_cause(self, queue: BackQueue, request: Request) -> None:
         """Remember the proxy of *request*, by which robots.txt may be fetched."""
         if queue.key.origin is not None:
-            self._hosts.note_cause(queue.key.origin, request)
+            self.hosts.note_cause(queue.key.origin, request)
 
     def note_delay(self, queue: BackQueue, delay: float) -> None:
         """Another worker has found that the host of *queue* asks for a *delay* in seconds.
         It is kept before the request for robots.txt too.
         """
         if queue.key.origin is not None:
-            self._turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
+            self.turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
 
     def go_on(self, ready: int) -> None:
         """Fetch more robots.txt files, if few back queues are *ready*."""
-        self._hosts.ready = ready
-        self._hosts.go_on()
+        self.hosts.ready = ready
+        self.hosts.go_on()
 
     def _watch_for_closing(self) -> None:
         """Check from time to time whether the spider is closing, to end waiting requests
@@ -201,8 +184,8 @@ class HostAccess:
     def _look_if_closing(self) -> None:
         self._is_watching = False
         if not (
-            self._hosts.has_waiters
-            or self._turns.groups.have_waiters
+            self.hosts.has_waiters
+            or self.turns.groups.have_waiters
             or self.politeness.has_waiters
         ):
             return
@@ -213,14 +196,14 @@ class HostAccess:
     def close(self) -> None:
         """The spider closes: end all waiting in the downloader."""
         # Turns first: a request that ends would give its turn to one that is about to end.
-        self._turns.close()
-        self._hosts.close()
+        self.turns.close()
+        self.hosts.close()
         self.politeness.close()
 
     def log_waiting(self) -> None:
         """Log how many requests wait."""
         requests, hosts = map(
-            sum, zip(self._hosts.waiting(), self.politeness.waiting(), strict=True)
+            sum, zip(self.hosts.waiting(), self.politeness.waiting(), strict=True)
         )
         if requests:
             log_waiting(self._crawler, requests, hosts)
@@ -229,7 +212,7 @@ class HostAccess:
 
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin*, if that is fresh and robots.txt is not unreachable."""
-        known = self._cache.at_hand(origin)
+        known = self.cache.at_hand(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
         return known
@@ -242,16 +225,16 @@ class HostAccess:
         """
         self._watch_for_closing()
         # What it waits for takes the turn of the host before it.
-        self._turns.step_aside(request)
-        return await self._hosts.known(origin, request, is_patient=is_patient)
+        self.turns.step_aside(request)
+        return await self.hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
         """The tdmrep.json of an origin, for a *request* with a purpose that needs it, while
         those of the crawl do not. Raises SpiderClosing.
         """
-        if self._cache.lacks_tdmrep(known):
-            self._turns.step_aside(request)
-        return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
+        if self.cache.lacks_tdmrep(known):
+            self.turns.step_aside(request)
+        return await self.cache.tdmrep(known, Causes(self.cache.cause_of(request)))
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
@@ -267,18 +250,10 @@ class HostAccess:
         serves a site with a delay. Raises SpiderClosing.
         """
         keys = delay_keys(self._crawler, request)
-        served = self._turns.groups.of_site_served(*keys)
+        served = self.turns.groups.of_site_served(*keys)
         if served is not None:
             self._watch_for_closing()
-            await self._turns.wait(request, served)
-
-    def step_aside(self, request: Request) -> None:
-        """*request* is done, or not sent after all, and gives up its turn if it has one."""
-        self._turns.step_aside(request)
-
-    def weigh(self, known: Known) -> None:
-        """Update the memory that *known* counts with, after a decision."""
-        self._cache.weigh(known)
+            await self.turns.wait(request, served)
 
     # For the fetcher.
 
@@ -287,16 +262,16 @@ class HostAccess:
         self, request: Request, *, is_redirected: bool
     ) -> AsyncIterator[None]:
         """The turn of a request for robots.txt, which keeps the delay as any other does."""
-        group = self._turns.find(request)
+        group = self.turns.find(request)
         if group is not None and not group.is_held_by_browser:
-            await self._turns.wait(request, group, is_redirected=is_redirected)
+            await self.turns.wait(request, group, is_redirected=is_redirected)
         elif group is None:
-            await self._turns.neighbours.wait_for(host_of(request))
+            await self.turns.neighbours.wait_for(host_of(request))
         try:
             yield
         finally:
             # If it was sent, its signal has ended the turn already.
-            self._turns.step_aside(request)
+            self.turns.step_aside(request)
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:

@@ -53,10 +53,10 @@ class Hosts:
         crawler: Crawler,
         alarms: Alarms,
         cache: RobotsTxtCache,
-        verdicts: Verdicts,
         refusals: Refusals,
+        verdicts: Verdicts,
         *,
-        unreachable_wait: float,
+        wait_seconds: float,
     ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
@@ -64,7 +64,7 @@ class Hosts:
         self._cache = cache
         self._verdicts = verdicts
         self._refusals = refusals
-        self._wait_seconds = unreachable_wait
+        self._wait_seconds = wait_seconds
         self._hosts: dict[Origin, Host] = {}
         self._wanted = WantedHosts()
         self._learning: dict[Host, Deferred[None]] = {}

@@ -81,9 +81,9 @@ class Judge:
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
         """Tell of a refusal. Raises RobotsDenied."""
-        self._access.step_aside(case.request)
+        self._access.turns.step_aside(case.request)
         self.count_override(case.origin)
-        self._verdicts.deny(case, decision)
+        raise self._verdicts.denied(case, decision)
 
     def count_override(self, where: Origin | None) -> None:
         """A request to *where* has been decided on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -19,28 +20,21 @@ if TYPE_CHECKING:
 _MAX_HOSTS = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class _Host:
     """What the crawls know together of a host that asks for a delay."""
 
-    __slots__ = ("delay", "holder", "last")
+    delay: float = 0.0
 
-    def __init__(self) -> None:
-        self.delay = 0.0
-        self.holder: object = None
-        """The crawl that has the turn."""
+    holder: object = None
+    """The crawl that has the turn."""
 
-        self.last = -inf
-        """The end of the last request, on the monotonic clock."""
+    last: float = -inf
+    """The end of the last request, on the monotonic clock."""
 
 
+# The hosts, by what the crawls that share them have in common.
 _TABLES: WeakKeyDictionary[object, dict[str, _Host]] = WeakKeyDictionary()
-
-
-class _NoLoop:
-    """What a process has in the place of an event loop of asyncio: a reactor."""
-
-
-_NO_LOOP = _NoLoop()
 
 
 class Neighbours:
@@ -115,6 +109,6 @@ class Neighbours:
         if type(self._clock) is Clock:
             try:
                 key = asyncio.get_running_loop()
-            except RuntimeError:
-                key = _NO_LOOP
+            except RuntimeError:  # A reactor in its place.
+                key = Clock
         return _TABLES.setdefault(key, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
 
@@ -91,9 +91,6 @@ class Verdicts:
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:
             self._send(request_allowed, **case._asdict(), decision=decision)
-
-    def deny(self, case: Case, decision: Decision) -> NoReturn:
-        raise self.denied(case, decision)
 
     def denied(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report a refusal. Return the error for the errback."""

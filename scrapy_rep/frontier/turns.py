@@ -168,7 +168,9 @@ class Turns:
         await maybe_deferred_to_future(call)
 
     def step_aside(self, request: Request) -> None:
-        """*request* is not sent after all, so it begins no delay."""
+        """*request* is not sent after all, or is done: it gives up its turn, if it still
+        has it, and begins no delay.
+        """
         group = self._held_by(request)
         if group is not None:
             self._leave(group, fetched=False)

@@ -452,7 +452,7 @@ class Crawl:
 
     def _obey(self) -> None:
         with mock.patch.object(
-            hostaccess, "_store_client", lambda *_: self.store_client
+            hostaccess, "_store_client", return_value=self.store_client
         ):
             self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
 

@@ -134,7 +134,7 @@ def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
     crawl = Crawl()
     for number in range(3):
         crawl.push(f"http://a.example/{number}")
-    verdicts = crawl.frontier.access._hosts._verdicts
+    verdicts = crawl.frontier.access.hosts._verdicts
     with mock.patch.object(
         verdicts,
         "denied",

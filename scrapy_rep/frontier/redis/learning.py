@@ -103,7 +103,8 @@ class Learning:
         under_way = len(self._queues)
         if access is not None and under_way >= _MAX_LEARNING:
             under_way -= sum(
-                queue.key.origin is not None and access.is_unreachable(queue.key.origin)
+                queue.key.origin is not None
+                and access.hosts.is_unreachable(queue.key.origin)
                 for queue in self._queues.values()
             )
         return min(_MAX_LEARNING - under_way, _AT_ONCE)

@@ -88,7 +88,7 @@ class HostQueue(Base):
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
         if access is not None:
-            access.take_turns(self._in_flight)
+            access.turns.leases = self._in_flight
         connect = crawler.signals.connect
         connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import urldefrag
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
@@ -31,7 +30,7 @@ from scrapy_rep.frontier.outcomes import (
 )
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.request_target import is_robotstxt, other_forms
+from scrapy_rep.protocol.request_target import have_same_target, is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -152,7 +151,8 @@ class Browsers:
         """
         if response.url == request.url or not is_of_http(response):
             return False
-        return not _are_alike(urldefrag(request.url)[0], urldefrag(response.url)[0])
+        is_same_origin = origin_of(request.url) == origin_of(response.url)
+        return not (is_same_origin and have_same_target(request.url, response.url))
 
     async def arrive(self, request: Request, response: Response) -> None:
         """Judge *response* by its own URL. Raises RobotsDenied."""
@@ -288,22 +288,3 @@ def _is_meant(request: Request, where: Origin | None) -> bool:
         return False
     meant = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
     return str(where) in meant
-
-
-def _are_alike(url: str, other: str) -> bool:
-    """Whether two URLs are two ways to write one, going by what a server gets to see."""
-    if url == other:
-        return True
-    if origin_of(url) != origin_of(other):
-        return False
-    return not _targets(url).isdisjoint(_targets(other))
-
-
-def _targets(url: str) -> set[str]:
-    return {_target(form) for form in (url, *other_forms(url))}
-
-
-def _target(url: str) -> str:
-    path = url.partition("//")[2]
-    at = min((at for at in map(path.find, "/?") if at >= 0), default=len(path))
-    return path[at:] if path[at : at + 1] == "/" else "/" + path[at:]

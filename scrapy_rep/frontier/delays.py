@@ -80,8 +80,8 @@ class DelayGroup:
     """The number of other requests that were sent since the last redirected one, while
     some waited."""
 
-    alarm_at: float | None = None
-    """The moment of the next alarm, if one is set."""
+    alarm_at: float = float("-inf")
+    """The moment of the next alarm, or of the last one if none is set."""
 
     requests: int = 0
     waiting_since: float | None = None
@@ -120,6 +120,10 @@ class DelayGroup:
         """Whether a request may go at the moment *now*."""
         return self.holder is None and self.free_at <= now
 
+    def is_idle(self, now: float) -> bool:
+        """Whether the group may be forgotten."""
+        return not self.is_waited_for and self.is_free(now)
+
     def name_of(self, host: str) -> str:
         """The name by which workers share the turn of *host*, which may be a service that
         makes requests for others.
@@ -144,18 +148,13 @@ class DelayGroup:
         else:
             self.waiters.appendleft(waiter)
 
-    def take(self, holder: Request | BackQueue, now: float) -> float:
-        """Give the turn to *holder*. Return the seconds for which the delay alone made
-        requests wait.
-        """
-        held_up = 0.0
+    def take(self, request: Request, now: float) -> None:
+        """Give the turn to *request*."""
         if self.waiting_since is not None:
-            held_up = max(now - max(self.waiting_since, self.last), 0.0)
-        self.waited += held_up
+            self.waited += max(now - max(self.waiting_since, self.last), 0.0)
         self.waiting_since = now if self.is_waited_for else None
         self.requests += 1
-        self.holder = holder
-        return held_up
+        self.holder = request
 
     def leave(self, now: float, *, fetched: bool) -> None:
         """End the turn. A request that was not *fetched*, such as one answered from a
@@ -188,6 +187,26 @@ class DelayGroups:
         """The group of a host and a download slot, if they have one."""
         served = self.of_site_served(host, slot)
         return served or self._groups.get(host) or self._groups.get(slot)
+
+    def update(
+        self, keys: tuple[str, str], origin: Origin, delay: float, fetched_at: float
+    ) -> DelayGroup | None:
+        """The group of the requests with *keys*, if they have one, where *origin* asks for
+        *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
+        """
+        if not delay or self.of_site_served(*keys) is not None:
+            # A service has no delay of its own beside that of the site that it serves, and
+            # has no other site wait for it.
+            group = self.find(*keys)
+            if group is not None:
+                group.delays.pop(origin, None)
+            return group
+        group = self.join(*keys)
+        if origin not in group.delays:
+            # The robots.txt was a request too, of this worker or another.
+            group.last = max(group.last, fetched_at)
+        group.delays[origin] = delay
+        return group
 
     def join(self, host: str, slot: str) -> DelayGroup:
         """The group of a host and a download slot, made if there is none. If each has its

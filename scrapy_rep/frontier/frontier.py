@@ -157,7 +157,12 @@ class Frontier:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and goes to the downloader."""
-        slot = queue.slot
+        self.started(queue.slot, request)
+        if self.access is not None:
+            self.access.turns.popped(queue, request)
+
+    def started(self, slot: Slot, request: Request) -> None:
+        """*request* goes to the downloader."""
         # The same object may be in the queue twice.
         if request not in self._under_way:
             slot.active += 1
@@ -165,8 +170,6 @@ class Frontier:
         self._popped += 1
         for each in self.queues:
             each.slot_changed(slot)
-        if self.access is not None:
-            self.access.turns.popped(queue, request)
 
     def go_on(self) -> None:
         """Called after each pop: fetch robots.txt ahead for more hosts, if few are ready."""

@@ -75,6 +75,7 @@ class Politeness:
         self._turns = turns
         self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
+        self._waited = 0.0
         self._slowest: list[HeldUp] = []
         self._delayed: set[int] = set()
         self._refused: set[int] = set()
@@ -232,7 +233,7 @@ class Politeness:
             return None
         if delay:
             self._meet(group, origin)
-        elif not group.delays and self._turns.is_idle(group):
+        elif not group.delays and group.is_idle(self._clock.monotonic()):
             self._forget(group)
             return None
         return group
@@ -243,8 +244,9 @@ class Politeness:
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
         groups = self._turns.groups
         if len(groups) > self._max_groups:
+            now = self._clock.monotonic()
             for one in groups.all():
-                if one is not group and self._turns.is_idle(one):
+                if one is not group and one.is_idle(now):
                     self._forget(one)
             # If all groups are in use, do not search again for each new one.
             self._max_groups = max(_MAX_GROUPS, 2 * len(groups))
@@ -254,7 +256,8 @@ class Politeness:
         self._turns.groups.drop(group)
 
     def _note(self, group: DelayGroup) -> None:
-        """Remember how long *group* has held up the crawl, if that is among the longest."""
+        """Remember how long *group* has held up the crawl."""
+        self._waited += group.waited
         if group.waited:
             self._slowest.append(
                 HeldUp(group.waited, group.name, group.requests, group.delay)
@@ -266,10 +269,10 @@ class Politeness:
         logger.warning(message, values, extra={"spider": self._crawler.spider})
 
     def _spider_closed(self) -> None:
-        if self._turns.waited:
-            self._crawler.stats.set_value(stats.WAITED, round(self._turns.waited, 3))
         for group in self._turns.groups.all():
             self._note(group)
+        if self._waited:
+            self._crawler.stats.set_value(stats.WAITED, round(self._waited, 3))
         for one in self._slowest:
             logger.info(
                 "%(host)s held up the crawl for %(time)s: %(requests)d requests, "

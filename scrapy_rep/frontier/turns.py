@@ -64,8 +64,6 @@ class Turns:
         self.neighbours = Neighbours(alarms, shared=shared)
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
-        self.waited = 0.0
-        """The seconds in which requests waited for a delay, added up over groups."""
 
     def group_of(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
@@ -73,34 +71,20 @@ class Turns:
         """The group of the requests with *keys*, if they have one. *origin* asks for
         *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
         """
-        if not delay or self.groups.of_site_served(*keys) is not None:
-            # A service has no delay of its own beside that of the site that it serves, and
-            # has no other site wait for it.
-            group = self.groups.find(*keys)
-            if group is not None:
-                group.delays.pop(origin, None)
-            return group
-        if not self.groups:
+        if delay and not self.groups:
             # The signal is sent for each response, so it is not connected to before it is
             # needed.
-            self._crawler.signals.connect(self._left, signals.request_left_downloader)
-        group = self.groups.join(*keys)
-        if origin not in group.delays:
-            # The robots.txt was a request too, of this worker or another. This counts once,
-            # since by a wrong clock the fetch may be in the future.
-            group.last = max(group.last, self._clock.monotonic() - max(ago, 0.0))
-        group.delays[origin] = delay
-        return group
+            connect = self._crawler.signals.connect
+            connect(self._left_downloader, signals.request_left_downloader)
+        # By a wrong clock, the fetch may be in the future.
+        fetched_at = self._clock.monotonic() - max(ago, 0.0)
+        return self.groups.update(keys, origin, delay, fetched_at)
 
     def find(self, request: Request) -> DelayGroup | None:
         """The group of a request, if it has one."""
         if not self.groups:
             return None
         return self.groups.find(*delay_keys(self._crawler, request))
-
-    def is_idle(self, group: DelayGroup) -> bool:
-        """Whether *group* may be forgotten."""
-        return not group.is_waited_for and group.is_free(self._clock.monotonic())
 
     # Requests in a queue.
 
@@ -212,9 +196,9 @@ class Turns:
         now = self._clock.monotonic()
         self.neighbours.postpone(group)
         if now < group.free_at:
-            if group.alarm_at is None or group.alarm_at > group.free_at:
+            if not now < group.alarm_at <= group.free_at:
                 group.alarm_at = group.free_at
-                self._alarms.at(group.free_at, self._on_alarm, group)
+                self._alarms.at(group.free_at, self._advance, group)
             return
         waiter = group.next()
         assert waiter is not None
@@ -223,10 +207,6 @@ class Turns:
             return
         placeholder = group.holder = object()
         deferred_from_coro(self._lease(group, waiter, placeholder))
-
-    def _on_alarm(self, group: DelayGroup) -> None:
-        group.alarm_at = None
-        self._advance(group)
 
     async def _lease(
         self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
@@ -271,7 +251,7 @@ class Turns:
 
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
-        self.waited += group.take(request, now)
+        group.take(request, now)
         self.neighbours.take(group)
         self._holding[request] = group
         self._alarms.at(now + _WATCHED_EVERY, self._watch, group, request)
@@ -300,7 +280,7 @@ class Turns:
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)
 
-    def _left(self, request: Request) -> None:
+    def _left_downloader(self, request: Request) -> None:
         """A request of any kind has been to a server, or has failed."""
         held = self._held_by(request)
         if held is not None:

@@ -148,3 +148,15 @@ class Learning:
         if not left and self._queues.pop(queue.name, None) is not None:
             self._frontier.leave_slot(queue.slot)
         return popped
+
+
+def name_of(key: HostKey) -> str:
+    """The name on the server of the queue of requests with *key*: a host, a tab, and an
+    origin.
+
+    Delays are of a host; requests that no robots.txt has a say in have only the limit of
+    their download slot.
+    """
+    if key.origin is None:
+        return key.slot.replace("\t", " ") + "\t"
+    return f"{key.host}\t{key.origin}"

@@ -13,7 +13,7 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis.dupefilter import take_fingerprint
 from scrapy_rep.frontier.redis.inflight import InFlight
-from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
+from scrapy_rep.frontier.redis.learning import Learning, name_of
 from scrapy_rep.frontier.redis.link import Link
 from scrapy_rep.frontier.redis.worker import Worker
 from scrapy_rep.log import get_logger
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from scrapy import Spider
 
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
-    from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped
 
 logger = get_logger(__name__)
@@ -115,7 +114,7 @@ class HostQueue(Base):
             data = data.encode()
         fingerprint = take_fingerprint(request)
         self._beat()
-        self._worker.push(_name_of(key), -request.priority, data, *fingerprint)
+        self._worker.push(name_of(key), -request.priority, data, *fingerprint)
         self._ask_at = float("-inf")
         if self._worker.unsent:
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
@@ -185,10 +184,7 @@ class HostQueue(Base):
         key = self._frontier.key_of(request)
         self._in_flight.add(request, popped, key.slot)
         slot = self._frontier.slot(key.slot)
-        queue = RemoteQueue(
-            key, slot, self, worker=self._worker, name=popped.queue, first=request
-        )
-        self._frontier.popped(queue, request)
+        self._frontier.started(slot, request)
         self._frontier.leave_slot(slot)
         self._last_request = self._clock.monotonic()
         return request
@@ -295,15 +291,3 @@ class HostQueue(Base):
                 extra={"spider": self.spider},
             )
         self._link.close()
-
-
-def _name_of(key: HostKey) -> str:
-    """The name on the server of the queue of requests with *key*: a host, a tab, and an
-    origin.
-
-    Delays are of a host; requests that no robots.txt has a say in have only the limit of
-    their download slot.
-    """
-    if key.origin is None:
-        return key.slot.replace("\t", " ") + "\t"
-    return f"{key.host}\t{key.origin}"

@@ -79,13 +79,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        link: Link,
-        clock: Clock,
-        prefix: str,
-        lease: float,
-        *,
-        obeys: bool = True,
+        self, link: Link, clock: Clock, prefix: str, lease: float, *, obeys: bool = True
     ) -> None:
         self._link = link
         self._clock = clock

@@ -12,12 +12,18 @@ from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.fetching.answers import without_idle_encoding
 from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
-from scrapy_rep.frontier.browsers import Browsers, enter
+from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.judge import Judge
-from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
+from scrapy_rep.frontier.outcomes import (
+    BAD_URL,
+    BY_USER,
+    ROBOTS_TXT,
+    Case,
+    DecisionReporter,
+)
 from scrapy_rep.protocol.access import results as access
 from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
@@ -49,20 +55,20 @@ class RobotsTxtMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
         if not settings.obey:
-            enter(crawler, None)
+            register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
         self._purposes = Purposes.of(crawler)
-        self._verdicts = Verdicts(crawler, settings)
+        self._reporter = DecisionReporter(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = HostAccess(
             crawler,
             self._frontier.alarms,
             settings,
-            self._verdicts,
+            self._reporter,
         )
-        self._judge = Judge(crawler, settings, self._access, self._verdicts)
-        self._browsers = Browsers(crawler, self._access, self._verdicts, self._judge)
+        self._judge = Judge(crawler, settings, self._access, self._reporter)
+        self._browsers = Browsers(crawler, self._access, self._reporter, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -81,7 +87,7 @@ class RobotsTxtMiddleware:
         where = origin_asked(request)
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
-            self._verdicts.allowed(Case(request, where), BY_USER)
+            self._reporter.allowed(Case(request, where), BY_USER)
             if self._access.politeness.is_enabled:
                 await self._access.turn_of_service(request)
             return None
@@ -95,7 +101,7 @@ class RobotsTxtMiddleware:
                     pass
             else:
                 self._judge.count_override(where)
-                self._verdicts.allowed(case, BY_USER)
+                self._reporter.allowed(case, BY_USER)
             return None
         return await self._keep_to_robotstxt(where, request)
 
@@ -112,8 +118,8 @@ class RobotsTxtMiddleware:
             if is_robotstxt(request.url) and request.method == "GET":
                 self._judge.count_override(where)
                 copy = self._copy(known, request)
-                if copy is None and self._verdicts.are_wanted(case):
-                    self._verdicts.allowed(case, ROBOTS_TXT)
+                if copy is None and self._reporter.reports_allowed(case):
+                    self._reporter.allowed(case, ROBOTS_TXT)
                 return copy
             tdmrep = known.tdmrep
             if tdmrep is None and self._purposes.are_about_mining(request):
@@ -122,7 +128,7 @@ class RobotsTxtMiddleware:
                 if await self._keep_to(known.robots, case, tdmrep):
                     return None
             finally:
-                self._access.cache.weigh(known)
+                self._access.cache.update_weight(known)
 
     async def _learn(self, where: Origin, request: Request) -> Known:
         """What *request* must keep to, once that is known."""
@@ -167,7 +173,7 @@ class RobotsTxtMiddleware:
             return False
         self._judge.count_override(case.origin)
         if decision is not None:
-            self._verdicts.allowed(case, decision)
+            self._reporter.allowed(case, decision)
         return True
 
     async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:

@@ -25,7 +25,7 @@ from scrapy_rep.frontier.outcomes import (
     BY_USER,
     ROBOTS_TXT,
     Case,
-    Verdicts,
+    DecisionReporter,
     Via,
 )
 from scrapy_rep.log import get_logger
@@ -64,12 +64,12 @@ class Browsers:
         self,
         crawler: Crawler,
         access: HostAccess,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
         judge: Judge,
     ) -> None:
         self._crawler = crawler
         self._access = access
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._judge = judge
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
@@ -81,7 +81,7 @@ class Browsers:
         """Whether it has been asked what a browser may fetch."""
 
         self._has_warned = False
-        enter(crawler, self)
+        register(crawler, self)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -169,7 +169,7 @@ class Browsers:
         where = origin_asked(arrived)
         via = Via("redirect", request.url)
         if _is_meant(request, where):
-            self._verdicts.allowed(Case(arrived, where, via=via), BY_USER)
+            self._reporter.allowed(Case(arrived, where, via=via), BY_USER)
             return
         try:
             await self._ask(arrived, where, via)
@@ -195,7 +195,7 @@ class Browsers:
         where = origin_asked(request)
         via = Via("browser", page)
         if cause is not None and _is_meant(cause, where):
-            self._verdicts.allowed(Case(request, where, via=via), BY_USER)
+            self._reporter.allowed(Case(request, where, via=via), BY_USER)
             return True
         try:
             await self._ask(request, where, via)
@@ -245,10 +245,10 @@ class Browsers:
                 return
             decision = decided
         self._judge.count_override(where)
-        self._verdicts.allowed(case, decision)
+        self._reporter.allowed(case, decision)
 
 
-def enter(crawler: Crawler, browsers: Browsers | None) -> None:
+def register(crawler: Crawler, browsers: Browsers | None) -> None:
     """Let others find what the browsers of *crawler* keep to; None where that is nothing."""
     _OF_CRAWLS[crawler] = browsers
     # A signal holds what it is connected to weakly.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -62,7 +62,7 @@ class HostAccess:
         crawler: Crawler,
         alarms: Alarms,
         settings: RepSettings,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
     ) -> None:
         self._crawler = crawler
         self._alarms = alarms
@@ -74,7 +74,7 @@ class HostAccess:
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
         in_process = settings.shared_delay and not store_client.is_shared
-        self.turns = Turns(crawler, alarms, leases, shared=in_process)
+        self.turns = Turns(crawler, alarms, leases, share_in_process=in_process)
         self.politeness = Politeness(crawler, alarms, self.turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self.cache = RobotsTxtCache(
@@ -85,8 +85,8 @@ class HostAccess:
             crawler,
             alarms,
             self.cache,
-            Refusals(crawler, alarms, verdicts),
-            verdicts,
+            Refusals(crawler, alarms, reporter),
+            reporter,
             wait_seconds=settings.unreachable_wait,
         )
 
@@ -266,7 +266,7 @@ class HostAccess:
         if group is not None and not group.is_held_by_browser:
             await self.turns.wait(request, group, is_redirected=is_redirected)
         elif group is None:
-            await self.turns.neighbours.wait_for(host_of(request))
+            await self.turns.shared_delays.wait_for(host_of(request))
         try:
             yield
         finally:

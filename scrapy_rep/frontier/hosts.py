@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known, RobotsTxtCache
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
     from scrapy_rep.frontier.refusals import Refusals
     from scrapy_rep.protocol.origins import Origin
 
@@ -54,7 +54,7 @@ class Hosts:
         alarms: Alarms,
         cache: RobotsTxtCache,
         refusals: Refusals,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
         *,
         wait_seconds: float,
     ) -> None:
@@ -62,7 +62,7 @@ class Hosts:
         self._clock = alarms.clock
         self._alarms = alarms
         self._cache = cache
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._refusals = refusals
         self._wait_seconds = wait_seconds
         self._hosts: dict[Origin, Host] = {}
@@ -195,7 +195,7 @@ class Hosts:
         known = None
         try:
             known, is_new = await self._cache.learn(host.origin, causes, anew=is_anew)
-            await self._verdicts.learned(known, causes.nth(0), is_new=is_new)
+            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.hostaccess import HostAccess
-    from scrapy_rep.frontier.outcomes import Case, Verdicts
+    from scrapy_rep.frontier.outcomes import Case, DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -31,12 +31,12 @@ class Judge:
         crawler: Crawler,
         settings: RepSettings,
         access: HostAccess,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
     ) -> None:
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._access = access
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._overrides = settings.overrides
         self._clients = settings.clients
 
@@ -53,7 +53,7 @@ class Judge:
             agents = self._identity.tokens(request)
             pace = robots.pace(agents)
             decision = None
-            if self._verdicts.are_wanted(case) or not is_allowed(
+            if self._reporter.reports_allowed(case) or not is_allowed(
                 robots, request.url, agents, self._clients
             ):
                 decision = decide(robots, request.url, agents, self._clients)
@@ -83,13 +83,13 @@ class Judge:
         """Tell of a refusal. Raises RobotsDenied."""
         self._access.turns.step_aside(case.request)
         self.count_override(case.origin)
-        raise self._verdicts.denied(case, decision)
+        raise self._reporter.denied(case, decision)
 
     def count_override(self, where: Origin | None) -> None:
         """A request to *where* has been decided on."""
         override = override_for(self._overrides, where) if where else None
         if where and override is not None:
-            self._verdicts.override_used(override, where)
+            self._reporter.override_used(override, where)
 
     def _decide_for_each(
         self,

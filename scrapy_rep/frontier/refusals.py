@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.outages import Outage
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
 
 logger = get_logger(__name__)
 
@@ -35,11 +35,13 @@ class Refusals:
     event loop is limited.
     """
 
-    def __init__(self, crawler: Crawler, alarms: Alarms, verdicts: Verdicts) -> None:
+    def __init__(
+        self, crawler: Crawler, alarms: Alarms, reporter: DecisionReporter
+    ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._queues: deque[tuple[BackQueue, Outage]] = deque()
         self._is_running = False
 
@@ -100,4 +102,4 @@ class Refusals:
             return
         self._crawler.stats.inc_value(stats.GIVEN_UP)
         case = Case(request, known.origin, known.entry)
-        fail(self._crawler, request, self._verdicts.denied(case, decision))
+        fail(self._crawler, request, self._reporter.denied(case, decision))

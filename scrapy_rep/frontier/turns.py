@@ -20,7 +20,7 @@ from scrapy_rep.frontier.delays import (
 )
 from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.leases import pause_of
-from scrapy_rep.frontier.neighbours import Neighbours
+from scrapy_rep.frontier.shareddelays import SharedDelays
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -55,13 +55,13 @@ class Turns:
         alarms: Alarms,
         leases: Leases,
         *,
-        shared: bool = False,
+        share_in_process: bool,
     ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
         self.leases: TurnLeases = leases
-        self.neighbours = Neighbours(alarms, shared=shared)
+        self.shared_delays = SharedDelays(alarms, enabled=share_in_process)
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
 
@@ -97,7 +97,7 @@ class Turns:
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
             group.holder, group.host = queue, group.name_of(queue.key.host)
-            self.neighbours.take(group)
+            self.shared_delays.take(group)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -161,7 +161,7 @@ class Turns:
 
     def close(self) -> None:
         """End the waiting of all requests that are in the downloader."""
-        self.neighbours.close()
+        self.shared_delays.close()
         for group in self.groups.all():
             waiters = [*group.waiters, *group.redirected]
             group.waiters.clear()
@@ -176,7 +176,7 @@ class Turns:
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
-        self.neighbours.postpone(group)
+        self.shared_delays.postpone(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
 
@@ -194,7 +194,7 @@ class Turns:
         if group.holder is not None or not group.is_waited_for:
             return
         now = self._clock.monotonic()
-        self.neighbours.postpone(group)
+        self.shared_delays.postpone(group)
         if now < group.free_at:
             if not now < group.alarm_at <= group.free_at:
                 group.alarm_at = group.free_at
@@ -233,7 +233,7 @@ class Turns:
         group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
             group.holder = waiter
-            self.neighbours.take(group)
+            self.shared_delays.take(group)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
             if group.has_waiters:
@@ -252,7 +252,7 @@ class Turns:
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
         group.take(request, now)
-        self.neighbours.take(group)
+        self.shared_delays.take(group)
         self._holding[request] = group
         self._alarms.at(now + _WATCHED_EVERY, self._watch, group, request)
 
@@ -289,7 +289,7 @@ class Turns:
         if group is not None and group is not held:
             # It needed no turn, or was sent before the delay was known.
             group.last = self._clock.monotonic()
-            self.neighbours.leave(group)
+            self.shared_delays.leave(group)
 
     def _held_by(self, request: Request) -> DelayGroup | None:
         """The group whose turn *request* had until now. It may differ from the group that
@@ -305,6 +305,6 @@ class Turns:
         if isinstance(group.holder, Request):
             self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
-        self.neighbours.leave(group)
+        self.shared_delays.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)
         self._advance(group)

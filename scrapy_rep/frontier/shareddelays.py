@@ -1,4 +1,4 @@
-"""Crawls of one process that ask the same hosts for something."""
+"""Delays that the crawls of one process keep together."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class _Host:
 _TABLES: WeakKeyDictionary[object, dict[str, _Host]] = WeakKeyDictionary()
 
 
-class Neighbours:
+class SharedDelays:
     """Has the crawls of an event loop keep the delay of a host together, and share nothing
     else. There are no other workers to ask, so nothing has to be waited for.
     """
 
-    def __init__(self, alarms: Alarms, *, shared: bool) -> None:
+    def __init__(self, alarms: Alarms, *, enabled: bool) -> None:
         self._alarms = alarms
         self._clock = alarms.clock
-        self._shared = shared
+        self._is_enabled = enabled
 
     def postpone(self, group: DelayGroup) -> None:
         """Let *group* wait for the delay after the requests of other crawls."""
@@ -69,7 +69,7 @@ class Neighbours:
         """Wait until a host may be asked for its robots.txt, of which another crawl knows
         that it asks for a delay.
         """
-        host = self._table().get(name) if self._shared else None
+        host = self._table().get(name) if self._is_enabled else None
         while host is not None:
             now = self._clock.monotonic()
             free_at = self._free_at(host, host.delay)
@@ -80,7 +80,7 @@ class Neighbours:
 
     def close(self) -> None:
         """The crawl ends: it has no turn any more."""
-        for host in self._table().values() if self._shared else ():
+        for host in self._table().values() if self._is_enabled else ():
             if host.holder is self:
                 host.holder = None
 
@@ -90,7 +90,7 @@ class Neighbours:
         return host.last + delay
 
     def _hosts_of(self, group: DelayGroup) -> list[_Host]:
-        if not self._shared:
+        if not self._is_enabled:
             return []
         table = self._table()
         if len(table) > _MAX_HOSTS:

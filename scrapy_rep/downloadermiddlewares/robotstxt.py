@@ -88,8 +88,7 @@ class RobotsTxtMiddleware:
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
             self._reporter.allowed(Case(request, where), BY_USER)
-            if self._access.politeness.is_enabled:
-                await self._access.turn_of_service(request)
+            await self._access.turn_of_service(request)
             return None
         if where is None:
             self._judge.deny(Case(request, where), BAD_URL)
@@ -163,25 +162,17 @@ class RobotsTxtMiddleware:
         waited for visiting hours, and is to be judged by the robots.txt of then.
         """
         decision, pace = self._judge.judge(robots, case, tdmrep)
-        politeness = self._access.politeness
-        # Of nearly all hosts it asks for nothing.
-        if (
-            politeness.is_enabled
-            and politeness.may_delay(pace)
-            and not await self._take_turn(robots, pace, case)
-        ):
+        if pace is not None and not await self._take_turn(pace, case):
             return False
         self._judge.count_override(case.origin)
         if decision is not None:
             self._reporter.allowed(case, decision)
         return True
 
-    async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:
+    async def _take_turn(self, pace: Pace, case: Case) -> bool:
         """Let a request go when its turn has come: at once, where it was popped from a
-        queue that knows of turns. Denies it where its host asks for more than we are
-        willing to wait.
+        queue that knows of turns.
         """
-        self._judge.judge_pace(robots, pace, case)
         request, where, entry = case.request, case.origin, case.entry
         assert where is not None
         self._frontier.waits_in_place(request)

@@ -239,8 +239,7 @@ class Browsers:
         case = Case(request, where, entry, override, via)
         decision = BY_USER if robots is None else ROBOTS_TXT
         if robots is not None and not is_robotstxt(request.url):
-            decided, pace = self._judge.judge(robots, case, tdmrep)
-            self._judge.judge_pace(robots, pace, case)
+            decided, _ = self._judge.judge(robots, case, tdmrep)
             if decided is None:
                 return
             decision = decided

@@ -128,8 +128,6 @@ class HostAccess:
                 self._watch_for_closing()
                 return False
             robots, fetched = known.robots, known.entry.fetched
-        if not self.politeness.is_enabled:
-            return True
         pace = self._identity.pace(robots)
         if not self.politeness.may_delay(pace):
             return True
@@ -249,6 +247,8 @@ class HostAccess:
         """Wait until *request*, which is exempt, may be sent, where it is to a service that
         serves a site with a delay. Raises SpiderClosing.
         """
+        if not self.turns.groups:
+            return
         keys = delay_keys(self._crawler, request)
         served = self.turns.groups.of_site_served(*keys)
         if served is not None:

@@ -42,9 +42,10 @@ class Judge:
 
     def judge(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
-    ) -> tuple[Decision | None, Pace]:
-        """What lets a request go, where that is told, and the pace that is asked for.
-        Raises RobotsDenied where nothing lets it go.
+    ) -> tuple[Decision | None, Pace | None]:
+        """What lets a request go, where that is reported, and the pace that is asked for,
+        where that may make it wait. Raises RobotsDenied where nothing lets it go, and where
+        its host asks for more than we are willing to wait.
         """
         request = case.request
         names = self._identity.names(request) if self._identity.is_several else {}
@@ -63,12 +64,12 @@ class Judge:
             pace = self._identity.pace(robots, request)
             decision, refusals = self._decide_for_each(robots, case, names)
         self._purposes.note(request, robots, case.entry, tdmrep, refusals)
+        if not self._access.politeness.may_delay(pace):
+            return decision, None
+        self._judge_pace(robots, pace, case)
         return decision, pace
 
-    def judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
-        """Deny a request whose host asks for more than we are willing to wait. Raises
-        RobotsDenied.
-        """
+    def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
         request, where = case.request, case.origin
         assert where is not None
         refusal = self._access.politeness.refusal(where, pace)
@@ -80,7 +81,7 @@ class Judge:
             self.deny(case, Decision(False, rule, agent, reason))
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
-        """Tell of a refusal. Raises RobotsDenied."""
+        """Report a refusal. Raises RobotsDenied."""
         self._access.turns.step_aside(case.request)
         self.count_override(case.origin)
         raise self._reporter.denied(case, decision)

@@ -69,9 +69,7 @@ class Politeness:
         self._clock = alarms.clock
         self._alarms = alarms
         self._settings = settings
-        self.is_enabled = settings.crawl_delay or settings.visit_time
-        """Whether delays or windows are kept to at all."""
-
+        self._is_enabled = settings.crawl_delay or settings.visit_time
         self._turns = turns
         self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
@@ -83,8 +81,9 @@ class Politeness:
 
     def may_delay(self, pace: Pace) -> bool:
         """Whether *pace*, or that of another host in the same group, may make a request
-        wait."""
-        return bool(pace.records) or bool(self._turns.groups)
+        wait. Of nearly all hosts it asks for nothing.
+        """
+        return self._is_enabled and (bool(pace.records) or bool(self._turns.groups))
 
     def refusal(
         self, origin: Origin, pace: Pace

@@ -102,7 +102,7 @@ def _stop_frontier(crawler: Crawler) -> None:
 
     frontier.access = SimpleNamespace(
         leaves_room=True, go_on=nothing, close=nothing,
-        turns=SimpleNamespace(popped=nothing, step_aside=nothing),
+        turns=SimpleNamespace(popped=nothing, release=nothing),
     )  # fmt: skip
 
 

@@ -137,7 +137,7 @@ class RobotsTxtMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Response:
         # Where it was fetched, that has been seen.
-        self._access.turns.step_aside(request)
+        self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
             response = without_idle_encoding(response)
             before_decompression(request, response)
@@ -151,7 +151,7 @@ class RobotsTxtMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         # Another component has dropped it; where it was sent, that has been seen.
-        self._access.turns.step_aside(request)
+        self._access.turns.release(request)
         if is_for_browser(request):
             self._browsers.end(request)
 

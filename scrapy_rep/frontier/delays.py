@@ -11,7 +11,7 @@ from scrapy import Request
 
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.hostkeys import bare_host, host_of
+from scrapy_rep.frontier.hostkeys import bare_host
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
@@ -256,11 +256,6 @@ class DelayGroups:
         """Forget a group."""
         for key in group.keys:
             del self._groups[key]
-
-
-def host_of_waiter(waiter: BackQueue | Waiter) -> str:
-    """The host of a back queue, or of a request that waits."""
-    return waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
 
 
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:

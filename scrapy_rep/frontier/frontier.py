@@ -124,7 +124,7 @@ class Frontier:
         for queue in self.queues:
             queue.slot_changed(slot)
         if self.access is not None:
-            self.access.turns.step_aside(request)
+            self.access.turns.release(request)
         self._refill(slot)
         self._forget(slot)
 
@@ -142,7 +142,7 @@ class Frontier:
         if not self._has_room(slot):
             slot.park(queue)
             if self.access is not None:
-                self.access.turns.pass_on(queue)
+                self.access.turns.release(queue)
             return False
         if self.access is not None and not self.access.may_go(queue):
             # The room in the slot is free for the next queue.
@@ -153,7 +153,7 @@ class Frontier:
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* was to be popped from, and gave no request."""
         if self.access is not None:
-            self.access.turns.pass_on(queue)
+            self.access.turns.release(queue)
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and goes to the downloader."""

@@ -124,7 +124,7 @@ class HostAccess:
         else:
             known = self.hosts.may_go(queue, origin)
             if known is None:
-                self.turns.pass_on(queue)
+                self.turns.release(queue)
                 self._watch_for_closing()
                 return False
             robots, fetched = known.robots, known.entry.fetched
@@ -223,7 +223,7 @@ class HostAccess:
         """
         self._watch_for_closing()
         # What it waits for takes the turn of the host before it.
-        self.turns.step_aside(request)
+        self.turns.release(request)
         return await self.hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
@@ -231,7 +231,7 @@ class HostAccess:
         those of the crawl do not. Raises SpiderClosing.
         """
         if self.cache.lacks_tdmrep(known):
-            self.turns.step_aside(request)
+            self.turns.release(request)
         return await self.cache.tdmrep(known, Causes(self.cache.cause_of(request)))
 
     async def turn(
@@ -271,7 +271,7 @@ class HostAccess:
             yield
         finally:
             # If it was sent, its signal has ended the turn already.
-            self.turns.step_aside(request)
+            self.turns.release(request)
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:

@@ -82,7 +82,7 @@ class Judge:
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
         """Report a refusal. Raises RobotsDenied."""
-        self._access.turns.step_aside(case.request)
+        self._access.turns.release(case.request)
         self.count_override(case.origin)
         raise self._reporter.denied(case, decision)
 

@@ -12,12 +12,7 @@ from scrapy_rep.compat.internals import active_requests, wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.delays import (
-    DelayGroup,
-    DelayGroups,
-    host_of_waiter,
-    log_delay,
-)
+from scrapy_rep.frontier.delays import DelayGroup, DelayGroups, log_delay
 from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.leases import pause_of
 from scrapy_rep.frontier.shareddelays import SharedDelays
@@ -63,7 +58,7 @@ class Turns:
         self.leases: TurnLeases = leases
         self.shared_delays = SharedDelays(alarms, enabled=share_in_process)
         self.groups = DelayGroups()
-        self._holding: dict[Request, DelayGroup] = {}
+        self._holding: dict[Request | BackQueue | object, DelayGroup] = {}
 
     def group_of(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
@@ -96,8 +91,7 @@ class Turns:
             return True
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
-            group.holder, group.host = queue, group.name_of(queue.key.host)
-            self.shared_delays.take(group)
+            self._hold(group, queue)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -105,22 +99,9 @@ class Turns:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and takes over its turn."""
-        group = self._held_by_queue(queue)
+        group = self._held_by(queue)
         if group is not None:
             self._take(group, request)
-
-    def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all, and gives up its turn."""
-        group = self._held_by_queue(queue)
-        if group is not None:
-            self._leave(group, fetched=False)
-
-    def _held_by_queue(self, queue: BackQueue) -> DelayGroup | None:
-        """The group whose turn *queue* has."""
-        if not self.groups:
-            return None
-        group = self.groups.find(*queue.key.delay_keys)
-        return group if group is not None and group.holder is queue else None
 
     # Requests that are in the downloader already.
 
@@ -151,14 +132,6 @@ class Turns:
         self._wait(group, now)
         await maybe_deferred_to_future(call)
 
-    def step_aside(self, request: Request) -> None:
-        """*request* is not sent after all, or is done: it gives up its turn, if it still
-        has it, and begins no delay.
-        """
-        group = self._held_by(request)
-        if group is not None:
-            self._leave(group, fetched=False)
-
     def close(self) -> None:
         """End the waiting of all requests that are in the downloader."""
         self.shared_delays.close()
@@ -173,6 +146,14 @@ class Turns:
                     )
 
     # Whose turn it is.
+
+    def release(self, holder: Request | BackQueue) -> None:
+        """*holder* gives up its turn, if it still has it, and begins no delay. The turn of a
+        request that was sent has ended with its download.
+        """
+        group = self._held_by(holder)
+        if group is not None:
+            self._leave(group, fetched=False)
 
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
@@ -212,7 +193,9 @@ class Turns:
         self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""
-        host = group.name_of(host_of_waiter(waiter))
+        host = group.name_of(
+            waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
+        )
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
         is_free = group.holder is placeholder
@@ -230,10 +213,8 @@ class Turns:
         self._advance(group)
 
     def _give(self, group: DelayGroup, waiter: BackQueue | Waiter) -> None:
-        group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
-            group.holder = waiter
-            self.shared_delays.take(group)
+            self._hold(group, waiter)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
             if group.has_waiters:
@@ -242,12 +223,18 @@ class Turns:
             wake(self._crawler)
             return
         request, call = waiter
+        group.host = group.name_of(host_of(request))
         if call.called:  # It was cancelled.
             self.leases.release(group.host, 0.0)
             self._advance(group)
             return
         self._take(group, request)
         call.callback(None)
+
+    def _hold(self, group: DelayGroup, queue: BackQueue) -> None:
+        group.holder, group.host = queue, group.name_of(queue.key.host)
+        self._holding[queue] = group
+        self.shared_delays.take(group)
 
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
@@ -291,19 +278,18 @@ class Turns:
             group.last = self._clock.monotonic()
             self.shared_delays.leave(group)
 
-    def _held_by(self, request: Request) -> DelayGroup | None:
-        """The group whose turn *request* had until now. It may differ from the group that
-        the request would wait in now.
+    def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
+        """The group whose turn *holder* had until now. It may differ from the group that it
+        would wait in now.
         """
-        group = self._holding.pop(request, None)
+        group = self._holding.pop(holder, None)
         if group is None:
             return None
         group = self.groups.current(group)
-        return group if group.holder is request else None
+        return group if group.holder is holder else None
 
     def _leave(self, group: DelayGroup, *, fetched: bool) -> None:
-        if isinstance(group.holder, Request):
-            self._holding.pop(group.holder, None)
+        self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
         self.shared_delays.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)

@@ -141,8 +141,7 @@ class Frontier:
         slot = queue.slot
         if not self._has_room(slot):
             slot.park(queue)
-            if self.access is not None:
-                self.access.turns.release(queue)
+            self.pass_on(queue)
             return False
         if self.access is not None and not self.access.may_go(queue):
             # The room in the slot is free for the next queue.
@@ -171,10 +170,10 @@ class Frontier:
         for each in self.queues:
             each.slot_changed(slot)
 
-    def go_on(self) -> None:
+    def fetch_ahead(self) -> None:
         """Called after each pop: fetch robots.txt ahead for more hosts, if few are ready."""
         if self.access is not None:
-            self.access.go_on(sum(queue.count_ready() for queue in self.queues))
+            self.access.fetch_ahead(sum(queue.count_ready() for queue in self.queues))
 
     # For the middleware.
 

@@ -165,10 +165,10 @@ class HostAccess:
         if queue.key.origin is not None:
             self.turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
 
-    def go_on(self, ready: int) -> None:
+    def fetch_ahead(self, ready: int) -> None:
         """Fetch more robots.txt files, if few back queues are *ready*."""
         self.hosts.ready = ready
-        self.hosts.go_on()
+        self.hosts.begin_fetches()
 
     def _watch_for_closing(self) -> None:
         """Check from time to time whether the spider is closing, to end waiting requests

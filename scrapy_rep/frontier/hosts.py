@@ -157,7 +157,7 @@ class Hosts:
         for host in list(self._hosts.values()):
             self._release_waiters(host, host.closing())
 
-    def go_on(self) -> None:
+    def begin_fetches(self) -> None:
         """Begin fetches for hosts that are wanted, as far as they are needed and there is
         room."""
         is_needed = self.ready < self._min_ready
@@ -182,7 +182,7 @@ class Hosts:
         if request is not None:
             host.add_cause(self._cache.cause_of(request))
         self._wanted.add(host, is_urgent=is_urgent)
-        self.go_on()
+        self.begin_fetches()
 
     async def _learn(self, host: Host) -> None:
         if host.causes is None:
@@ -224,7 +224,7 @@ class Hosts:
             wake(self._crawler)
             self._release_waiters(host)
         self._forget(host)
-        self.go_on()
+        self.begin_fetches()
 
     # Outages.
 

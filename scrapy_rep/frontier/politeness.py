@@ -71,7 +71,7 @@ class Politeness:
         self._settings = settings
         self._is_enabled = settings.crawl_delay or settings.visit_time
         self._turns = turns
-        self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
+        self._until_open: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
         self._waited = 0.0
         self._slowest: list[HeldUp] = []
@@ -159,9 +159,9 @@ class Politeness:
         """
         delay, closed, _ = demand(pace, self._settings, self._now())
         if closed:
-            visitor: Deferred[None] = Deferred()
-            self._wait_until_open(origin, closed).append(visitor)
-            await maybe_deferred_to_future(visitor)
+            waiter: Deferred[None] = Deferred()
+            self._wait_until_open(origin, closed).append(waiter)
+            await maybe_deferred_to_future(waiter)
             return False
         keys = delay_keys(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
@@ -174,7 +174,7 @@ class Politeness:
         their hosts.
         """
         queues = [queue for group in self._turns.groups.all() for queue in group.queues]
-        for waiting in self._closed.values():
+        for waiting in self._until_open.values():
             queues += [each for each in waiting if not isinstance(each, Deferred)]
         return sum(map(len, queues)), len({queue.key.origin for queue in queues})
 
@@ -184,17 +184,17 @@ class Politeness:
     @property
     def has_waiters(self) -> bool:
         """Whether a request in the downloader waits for a window."""
-        return any(self._visitors())
+        return any(self._open_waiters())
 
     def close(self) -> None:
         """End the waiting of requests in the downloader for a window."""
-        for visitor in list(self._visitors()):
-            visitor.errback(
+        for waiter in list(self._open_waiters()):
+            waiter.errback(
                 SpiderClosing("The spider closes before the host is open for visits")
             )
 
-    def _visitors(self) -> Iterator[Deferred[None]]:
-        for waiting in self._closed.values():
+    def _open_waiters(self) -> Iterator[Deferred[None]]:
+        for waiting in self._until_open.values():
             for each in waiting:
                 if isinstance(each, Deferred) and not each.called:
                     yield each
@@ -203,9 +203,9 @@ class Politeness:
         self, origin: Origin, seconds: float
     ) -> list[BackQueue | Deferred[None]]:
         """The list of what waits until *origin* opens, in *seconds*."""
-        waiting = self._closed.get(origin)
+        waiting = self._until_open.get(origin)
         if waiting is None:
-            waiting = self._closed[origin] = []
+            waiting = self._until_open[origin] = []
             moment = self._clock.monotonic() + seconds
             self._alarms.at(moment, self._opened, origin)
             logger.info(
@@ -216,7 +216,7 @@ class Politeness:
         return waiting
 
     def _opened(self, origin: Origin) -> None:
-        for each in self._closed.pop(origin):
+        for each in self._until_open.pop(origin):
             if not isinstance(each, Deferred):
                 each.release()
             elif not each.called:  # It was cancelled.

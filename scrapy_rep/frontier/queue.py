@@ -138,7 +138,7 @@ class HostQueue:
                     self.ready.add(queue)
                 else:
                     self._drop(queue)
-        self._frontier.go_on()
+        self._frontier.fetch_ahead()
         return request
 
     def peek(self) -> Request | None:

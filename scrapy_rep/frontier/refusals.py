@@ -50,9 +50,9 @@ class Refusals:
         self._queues.append((queue, outage))
         if not self._is_running:
             self._is_running = True
-            self._alarms.at(self._clock.monotonic(), self._go_on)
+            self._alarms.at(self._clock.monotonic(), self._refuse_some)
 
-    def _go_on(self) -> None:
+    def _refuse_some(self) -> None:
         now = self._clock.monotonic()
         until = now + _SLICE
         pause = 0.0
@@ -72,7 +72,7 @@ class Refusals:
             now = self._clock.monotonic()
         self._is_running = bool(self._queues)
         if self._is_running:
-            self._alarms.at(now + pause, self._go_on)
+            self._alarms.at(now + pause, self._refuse_some)
         # The engine may have less to wait for, or more to do.
         wake(self._crawler)
 

@@ -84,7 +84,7 @@ class Learning:
     def queues(self) -> Iterable[str]:
         return self._queues
 
-    def go_on(self, now: float) -> None:
+    def learn_more(self, now: float) -> None:
         """Begin with more queues, if there is need and room."""
         if now < self.again_at:
             return

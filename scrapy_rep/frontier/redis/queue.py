@@ -133,12 +133,12 @@ class HostQueue(Base):
             self._beat()
             self._resync()
             popped = self._worker.pop(self._in_flight.limits)
-            self._learning.go_on(now)
+            self._learning.learn_more(now)
             if popped is not None:
                 request = self._lease(popped)
             else:
                 self._ask_later()
-        self._frontier.go_on()
+        self._frontier.fetch_ahead()
         return request
 
     def clear(self) -> None:

@@ -29,9 +29,9 @@ class Lease(NamedTuple):
     host: str
     slot: str
 
-    life: int
+    generation: int
     kept: int
-    """What the worker that has taken it had counted then."""
+    """What the worker had counted when it took the request."""
 
 
 class InFlight:
@@ -65,13 +65,13 @@ class InFlight:
 
     def add(self, request: Request, popped: Popped, slot: str) -> None:
         worker = self._worker
-        lease = Lease(popped.number, popped.host, slot, worker.life, worker.kept)
+        lease = Lease(popped.number, popped.host, slot, worker.generation, worker.kept)
         self._leases[request] = self._places[request] = lease
 
     # Turns at hosts.
 
     def has_turn(self, request: Request) -> bool:
-        """Whether *request* has got its turn from the server, and has it still."""
+        """Whether *request* got its turn from the server, and still has it."""
         lease = self._places.get(request)
         return lease is not None and self._is_held(lease)
 
@@ -99,10 +99,10 @@ class InFlight:
             self._worker.release(number, host, delay)
 
     def _is_held(self, lease: Lease) -> bool:
-        """Whether others don't have it: as far as this worker knows, the server has never
-        taken it for dead since.
+        """Whether no other worker has it: as far as this worker knows, its own lease has
+        never expired since.
         """
-        return self._worker.is_alive and lease.life == self._worker.life
+        return self._worker.is_alive and lease.generation == self._worker.generation
 
     # The end of requests.
 

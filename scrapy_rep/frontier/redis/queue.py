@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Seconds. What happens to a request is reported with the next pop, or after so long.
+# The seconds after which the end of a request is reported, if not with a pop.
 _REPORT_AFTER = 0.02
 
-# How often, in seconds, a worker with nothing to do asks whether others have left it
-# something. There is nothing to await on a server that others write to.
+# The seconds after which an idle worker asks the server again. There is nothing to await
+# on a server that others write to.
 _ASK_EVERY = 0.5
 
-# How soon, in seconds, it is tried again to hand over requests that the server did not
-# take.
+# The seconds after which requests that the server did not take are sent again.
 _SEND_EVERY = 1.0
 
 _MIN_READY = 64
@@ -97,7 +96,7 @@ class HostQueue(Base):
     # For the scheduler.
 
     def __len__(self) -> int:
-        """How many requests are not done, those included that workers have taken."""
+        """The number of requests that are not done, those included that workers have taken."""
         return self._worker.count_all()
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
@@ -242,7 +241,7 @@ class HostQueue(Base):
             wake(self._crawler)
 
     def _beat_on(self) -> None:
-        """Say that this worker lives as long as it does."""
+        """Send heartbeats as long as this worker lives."""
         self._resync()
         self._beat()
         self._alarms.at(
@@ -250,10 +249,10 @@ class HostQueue(Base):
         )
 
     def _beat(self) -> None:
-        """Say that this worker lives, where it is time to say so, and get back what one that
-        does not has taken.
+        """Send a heartbeat if one is due, by which the requests of a worker that has died
+        return to the queue.
         """
-        if not self._worker.is_due:
+        if not self._worker.is_beat_due:
             return
         returned = self._worker.beat()
         if returned:

@@ -9,6 +9,7 @@ from scrapy_rep.protocol.grammar import WHITE_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -97,15 +98,15 @@ def _names(products: list[str]) -> list[str]:
 
 def tokens_for(
     agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
-) -> Collection[AnyStr]:
+) -> AbstractSet[AnyStr]:
     """Those of the *tokens* of user-agent lines that name *agent*, which is a product token
     or ``*``. All are in lower case.
     """
     if not agent:
-        return ()
+        return frozenset()
     if dialect.agent_match == "prefix" and agent not in _EVERYONE:
         return {token for token in tokens if token and agent.startswith(token)}
-    return (agent,) if agent in tokens else ()
+    return {agent} if agent in tokens else frozenset()
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:

@@ -47,8 +47,7 @@ class Access(str, Enum):
     UNAVAILABLE = "unavailable"
     UNREACHABLE = "unreachable"
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +121,7 @@ class State(str, Enum):
     GIVEN_UP = "given-up"
     """Everything may be fetched: robots.txt has been unreachable for too long."""
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 _ANSWERED = {

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
 from scrapy_rep.protocol.indexing.markup import SPACE, find_metas
-from scrapy_rep.protocol.indexing.statements import MAX_TEXT
-from scrapy_rep.protocol.indexing.tags import NAMES as NAMES_OF_USE
-from scrapy_rep.protocol.indexing.tags import Tag
+from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.markup import Meta
@@ -61,7 +59,7 @@ def read_page(
         codec = _wide_codec(html, encoding)
         if codec is not None:
             html, encoding = _to_utf8(html, codec)
-    names = (_EVERYONE, *NAMES_OF_USE, *agents)
+    names = (_EVERYONE, *TAGS_OF_USE, *agents)
     starts = _suspects(html, names)
     if starts and b"\x1b" in html:
         codec = _codec(html, encoding)
@@ -75,7 +73,7 @@ def read_page(
             return
         if meta.name is not None and meta.name.isascii():
             name = _unescape(meta.name.decode()).strip(_SPACES)
-            if name.lower() in NAMES_OF_USE:
+            if name.lower() in TAGS_OF_USE:
                 _read_tag(html, meta, name.lower(), encoding, reading)
             elif name.lower() in names:
                 agent = None if name.lower() == _EVERYONE else name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.usage.robotstxt import FIELDS, UsageGroups, expression_of
+from scrapy_rep.protocol.usage.robotstxt import FIELDS, expression_of, usage_groups
 from scrapy_rep.protocol.usage.statements import Where, split_path
 from scrapy_rep.protocol.usage.vocabulary import (
     ROWS,
@@ -39,17 +39,17 @@ def check_usage(lines: Sequence[Line], dialect: Dialect, found: Findings) -> Non
     if not records:
         return
     check = _UsageCheck(dialect, found)
-    groups = UsageGroups(lines, dialect)
-    in_groups = {line.number for _, each in groups.groups for line in each}
-    in_groups |= {line.number for line in groups.for_all}
+    for_all, groups = usage_groups(lines, dialect)
+    in_groups = {line.number for _, each in groups for line in each}
+    in_groups |= {line.number for line in for_all}
     for line in records:
         check.check(line)
         if line.number not in in_groups and line.field == "content-usage":
             message = "in no group, so that it is for nobody: move it below a"
             found.add(line.number, "record-outside-group", f"{message} user-agent line")
-    check.compare(groups.for_all)
+    check.compare(for_all)
     together: dict[object, list[Line]] = {}
-    for place, (names, each) in enumerate(groups.groups):
+    for place, (names, each) in enumerate(groups):
         # Groups of the same names are followed by the same crawlers.
         key = frozenset(names) if dialect.merge_groups else place
         together.setdefault(key, []).extend(each)
@@ -84,8 +84,7 @@ class _UsageCheck:
             return
         signal, expression = expression_of(line)
         for code, message in expression.findings:
-            if code not in {"unknown-label", "unknown-preference"}:
-                self._found.add(line.number, code, f"{message}: {_how(signal)}")
+            self._found.add(line.number, code, f"{message}: {_how(signal)}")
         for label, value in expression.pairs:
             self._check_pair(line, signal, label, value)
 

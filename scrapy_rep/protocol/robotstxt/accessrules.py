@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import Pace, RequestRate, VisitTime
 
-# The number of agent sequences whose rules are kept. A crawl has one, or a few.
-_MAX_FOLLOWED = 32
+MAX_FOLLOWED = 32
+"""The number of agent sequences whose rules are kept. A crawl has one, or a few."""
 
 # The bytes that an instance takes besides its text.
 _EMPTY_WEIGHT = 1_000
@@ -200,7 +200,7 @@ class AccessRules:
 
     def _turn_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
         if self._followed is not None:
-            if self._others is None or len(self._others) >= _MAX_FOLLOWED:
+            if self._others is None or len(self._others) >= MAX_FOLLOWED:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:

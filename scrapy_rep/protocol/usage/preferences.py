@@ -14,8 +14,7 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy_rep.protocol.indexing.statements import Statement
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Statement, Tag
 
 
 class Denial(NamedTuple):

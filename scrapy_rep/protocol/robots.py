@@ -40,8 +40,10 @@ class RobotsTxt(AccessRules):
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
-        records = (self._usage_records or {}).values()
-        return super().weight + sum(each.weight for each in records)
+        weight = super().weight
+        for records in (self._usage_records or {}).values():
+            weight += records.weight
+        return weight
 
     @property
     def may_state_usage(self) -> bool:

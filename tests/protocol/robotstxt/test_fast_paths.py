@@ -13,7 +13,7 @@ from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
+from scrapy_rep.protocol.robotstxt.accessrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.groups import parse_groups
 from scrapy_rep.protocol.robotstxt.groupsearch import follow
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text, lines

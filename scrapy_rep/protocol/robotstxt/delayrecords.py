@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from scrapy_rep.protocol.grammar import PACE_FIELDS, WHITE_SPACE, WS
+from scrapy_rep.protocol.grammar import (
+    PACE_FIELDS,
+    SITEMAP,
+    USER_AGENT,
+    WHITE_SPACE,
+    WS,
+    line_of,
+)
 from scrapy_rep.protocol.robotstxt.groups import Record, parse_groups
 from scrapy_rep.protocol.robotstxt.pace import FIELDS
 
@@ -28,10 +35,11 @@ Span: TypeAlias = tuple[int, int, int]
 """The start and end of a group, or of several that are merged, with the user-agent lines;
 and the number of the first line, from 1."""
 
-# A line with a field, in a text in lower case.
-_LINE = re.compile(rf"\n{WS}([^{WHITE_SPACE}:#\n][^:#\n]*):([^#\n]*)".encode())
-_PACE_FIELDS = frozenset(field.encode() for field in PACE_FIELDS)
-_WHITE_SPACE = WHITE_SPACE.encode()
+# For text in lower case. Neither expression reads a character more than twice.
+_LINE = re.compile((line_of(USER_AGENT, *PACE_FIELDS) + r"([^#\n]*)").encode())
+_ENDS_RUN = re.compile(
+    rf"\n{WS}(?!{SITEMAP}{WS}:)[^{WHITE_SPACE}:#\n][^:#\n]*:".encode()
+).search
 
 
 def delays_of(
@@ -54,23 +62,19 @@ def delays_of(
     starts = {start for start, _, _ in ours}
     records = []
     for start, end, number in spans:
-        counted, line = start, number
         # A span begins with a user-agent line.
-        is_run, is_ours = True, start in starts
+        is_ours, latest = start in starts, start
+        counted, line = start, number
         for match in _LINE.finditer(lowered, start, end):
-            field = match[1].rstrip(_WHITE_SPACE)
-            if field == b"user-agent":
-                is_ours = (is_run and is_ours) or match.start() + 1 in starts
-                is_run = True
-            elif field != b"sitemap":
-                is_run = False
-                if is_ours and field in _PACE_FIELDS:
-                    line += text.count(b"\n", counted, match.end())
-                    counted = match.end()
-                    value = text[slice(*match.span(2))].strip()
-                    records.append(
-                        Record(field.decode(), value.decode("utf-8", "replace"), line)
-                    )
+            if match[1] == b"user-agent":
+                is_same_run = is_ours and not _ENDS_RUN(lowered, latest, match.start())
+                is_ours = is_same_run or match.start() + 1 in starts
+                latest = match.end()
+            elif is_ours:
+                line += text.count(b"\n", counted, match.end())
+                counted = match.end()
+                value = text[slice(*match.span(2))].strip().decode("utf-8", "replace")
+                records.append(Record(match[1].decode(), value, line))
     return tuple(records)
 
 

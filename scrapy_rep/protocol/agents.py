@@ -20,6 +20,9 @@ _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = WHITE_SPACE.encode()
 
+# Parentheses, perhaps unclosed, and the text in them.
+_COMMENT = re.compile(r"\(([^()]*)\)?")
+
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
 
@@ -56,32 +59,16 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
     mybot/1.0; +url``. Names of browsers are left out, and so are names with characters that
     product tokens do not have.
     """
-    outside, comments = _split_comments(user_agent[:2048])
-    tokens = _names(outside.split())
+    user_agent = user_agent[:2048]
+    tokens = _names(_COMMENT.sub(" ", user_agent).split())
     if not tokens:
-        for comment in comments:
+        for comment in _COMMENT.findall(user_agent):
             parts = [part.strip() for part in comment.split(";")]
             if "compatible" in parts:
                 tokens += _names(parts[parts.index("compatible") + 1 :])
             elif any("://" in part for part in parts):
                 tokens += _names(parts)
     return tuple(dict.fromkeys(tokens))
-
-
-def _split_comments(user_agent: str) -> tuple[str, list[str]]:
-    """The text outside of parentheses, and the text in each pair of them."""
-    outside: list[str] = []
-    comments: list[str] = []
-    for number, part in enumerate(user_agent.split("(")):
-        comment, closed, rest = part.partition(")")
-        if number and closed:
-            comments.append(comment)
-            outside.append(rest)
-        elif number:
-            comments.append(comment)
-        else:
-            outside.append(part)
-    return " ".join(outside), comments
 
 
 def _names(products: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.robotstxt import FIELDS, expression_of, usage_groups
-from scrapy_rep.protocol.usage.statements import Where, split_path
+from scrapy_rep.protocol.usage.statements import Occurrence, split_path
 from scrapy_rep.protocol.usage.vocabulary import (
     ROWS,
     Signal,
@@ -135,9 +135,9 @@ class _UsageCheck:
             pattern = paths.pattern(path, self._dialect) if path else None
             key = pattern[:2] if pattern else path
             signal, expression = expression_of(line)
-            where = Where(Source.ROBOTS_TXT, signal, None, line.number, "")
+            occurrence = Occurrence(Source.ROBOTS_TXT, signal, None, line.number, "")
             for label, value in expression.pairs:
-                for each in where.says(label, value):
+                for each in occurrence.statements(label, value):
                     if each.value is not None:
                         self._compare(line, (key, each.category), each.value, said)
 

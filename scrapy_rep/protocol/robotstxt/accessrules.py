@@ -255,7 +255,7 @@ class AccessRules:
         index from the second on. Many hosts are asked about once, and making the index
         costs more than a scan.
         """
-        if not followed.asked and can_scan(target):
+        if not followed.asked and can_scan(target, followed.groups, self.dialect):
             followed.asked = True
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)

@@ -20,7 +20,6 @@ from scrapy_rep.protocol.grammar import (
     line_of,
 )
 from scrapy_rep.protocol.robotstxt.groups import Record, parse_groups
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -89,5 +88,5 @@ def _read_all(
                 if agent in agents
             }
             for record in group.records:
-                if record.field in FIELDS and record.run in ours:
+                if record.field in PACE_FIELDS and record.run in ours:
                     yield Record(record.field, record.value, record.line + number - 1)

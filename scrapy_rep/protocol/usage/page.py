@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.usage.statements import (
     MAX_TEXT,
+    Occurrence,
     UsageStatement,
-    Where,
     read_expression,
 )
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, row_of
@@ -57,7 +57,7 @@ def page_statements(
     for each in statements:
         if row_of(Signal.ROBOTS_TAG, each.name) is not None:
             place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
-            yield from Where(*place, each.text).says(each.name, each.name)
+            yield from Occurrence(*place, each.text).statements(each.name, each.name)
     for tag in tags:
         yield from _READERS[tag.name](Source.META, tag.start, tag.content)
 
@@ -65,25 +65,25 @@ def page_statements(
 def _read_labels(
     signal: Signal, source: Source, position: int, value: str
 ) -> Iterator[UsageStatement]:
-    where = Where(source, signal, None, position, f"{signal}: {value}")
+    occurrence = Occurrence(source, signal, None, position, f"{signal}: {value}")
     for label, stated in read_expression(signal, value.encode("latin-1")).pairs:
-        yield from where.says(label, stated)
+        yield from occurrence.statements(label, stated)
 
 
 def _read_reservation(
     source: Source, position: int, value: str
 ) -> Iterator[UsageStatement]:
     signal, value = Signal.TDM_RESERVATION, value.strip()
-    where = Where(source, signal, None, position, f"{signal}: {value}")
-    return where.says("tdm-reservation", value)
+    occurrence = Occurrence(source, signal, None, position, f"{signal}: {value}")
+    return occurrence.statements("tdm-reservation", value)
 
 
 def _read_url(
     signal: Signal, source: Source, position: int, value: str
 ) -> Iterator[UsageStatement]:
     url = value.strip()
-    where = Where(source, signal, None, position, f"{signal.lower()}: {url}")
-    return where.says(url, None)
+    occurrence = Occurrence(source, signal, None, position, f"{signal.lower()}: {url}")
+    return occurrence.statements(url, None)
 
 
 def _read_links(source: Source, position: int, value: str) -> Iterator[UsageStatement]:

@@ -18,9 +18,9 @@ from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
 from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
+    Occurrence,
     UsageStatement,
-    Where,
-    kept,
+    limited,
     read_expression,
     split_path,
 )
@@ -86,7 +86,7 @@ class UsageRecords:
             # A licence in a group overrides those of the file (RSL 1.0, 4.4.3).
             licenses = [line for line in for_all if line.field == "license"]
             whose = None
-        self._licenses = kept(
+        self._licenses = limited(
             statement
             for line in licenses
             for statement in _statements(line, whose)
@@ -98,10 +98,12 @@ class UsageRecords:
     def of_target(self, target: str) -> UsagePreferences:
         """The preferences for a URL with that target, which may be fetched."""
         found = [
-            statement for index in self._indexes for statement in index.holding(target)
+            statement
+            for index in self._indexes
+            for statement in index.statements_for(target)
         ]
         found += self._licenses
-        return UsagePreferences(kept(found)) if found else SILENCE
+        return UsagePreferences(limited(found)) if found else SILENCE
 
 
 class UsageGroups(NamedTuple):
@@ -176,11 +178,15 @@ def _index(
 def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
     signal = _SIGNALS[line.field]
     written = line.value.decode("utf-8", "replace")
-    where = Where(Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}")
+    occurrence = Occurrence(
+        Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}"
+    )
     if signal is Signal.LICENSE:
-        return where.says(written, None)
+        return occurrence.statements(written, None)
     pairs = expression_of(line)[1].pairs
-    return [each for label, value in pairs for each in where.says(label, value)]
+    return [
+        each for label, value in pairs for each in occurrence.statements(label, value)
+    ]
 
 
 def expression_of(line: Line) -> tuple[Signal, Expression]:

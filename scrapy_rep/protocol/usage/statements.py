@@ -79,8 +79,8 @@ class UsageStatement(NamedTuple):
         return f"{self.text} ({where})"
 
 
-class Where(NamedTuple):
-    """The part that the statements of one line, field or tag have in common."""
+class Occurrence(NamedTuple):
+    """One line, field or tag that makes statements: what they have in common."""
 
     source: Source
     signal: Signal
@@ -88,18 +88,18 @@ class Where(NamedTuple):
     position: int
     text: str
 
-    def says(self, label: str, value: str | None) -> Iterator[UsageStatement]:
+    def statements(self, label: str, value: str | None) -> Iterator[UsageStatement]:
         """The statements that a *label* of the signal with a *value* makes."""
-        where = self._replace(text=self.text[:MAX_SHOWN])
+        common = self._replace(text=self.text[:MAX_SHOWN])
         row = row_of(self.signal, label)
         if row is None or not row.categories:
-            yield UsageStatement(*where, label[:MAX_SHOWN])
+            yield UsageStatement(*common, label[:MAX_SHOWN])
             return
         allowed = None
         if value is not None and value in {row.allows, row.disallows}:
             allowed = value == row.allows
         for category in row.categories:
-            yield UsageStatement(*where, label, category, allowed, row.images)
+            yield UsageStatement(*common, label, category, allowed, row.images)
 
 
 class Expression(NamedTuple):
@@ -170,8 +170,8 @@ def _read_pairs(octets: bytes) -> Expression:
     return Expression(tuple(pairs), tuple(findings))
 
 
-def kept(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """*statements* without those beyond the number of equal ones that are kept."""
+def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
+    """*statements*, each once, and of equal ones no more than the limit."""
     alike: dict[object, int] = {}
     found: dict[UsageStatement, None] = {}
     for each in statements:

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
+from scrapy_rep.protocol.grammar import PACE_FIELDS
 from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
 from scrapy_rep.protocol.usage.statements import split_path
 
@@ -118,7 +118,7 @@ def _followed(
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
-        slow = {record.run for record in group.records if record.field in FIELDS}
+        slow = {record.run for record in group.records if record.field in PACE_FIELDS}
         for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
             followed = found.setdefault(agent, [])
             if robots.dialect.merge_groups or not followed or followed[0][0] == number:
@@ -139,7 +139,7 @@ def _said(groups: Sequence[Group], followed: Followed) -> dict[tuple[str, str], 
             said = Said(rule.kind, rule.pattern, rule.line)
             found.setdefault(said[:2], said)
         for record in group.records:
-            if record.field not in FIELDS or record.run in runs:
+            if record.field not in PACE_FIELDS or record.run in runs:
                 said = Said(record.field, record.value, record.line)
                 found.setdefault(said[:2], said)
     return found

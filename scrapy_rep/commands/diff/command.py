@@ -41,7 +41,7 @@ from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_ch
 from scrapy_rep.commands.shared.verdicts import verdict, why
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.lines import lines
-from scrapy_rep.protocol.usage.robotstxt import UsageGroups
+from scrapy_rep.protocol.usage.robotstxt import usage_groups
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -278,7 +278,7 @@ class Differences:
 
 
 def _said_to_all(robots: RobotsTxt) -> set[tuple[str, str]]:
-    groups = UsageGroups(lines(robots.body, robots.dialect), robots.dialect)
+    groups = usage_groups(lines(robots.body, robots.dialect), robots.dialect)
     return {
         (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
     }

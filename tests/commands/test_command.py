@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands import SUBCOMMANDS
+from scrapy_rep.commands.arguments import SUBCOMMANDS
 from tests import forks
 from tests.commands.rep import (
     ROBOTS,
@@ -79,8 +79,7 @@ def test_costs_next_to_nothing() -> None:
     )
     loaded, later = map(str.split, found.stdout.splitlines())
     assert loaded == ["scrapy_rep", "scrapy_rep.commands"]
-    names = (*SUBCOMMANDS, "shared", "shared.arguments")
-    assert later == sorted(f"scrapy_rep.commands.{name}" for name in names)
+    assert later == ["scrapy_rep.commands.arguments"]
 
 
 def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:

@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING
 from scrapy_rep.compat.startlog import say_in_one_sentence
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError
-from scrapy_rep.protocol.access.freshness import Bounds
-from scrapy_rep.protocol.access.overrides import (
-    ALLOWED_OVERRIDE,
-    ALLOWED_PATTERN,
-    Override,
-    OverrideError,
-    parse_overrides,
-)
-from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
-from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
-from scrapy_rep.settings.stores import displayed, store_of
-from scrapy_rep.settings.values import LINK_TYPES, Values, named, tokens_in
+from scrapy_rep.settings import readers
+from scrapy_rep.settings.values import Values, tokens_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +18,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from scrapy_rep.protocol.access.freshness import Bounds
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.stores.base import Store
 
 OBEY = "ROBOTSTXT_OBEY"
@@ -36,8 +29,6 @@ PARSER = "ROBOTSTXT_PARSER"
 LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
-
-USAGE = "REP_USAGE"
 
 DEFAULTS: dict[str, object] = {
     "REP_AGENTS": {},
@@ -176,7 +167,7 @@ class RepSettings:
     @classmethod
     def _read(cls, settings: BaseSettings) -> RepSettings:
         values = Values(settings, {**DEFAULTS, OBEY: False})
-        dialect = _dialect(values, settings)
+        dialect = readers.dialect(values)
         return cls(
             obey=values.flag(OBEY),
             agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
@@ -185,9 +176,9 @@ class RepSettings:
             redirect_private=values.flag("REP_REDIRECT_PRIVATE"),
             retry_times=values.whole("REP_RETRY_TIMES", least=0),
             request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
-            overrides=_overrides(values, dialect),
-            bounds=_bounds(values),
-            store=store_of(settings),
+            overrides=readers.overrides(values, dialect),
+            bounds=readers.bounds(values),
+            store=readers.store(values),
             store_max_entries=values.whole("REP_STORE_MAX_ENTRIES", least=1),
             store_max_bytes=values.whole("REP_STORE_MAX_BYTES", least=1),
             unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
@@ -197,51 +188,26 @@ class RepSettings:
             shared_delay=values.flag("REP_SHARED_DELAY"),
             visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
             visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),
-            ledger=_ledger(values),
+            ledger=readers.ledger(values),
             ledger_level=values.one_of(LEDGER_LEVEL, "denied", "all"),
             header_enabled=values.flag("REP_HEADER_ENABLED"),
             meta_enabled=values.flag("REP_META_ENABLED"),
-            noindex=values.one_of("REP_NOINDEX", "drop", "annotate", "ignore"),
-            nofollow=values.one_of("REP_NOFOLLOW", "drop", "ignore"),
-            rel=_rel(values, settings, dialect),
+            noindex=values.one_of(NOINDEX, "drop", "annotate", "ignore"),
+            nofollow=values.one_of(NOFOLLOW, "drop", "ignore"),
+            rel=readers.rel(values, dialect),
             item_field=values.name("REP_ITEM_FIELD"),
             stop_download=values.flag("REP_STOP_DOWNLOAD"),
             purposes=values.purposes("REP_PURPOSES"),
             purpose_agents=values.agents("REP_AGENTS"),
-            usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
+            usage=values.one_of("REP_USAGE", "drop", "annotate", "ignore"),
             usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
             == "allow",
-            clients=_clients(settings),
+            clients=readers.clients(settings),
         )
 
 
 def _read_settings(crawler: Crawler) -> RepSettings:
     return RepSettings.from_settings(crawler.settings)
-
-
-def _dialect(values: Values, settings: BaseSettings) -> Dialect:
-    value = values.get("REP_DIALECT")
-    found = named(value, DIALECTS)
-    if not isinstance(found, Dialect):
-        names = ", ".join(map(repr, DIALECTS))
-        allowed = f"{names}, or the import path of a Dialect"
-        raise SettingError("REP_DIALECT", value, allowed)
-    if not values.flag("REP_GOOGLE_COMPATIBLE"):
-        return found
-    if settings.get("REP_DIALECT") is not None and found != GOOGLE:
-        allowed = "'google', or left out, where REP_GOOGLE_COMPATIBLE is True"
-        raise SettingError("REP_DIALECT", value, allowed)
-    return GOOGLE
-
-
-def _clients(settings: BaseSettings) -> frozenset[str]:
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
-    # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
-    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
-        found.add(AIOHTTP)
-    return frozenset(found)
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
@@ -253,53 +219,11 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
             yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
 
 
-def _overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
-    name = "REP_OVERRIDES"
-    allowed = f"a dict of host patterns to {ALLOWED_OVERRIDE}"
-    written = values.mapping(name, allowed)
-    try:
-        return parse_overrides(written, dialect)
-    except OverrideError as error:
-        if error.is_pattern:
-            key = f"A key of {name}"
-            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
-        key = f"{name}[{error.pattern!r}]"
-        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
-
-
-def _rel(values: Values, settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
-    name = "REP_REL"
-    if settings.get(name) is None:
-        return dialect.untrusted_rel
-    found = frozenset(map(str.lower, values.names(name)))
-    if not found <= LINK_TYPES:
-        allowed = (
-            f"a list of values of rel, each one of {', '.join(sorted(LINK_TYPES))}"
-        )
-        raise SettingError(name, settings.get(name), allowed)
-    return found
-
-
-def _bounds(values: Values) -> Bounds:
-    least = values.seconds("REP_MIN_AGE", least=0)
-    most = values.seconds("REP_MAX_AGE")
-    if most < least:
-        allowed = f"at least REP_MIN_AGE, which is {least:g}"
-        raise SettingError("REP_MAX_AGE", values.get("REP_MAX_AGE"), allowed)
-    return Bounds(least, most)
-
-
-def _ledger(values: Values) -> str | None:
-    # Empty, as the command line can have it: -s REP_LEDGER=
-    value = values.get("REP_LEDGER")
-    return None if value is None or value == "" else values.name("REP_LEDGER")
-
-
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
     """Every setting that this package follows, without credentials; *read* is what was
     read from them.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    found["REP_STORE"] = displayed(read.store)
+    found["REP_STORE"] = readers.displayed_store(read.store)
     return found

@@ -6,7 +6,7 @@ from threading import Lock
 
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.protocol.access.results import MAX_AHEAD
-from scrapy_rep.stores.base import KEEP, Store
+from scrapy_rep.stores.base import Store
 from scrapy_rep.stores.lru import LRU
 
 MAX_ENTRIES = 100_000
@@ -36,9 +36,7 @@ class MemoryStore(Store):
         self,
         max_entries: int = MAX_ENTRIES,
         max_bytes: int = MAX_BYTES,
-        keep: float = KEEP,
     ) -> None:
-        super().__init__(keep)
         self._entries: LRU[bytes] = LRU(max_entries, max_bytes)
         self._locks: dict[str, tuple[str, float]] = {}
         self._locks_taken = 0

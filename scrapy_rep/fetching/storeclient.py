@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -17,7 +18,7 @@ from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -43,7 +44,6 @@ _LOOK_EVERY = 0.2
 # The seconds for which a store is not called after a failure, so that not every request
 # waits for another one.
 _LEFT_ALONE = 3.0
-
 
 # The name of a lock for the turn at a host, which equals no origin.
 _PLACE = "place {}"
@@ -129,8 +129,9 @@ class StoreClient:
         else:
             await self._call(None, self._store.unlock, _PLACE.format(host), place)
 
-    def renewing(self, origin: Origin | str) -> Renewal:
-        """A context manager that renews the lock during a fetch."""
+    @contextmanager
+    def renewing(self, origin: Origin | str) -> Iterator[None]:
+        """Renew the lock during a fetch."""
 
         def renew() -> None:
             # A looping call of Scrapy's must not return a coroutine.
@@ -139,7 +140,13 @@ class StoreClient:
                 renewal = deferred_from_coro(self._lock(origin))
                 self._renewals[origin] = renewal.addErrback(lambda _: None)
 
-        return Renewal(renew)
+        loop = create_looping_call(renew)
+        loop.start(_LOCK_RENEWED_EVERY, now=False)
+        try:
+            yield
+        finally:
+            if loop.running:
+                loop.stop()
 
     async def _lock(self, origin: Origin | str) -> bool:
         # Without a store there are no other workers to agree with.
@@ -213,20 +220,6 @@ class StoreClient:
         # Cancelled fetches may still call unlock.
         self._is_closed = True
         self._store.close()
-
-
-class Renewal:
-    """Calls a function repeatedly while a block runs."""
-
-    def __init__(self, renew: Callable[[], None]) -> None:
-        self._loop = create_looping_call(renew)
-
-    def __enter__(self) -> None:
-        self._loop.start(_LOCK_RENEWED_EVERY, now=False)
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._loop.running:
-            self._loop.stop()
 
 
 def _is_news(entry: Entry | None, known: Entry | None) -> bool:

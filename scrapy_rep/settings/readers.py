@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.job import job_dir
 
 from scrapy_rep.exceptions import SettingError, StoreNotInstalled
-from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.access.overrides import (
     ALLOWED_OVERRIDE,
     ALLOWED_PATTERN,
@@ -22,12 +21,11 @@ from scrapy_rep.protocol.access.overrides import (
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
+from scrapy_rep.settings.values import tokens_in
 from scrapy_rep.stores import ALLOWED, open_store
 from scrapy_rep.stores.base import Store
 
 if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings
-
     from scrapy_rep.settings.values import Values
 
 _LINK_TYPES = frozenset({
@@ -39,35 +37,47 @@ _LINK_TYPES = frozenset({
 and ``area``, the two that search engines have added, and ``me``."""
 
 
-def dialect(values: Values) -> Dialect:
-    found = values.named("REP_DIALECT", DIALECTS)
+def user_agent(values: Values, name: str) -> tuple[str, ...]:
+    return tokens_in(name, values.get(name) or ())
+
+
+def dialect(values: Values, name: str = "REP_DIALECT") -> Dialect:
+    found = values.named(name, DIALECTS)
     if not isinstance(found, Dialect):
         names = ", ".join(map(repr, DIALECTS))
-        raise values.error("REP_DIALECT", f"{names}, or the import path of a Dialect")
+        raise values.error(name, f"{names}, or the import path of a Dialect")
     if not values.flag("REP_GOOGLE_COMPATIBLE"):
         return found
-    if values.is_set("REP_DIALECT") and found != GOOGLE:
+    if values.is_set(name) and found != GOOGLE:
         allowed = "'google', or left out, where REP_GOOGLE_COMPATIBLE is True"
-        raise values.error("REP_DIALECT", allowed)
+        raise values.error(name, allowed)
     return GOOGLE
 
 
-def clients(settings: BaseSettings) -> frozenset[str]:
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+def paces(values: Values, name: str) -> bool:
+    """Whether a flag about the pace of a crawl is set, and the dialect has paces."""
+    return values.flag(name) and dialect(values).crawl_delay
+
+
+def is_allow(values: Values, name: str) -> bool:
+    return values.one_of(name, "allow", "deny") == "allow"
+
+
+def clients(values: Values, name: str) -> frozenset[str]:
+    handlers = values.settings.getwithbase(name)
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
     found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
     # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
-    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
+    if not values.settings.getbool("TWISTED_REACTOR_ENABLED", True):
         found.add(AIOHTTP)
     return frozenset(found)
 
 
-def overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
-    name = "REP_OVERRIDES"
+def overrides(values: Values, name: str) -> tuple[Override, ...]:
     allowed = f"a dict of host patterns to {ALLOWED_OVERRIDE}"
     written = values.mapping(name, allowed)
     try:
-        return parse_overrides(written, dialect)
+        return parse_overrides(written, dialect(values))
     except OverrideError as error:
         if error.is_pattern:
             key = f"A key of {name}"
@@ -76,36 +86,34 @@ def overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
         raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
 
 
-def rel(values: Values, dialect: Dialect) -> frozenset[str]:
-    if not values.is_set("REP_REL"):
-        return dialect.untrusted_rel
-    found = frozenset(map(str.lower, values.names("REP_REL")))
+def rel(values: Values, name: str) -> frozenset[str]:
+    if not values.is_set(name):
+        return dialect(values).untrusted_rel
+    found = frozenset(map(str.lower, values.names(name)))
     if not found <= _LINK_TYPES:
         allowed = ", ".join(sorted(_LINK_TYPES))
-        raise values.error("REP_REL", f"a list of values of rel, each one of {allowed}")
+        raise values.error(name, f"a list of values of rel, each one of {allowed}")
     return found
 
 
-def bounds(values: Values) -> Bounds:
-    least = values.seconds("REP_MIN_AGE", least=0)
-    most = values.seconds("REP_MAX_AGE")
+def max_age(values: Values, name: str) -> float:
+    least, most = values.seconds("REP_MIN_AGE", least=0), values.seconds(name)
     if most < least:
-        raise values.error("REP_MAX_AGE", f"at least REP_MIN_AGE, which is {least:g}")
-    return Bounds(least, most)
+        raise values.error(name, f"at least REP_MIN_AGE, which is {least:g}")
+    return most
 
 
-def ledger(values: Values) -> str | None:
+def ledger(values: Values, name: str) -> str | None:
     # Empty, as the command line can have it: -s REP_LEDGER=
-    if values.get("REP_LEDGER") == "" or not values.is_set("REP_LEDGER"):
+    if values.get(name) == "" or not values.is_set(name):
         return None
-    return values.name("REP_LEDGER")
+    return values.name(name)
 
 
-def store(values: Values) -> str | type[Store]:
+def store(values: Values, name: str) -> str | type[Store]:
     """The store: its URI or its class as set, or else the URI of a file in JOBDIR, if there
     is one.
     """
-    name = "REP_STORE"
     value: Any = values.get(name)
     if not values.is_set(name):
         # A crawl that is resumed continues with the robots.txt files that it has.

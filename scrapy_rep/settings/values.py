@@ -67,12 +67,12 @@ class Values:
             raise self.error(name, "a name")
         return value
 
-    def names(self, name: str) -> list[str]:
+    def names(self, name: str) -> tuple[str, ...]:
         """A list, or a text with commas between the names, or a list in JSON."""
         found = _listed(self.get(name))
         if found is None:
             raise self.error(name, "a list of names")
-        return found
+        return tuple(found)
 
     def mapping(self, name: str, allowed: str) -> dict[str, object]:
         """A dictionary with texts for keys, or one in JSON; an empty text is an empty one."""

@@ -12,11 +12,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import (
-    PROXY_AUTH_META_KEY,
-    has_room,
-    room_in_downloader,
-)
+from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.answers import (
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.settings import RepSettings
 
 MAX_ON_NETWORK = 256
@@ -129,25 +125,6 @@ class RobotsTxtFetcher:
                 self._crawler.signals.disconnect(
                     self._bytes_received, signals.bytes_received
                 )
-
-    def cause_of(self, request: Request) -> Request:
-        """What a request for robots.txt takes over from *request*, which waits for it:
-        its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``.
-        """
-        meta_keys, headers = [*self._settings.request_meta_keys], ["User-Agent"]
-        if "proxy" in request.meta:
-            meta_keys += ["proxy", PROXY_AUTH_META_KEY]
-            # Where a request is sent again, its proxy's credentials are here.
-            headers.append("Proxy-Authorization")
-        return Request(
-            request.url,
-            headers={
-                name: request.headers[name]
-                for name in headers
-                if name in request.headers
-            },
-            meta={key: request.meta[key] for key in meta_keys if key in request.meta},
-        )
 
     async def _follow(self, url: str, causes: Causes) -> AccessResult:
         asked, redirects = url, list[str]()

@@ -189,7 +189,8 @@ class Browsers:
         was opened for; a refusal that *stops* it is what its errback gets.
         """
         self.is_asked = True
-        request = Request(url, headers={"User-Agent": self._header()})
+        header = default_header(self._crawler.settings, self._crawler.spider)
+        request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
         where = origin_asked(request)
@@ -216,10 +217,6 @@ class Browsers:
             )
             return False
         return True
-
-    def _header(self) -> str | bytes:
-        assert self._crawler.spider is not None
-        return default_header(self._crawler.settings, self._crawler.spider) or ""
 
     # Both.
 

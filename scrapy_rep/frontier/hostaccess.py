@@ -10,9 +10,9 @@ from scrapy.utils.misc import build_from_crawler
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
-from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.request import Causes
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.hostkeys import delay_keys, host_of

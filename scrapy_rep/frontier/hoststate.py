@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,7 +30,7 @@ from scrapy_rep.frontier import hostaccess
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.queue import HostQueue
-from scrapy_rep.stores.memory import MemoryStore
+from tests.stores.places import LockingStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class FakeStoreClient:
     """
 
     def __init__(self, clock: FakeClock, *, is_shared: bool = False) -> None:
-        self.store = MemoryStore()
+        self.store = LockingStore()
         self.is_shared = is_shared
         self.is_slow = False
         self.waiting: deque[Deferred[None]] = deque()

@@ -7,10 +7,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.grammar import PACE_FIELDS
 from scrapy_rep.protocol.robotstxt.lines import lines
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
 from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
-from scrapy_rep.protocol.usage.robotstxt import UsageGroups
+from scrapy_rep.protocol.usage.robotstxt import usage_groups
 from scrapy_rep.protocol.usage.statements import split_path
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 def records_for_all(robots: RobotsTxt) -> set[tuple[str, str]]:
     """The records about use that stand before any group: fields and values."""
-    groups = UsageGroups(lines(robots.body, robots.dialect), robots.dialect)
+    groups = usage_groups(lines(robots.body, robots.dialect), robots.dialect)
     return {
         (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
     }
@@ -128,7 +128,7 @@ def _followed(
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
-        slow = {record.run for record in group.records if record.field in FIELDS}
+        slow = {record.run for record in group.records if record.field in PACE_FIELDS}
         for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
             followed = found.setdefault(agent, [])
             if robots.dialect.merge_groups or not followed or followed[0][0] == number:
@@ -154,7 +154,7 @@ def _records(
         for rule in group.rules:
             add(rule.kind, rule.pattern, rule.line)
         for other in group.records:
-            if other.field not in FIELDS or other.run in runs:
+            if other.field not in PACE_FIELDS or other.run in runs:
                 add(other.field, other.value, other.line)
     return found
 

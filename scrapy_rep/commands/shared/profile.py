@@ -62,12 +62,11 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if rep.agents:
         return Profile(settings, rep, rep.agents, "")
     header = default_header(settings)
-    text = header.decode("latin-1") if isinstance(header, bytes) else header or ""
-    agents = product_tokens(text)
+    agents = product_tokens(header)
     if agents:
         return Profile(settings, rep, agents, "")
     note = (
-        f"The User-Agent {text!r} does not say which crawler this is; the group for everyone "
+        f"The User-Agent {header!r} does not say which crawler this is; the group for everyone "
         "(*) is followed. Name the crawler with --agent."
     )
     return Profile(settings, rep, (EVERYONE,), note)

@@ -20,8 +20,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredList
 
 from scrapy_rep import meta
-from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator

@@ -112,15 +112,19 @@ class Forked:
 
 
 class Server:
-    """The fork server of this process. It ends when this process does."""
+    """The fork server of this process. It ends when this process does.
 
-    def __init__(self) -> None:
+    One that is *bare* starts at once, and its processes load what they need.
+    """
+
+    def __init__(self, *, bare: bool = False) -> None:
         self._log = tempfile.TemporaryFile("w+b")
         self._control, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "tests.forks.server", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks.server", str(theirs.fileno())],
+                [*command, "bare"] if bare else command,
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,

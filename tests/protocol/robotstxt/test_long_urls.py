@@ -12,7 +12,7 @@ from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt import ruleindex as index
-from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
+from scrapy_rep.protocol.robotstxt.accessrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.robotstxt.limits import MAX_COMPARED, MAX_TARGET
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text

@@ -139,10 +139,9 @@ def test_demo(mode: str, project: Path) -> None:
     assert result.closing_lines == ACQUITTED
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_links(mode: str, project: Path) -> None:
+def test_links(project: Path) -> None:
     """The CrawlSpider, which knows nothing of all this, is kept to it all the same."""
-    result = crawl("links", "-s", mode, project=project)
+    result = crawl("links", project=project)
     assert result.fetched == FETCHED
     assert result.kept == KEPT
     assert result.of_item("dropped") == {**NOINDEX, **EXPIRED}
@@ -180,6 +179,7 @@ def test_judge_finds_what_should_not_be(project: Path) -> None:
     ]
 
 
+@pytest.mark.newest
 def test_edited_site(project: Path) -> None:
     """Who edits a robots.txt or a page of the site sees the next crawl keep to it."""
     site = project / "demo" / "site"

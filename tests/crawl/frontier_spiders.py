@@ -79,7 +79,7 @@ class TellingSpider(HurriedSpider):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> TellingSpider:
-        frontier._TELL_EVERY = 0.2
+        frontier._LOG_EVERY = 0.2
         return super().from_crawler(crawler, *args, **kwargs)
 
 

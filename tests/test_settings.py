@@ -295,6 +295,7 @@ def test_from_the_command_line(name: str) -> None:
         assert getattr(read(**{name: text}), field) == expected, text
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("name", [*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"])
 @pytest.mark.parametrize(
     "value",

@@ -151,6 +151,7 @@ def test_links(project: Path) -> None:
     assert result.closing_lines == ACQUITTED
 
 
+@pytest.mark.newest
 def test_judge_finds_what_should_not_be(project: Path) -> None:
     """A crawl that is told to ignore everything fetches the pages that were refused and
     those that were not followed, at once, and keeps every item; the last lines accuse it

@@ -11,6 +11,8 @@ from tests.example import copy_project, crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.newest
+
 GALLERY = "http://gallery.example"
 PAGES = {
     f"{GALLERY}/{path}"

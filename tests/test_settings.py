@@ -295,6 +295,7 @@ def test_from_the_command_line(name: str) -> None:
         assert getattr(read(**{name: text}), field) == expected, text
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     "value",
     [None, "", " ", "x", "{", "[", [], [[]], {}, {"x": []}, b"x", object, 1.5, -1, 10**400,

@@ -10,6 +10,8 @@ from scrapy.http import Response
 
 from scrapy_rep.fetching.wholeness import IncompleteBody, check_whole
 
+pytestmark = pytest.mark.newest
+
 TEXT = b"User-agent: *\nDisallow: /private\n" * 1_000
 LIMIT = 1_000_000
 

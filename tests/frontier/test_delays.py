@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.frontier.delays import DelayGroup, DelayGroups
 from scrapy_rep.protocol.origins import origin_of
+
+pytestmark = pytest.mark.newest
 
 HTTP, HTTPS = origin_of("http://host.example/"), origin_of("https://host.example/")
 REQUEST = Request("http://host.example/")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.ready import ReadyQueues
+
+pytestmark = pytest.mark.newest
 
 
 def queues(*slots: Slot) -> list[Any]:

@@ -57,11 +57,11 @@ def read_headers(
     The agents are our product tokens, in lower case.
     """
     for number, value in enumerate(values, 1):
-        if reading.full:
+        if reading.is_full:
             return
         if len(value) > MAX_TEXT:
             message = f"only {MAX_TEXT} bytes of {len(value)} are read"
-            reading.find("too-long", message, ("header", None, number))
+            reading.add_finding("too-long", message, ("header", None, number))
         text = value[:MAX_TEXT].decode("latin-1")
         for agent, spans in _scopes(text):
             if agent is None or agent.lower() in agents or agent.lower() in EVERYONE:

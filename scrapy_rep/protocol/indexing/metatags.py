@@ -28,7 +28,7 @@ _SPACES = "\t\n\f\r "
 # A word and, behind a colon, the value's first word, with or without white space.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
-_MARK = re.compile(rb"[<>]")
+_ANGLE_BRACKET = re.compile(rb"[<>]")
 """No statement has these characters: content with one lacks its closing quote."""
 
 # A ``<link`` with the word in it, in a page in lower case.
@@ -62,12 +62,12 @@ def read_page(
         if codec is not None:
             html, encoding = _to_utf8(html, codec)
     names = (_EVERYONE, *TAGS_OF_USE, *agents)
-    starts = _suspects(html, names)
+    starts = _candidates(html, names)
     if starts and b"\x1b" in html:
         codec = _codec(html, encoding)
         if codec.startswith("iso2022"):
             html, encoding = _to_utf8(html, codec)
-            starts = _suspects(html, names)
+            starts = _candidates(html, names)
     if not starts:
         return
 
@@ -76,7 +76,7 @@ def read_page(
         return _unescape(content.decode(codec, "replace"))
 
     for tag in find_tags(html, starts):
-        if reading.full:
+        if reading.is_full:
             return
         if tag.element == b"link":
             if b"license" in tag.attributes.get(b"rel", b"").lower().split():
@@ -91,32 +91,32 @@ def read_page(
             _read_meta(tag, agent, text_of, reading)
 
 
-def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
+def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
     """Return the offset of every ``<meta`` that might have one of the names, and of every
     ``<link`` that might name a licence, in order.
     """
     # Two passes at the speed of C take a third of the time of a search that ignores case.
     lowered = html.lower()
-    might_be_ours = _suspect(names).match
-    suspects = []
+    might_be_ours = _candidate(names).match
+    candidates = []
     at = lowered.rfind(b"<meta")
     while at >= 0:
         if might_be_ours(lowered, at) is not None:
-            suspects.append(at)
+            candidates.append(at)
         at = lowered.rfind(b"<meta", 0, at)
-    suspects.reverse()
+    candidates.reverse()
     # Licences are searched for in the head alone, to save a third pass over all of the
     # page: they are only evidence.
     body = lowered.find(b"<body")
     end = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, end) >= 0:
         licenses = [match.start() for match in _LICENSE(lowered, 0, end)]
-        suspects = sorted((*suspects, *licenses[:_MAX_LICENSES]))
-    return suspects
+        candidates = sorted((*candidates, *licenses[:_MAX_LICENSES]))
+    return candidates
 
 
 @lru_cache(maxsize=32)
-def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
+def _candidate(names: tuple[str, ...]) -> re.Pattern[bytes]:
     """Return a pattern for a ``<meta`` tag that might have one of the names.
 
     It matches unless the tag certainly has another name: there are ordinary attributes up
@@ -152,14 +152,16 @@ def _read_meta(
     location: Location = ("meta", agent, tag.start)
     content = tag.attributes.get(b"content")
     if content is None:
-        reading.find("no-content", "a meta tag without content", location)
+        reading.add_finding("no-content", "a meta tag without content", location)
         return
-    if (mark := _MARK.search(content)) is not None:
-        reading.find("unclosed-quote", "the content runs on into other tags", location)
+    if (mark := _ANGLE_BRACKET.search(content)) is not None:
+        reading.add_finding(
+            "unclosed-quote", "the content runs on into other tags", location
+        )
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
         message = f"only {MAX_TEXT} bytes of {len(content)} are read"
-        reading.find("too-long", message, location)
+        reading.add_finding("too-long", message, location)
     text = text_of(content[:MAX_TEXT])
     reading.read(location, text, [word.span() for word in _WORD.finditer(text)])
 

@@ -102,7 +102,7 @@ class IndexingRules:
         if not (reading.statements or reading.findings or reading.tags):
             return _SILENCE
         return cls(
-            **_add_up(reading.statements),
+            **_combined(reading.statements),
             statements=tuple(reading.statements),
             findings=tuple(reading.findings),
             tags=tuple(reading.tags),
@@ -189,7 +189,7 @@ def _iso(date: datetime) -> str:
     return date.isoformat().replace("+00:00", "Z")
 
 
-def _add_up(statements: Iterable[Statement]) -> dict[str, Any]:
+def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
     """Return the fields of IndexingRules that differ from what silence allows.
 
     The most restrictive statement wins, in whatever order they stand and from whatever

@@ -98,7 +98,7 @@ def compare_dialects(file: LintedFile) -> None:
     questions, agents = _questions(body, dialect)
     for other in DIALECTS.values():
         if replace(other, name=dialect.name) != dialect:
-            _Comparison(body, dialect, other).tell(questions, agents, file)
+            _Comparison(body, dialect, other).report(questions, agents, file)
 
 
 def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str]]:
@@ -151,18 +151,18 @@ class _Comparison:
                     mixed = AccessRules.parse(body, replace(one, **{name: value}))
                     self._mixtures.append((name, mixed, read))
 
-    def tell(
+    def report(
         self, questions: list[_Question], agents: list[str], file: LintedFile
     ) -> None:
-        told = set()
+        reported = set()
         for agent in agents:
             for question in questions:
                 url = _ORIGIN + question.path
                 ours = self._ours.is_allowed(url, agent)
                 if ours is not self._theirs.is_allowed(url, agent):
                     reason = self._reason(url, agent)
-                    if reason not in told:
-                        told.add(reason)
+                    if reason not in reported:
+                        reported.add(reason)
                         message = self._message(reason, question, agent)
                         file.add(question.line, "dialects-differ", message)
 

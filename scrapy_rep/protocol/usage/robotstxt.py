@@ -16,7 +16,7 @@ from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.robotstxt.groups import groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
-from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     Occurrence,
     UsageStatement,
@@ -103,7 +103,7 @@ class UsageRecords:
             for statement in index.statements_for(target)
         ]
         found += self._licenses
-        return UsagePreferences(limited(found)) if found else SILENCE
+        return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
 
 class UsageGroups(NamedTuple):

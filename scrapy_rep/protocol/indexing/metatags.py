@@ -17,8 +17,6 @@ from scrapy_rep.protocol.indexing.markup import SPACE, find_tags
 from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy_rep.protocol.indexing.markup import StartTag
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
@@ -68,27 +66,8 @@ def read_page(
         if codec.startswith("iso2022"):
             html, encoding = _to_utf8(html, codec)
             starts = _candidates(html, names)
-    if not starts:
-        return
-
-    def text_of(content: bytes) -> str:
-        codec = "ascii" if content.isascii() else _codec(html, encoding)
-        return _unescape(content.decode(codec, "replace"))
-
-    for tag in find_tags(html, starts):
-        if reading.is_full:
-            return
-        if tag.element == b"link":
-            if b"license" in tag.attributes.get(b"rel", b"").lower().split():
-                _read_tag(tag, "license", b"href", text_of, reading)
-            continue
-        name = _unescape(tag.attributes.get(b"name", b"").decode("ascii", "replace"))
-        name = name.strip(_SPACES)
-        if name.lower() in TAGS_OF_USE:
-            _read_tag(tag, name.lower(), b"content", text_of, reading)
-        elif name.lower() in names:
-            agent = None if name.lower() == _EVERYONE else name
-            _read_meta(tag, agent, text_of, reading)
+    if starts:
+        _TagReader(html, encoding, reading).read(starts, names)
 
 
 def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
@@ -143,40 +122,60 @@ def _candidate(names: tuple[str, ...]) -> re.Pattern[bytes]:
     )  # fmt: skip
 
 
-def _read_meta(
-    tag: StartTag,
-    agent: str | None,
-    text_of: Callable[[bytes], str],
-    reading: StatementReader,
-) -> None:
-    location: Location = ("meta", agent, tag.start)
-    content = tag.attributes.get(b"content")
-    if content is None:
-        reading.add_finding("no-content", "a meta tag without content", location)
-        return
-    if (mark := _ANGLE_BRACKET.search(content)) is not None:
-        reading.add_finding(
-            "unclosed-quote", "the content runs on into other tags", location
-        )
-        content = content[: mark.start()]
-    if len(content) > MAX_TEXT:
-        message = f"only {MAX_TEXT} bytes of {len(content)} are read"
-        reading.add_finding("too-long", message, location)
-    text = text_of(content[:MAX_TEXT])
-    reading.read(location, text, [word.span() for word in _WORD.finditer(text)])
+class _TagReader:
+    """Reads the tags of one page."""
 
+    def __init__(
+        self, html: bytes, encoding: str | None, reading: StatementReader
+    ) -> None:
+        self._html = html
+        self._encoding = encoding
+        self._reading = reading
 
-def _read_tag(
-    tag: StartTag,
-    name: str,
-    attribute: bytes,
-    text_of: Callable[[bytes], str],
-    reading: StatementReader,
-) -> None:
-    content = tag.attributes.get(attribute)
-    if content is not None and len(reading.tags) < _MAX_TAGS:
-        text = text_of(content[:_MAX_VALUE]).strip(_SPACES)
-        reading.tags.append(Tag(name, text, tag.start))
+    def read(self, starts: list[int], names: tuple[str, ...]) -> None:
+        for tag in find_tags(self._html, starts):
+            if self._reading.is_full:
+                return
+            if tag.element == b"link":
+                if b"license" in tag.attributes.get(b"rel", b"").lower().split():
+                    self._read_tag_of_use(tag, "license", b"href")
+                continue
+            written = tag.attributes.get(b"name", b"").decode("ascii", "replace")
+            name = _unescape(written).strip(_SPACES)
+            if name.lower() in TAGS_OF_USE:
+                self._read_tag_of_use(tag, name.lower(), b"content")
+            elif name.lower() in names:
+                self._read_meta(tag, None if name.lower() == _EVERYONE else name)
+
+    def _read_meta(self, tag: StartTag, agent: str | None) -> None:
+        location: Location = ("meta", agent, tag.start)
+        add_finding = self._reading.add_finding
+        content = tag.attributes.get(b"content")
+        if content is None:
+            add_finding("no-content", "a meta tag without content", location)
+            return
+        if (mark := _ANGLE_BRACKET.search(content)) is not None:
+            add_finding(
+                "unclosed-quote", "the content runs on into other tags", location
+            )
+            content = content[: mark.start()]
+        if len(content) > MAX_TEXT:
+            message = f"only {MAX_TEXT} bytes of {len(content)} are read"
+            add_finding("too-long", message, location)
+        text = self._text(content[:MAX_TEXT])
+        spans = [word.span() for word in _WORD.finditer(text)]
+        self._reading.read(location, text, spans)
+
+    def _read_tag_of_use(self, tag: StartTag, name: str, attribute: bytes) -> None:
+        content = tag.attributes.get(attribute)
+        if content is not None and len(self._reading.tags) < _MAX_TAGS:
+            text = self._text(content[:_MAX_VALUE]).strip(_SPACES)
+            self._reading.tags.append(Tag(name, text, tag.start))
+
+    def _text(self, content: bytes) -> str:
+        is_ascii = content.isascii()
+        codec = "ascii" if is_ascii else _codec(self._html, self._encoding)
+        return _unescape(content.decode(codec, "replace"))
 
 
 def _unescape(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.compat.names import addresses_of
+from scrapy_rep.compat.resolver import addresses_of
 from scrapy_rep.protocol.addresses import address_in, is_local_name, is_private
 from scrapy_rep.protocol.origins import origin_of
 

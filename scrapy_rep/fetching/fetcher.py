@@ -12,11 +12,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import (
-    PROXY_AUTH_META_KEY,
-    has_room,
-    room_in_downloader,
-)
+from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.answers import (
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.settings import RepSettings
 
 MAX_ON_NETWORK = 256
@@ -55,15 +51,15 @@ class Turn(Protocol):
     """What a request for robots.txt is sent in."""
 
     def __call__(
-        self, request: Request, *, is_stranger: bool
+        self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
         """Wait until *request* may be sent to its host, and have others wait until it is
-        done. One that *is stranger* is for the robots.txt of another host.
+        done. One that *is redirected* is for the robots.txt of another host.
         """
 
 
 @asynccontextmanager
-async def at_once(request: Request, *, is_stranger: bool) -> AsyncIterator[None]:
+async def at_once(request: Request, *, is_redirected: bool) -> AsyncIterator[None]:
     """A turn that nobody has to wait for."""
     yield
 
@@ -130,25 +126,6 @@ class RobotsTxtFetcher:
                     self._bytes_received, signals.bytes_received
                 )
 
-    def cause_of(self, request: Request) -> Request:
-        """What a request for robots.txt takes over from *request*, which waits for it:
-        its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``.
-        """
-        meta_keys, headers = [*self._settings.request_meta_keys], ["User-Agent"]
-        if "proxy" in request.meta:
-            meta_keys += ["proxy", PROXY_AUTH_META_KEY]
-            # Where a request is sent again, its proxy's credentials are here.
-            headers.append("Proxy-Authorization")
-        return Request(
-            request.url,
-            headers={
-                name: request.headers[name]
-                for name in headers
-                if name in request.headers
-            },
-            meta={key: request.meta[key] for key in meta_keys if key in request.meta},
-        )
-
     async def _follow(self, url: str, causes: Causes) -> AccessResult:
         asked, redirects = url, list[str]()
         # For sites that redirect to themselves until a cookie comes back.
@@ -156,8 +133,10 @@ class RobotsTxtFetcher:
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
-            is_stranger = origin_of(asked) != where
-            answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
+            is_redirected = origin_of(asked) != where
+            answer = await self._ask(
+                asked, causes, cookies, is_redirected=is_redirected
+            )
             response, error = answer.response, answer.error
             if response is not None and not boundary.lets_use(response):
                 response, error = None, _PRIVATE.format(origin_of(asked))
@@ -214,7 +193,7 @@ class RobotsTxtFetcher:
         causes: Causes,
         cookies: CookieJar,
         *,
-        is_stranger: bool,
+        is_redirected: bool,
     ) -> _Answer:
         """One answer to one request, or why there is none.
 
@@ -226,7 +205,7 @@ class RobotsTxtFetcher:
                 url, causes.nth(attempt), self._settings.download_timeout
             )
             cookies.add_cookie_header(request)
-            answer = await self._send(request, is_stranger=is_stranger)
+            answer = await self._send(request, is_redirected=is_redirected)
             attempt += 1
             is_answered = (
                 answer.response is not None and answer.response.status != _PROXY_REFUSES
@@ -239,9 +218,9 @@ class RobotsTxtFetcher:
             cookies.extract_cookies(answer.response, request)
         return answer
 
-    async def _send(self, request: Request, *, is_stranger: bool) -> _Answer:
+    async def _send(self, request: Request, *, is_redirected: bool) -> _Answer:
         try:
-            async with self._turn(request, is_stranger=is_stranger):
+            async with self._turn(request, is_redirected=is_redirected):
                 return _Answer(await self._download(request))
         except (CancelledError, SpiderClosing):
             # Twisted's cancellation is an Exception, asyncio's is none. None of these says

@@ -14,7 +14,7 @@ from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 
 if TYPE_CHECKING:
-    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 

@@ -188,8 +188,10 @@ class StatementReader:
             else:
                 at += 1
             written = text[start:end].strip()
-            if written:
-                self._add(location, written, name)
+            if name in self._vocabulary:
+                self.statements.append(Statement(*location, written, name))
+            elif written:
+                self._add_unknown(location, written, name)
 
     def _read_valued(
         self, location: Location, text: str, spans: list[Span], at: int
@@ -210,19 +212,18 @@ class StatementReader:
                 if result is not None:
                     end = last
                     break
-        if result is None and name in self._vocabulary:
+        written = text[start:end].strip()
+        if name not in self._vocabulary:
+            self._add_unknown(location, written, name)
+            return at + taken
+        if result is None:
             code = "bad-date" if read is _date else "bad-value"
             message = f"not a value of {name}: {value.strip()!r}"
             self.add_finding(code, message, location)
-        self._add(location, text[start:end].strip(), name, result)
+        self.statements.append(Statement(*location, written, name, result))
         return at + taken
 
-    def _add(
-        self, location: Location, written: str, name: str, value: Value = None
-    ) -> None:
-        if name in self._vocabulary:
-            self.statements.append(Statement(*location, written, name, value))
-        else:
-            message = f"not in the vocabulary: {written!r}"
-            self.add_finding("unknown-name", message, location)
-            self.statements.append(Statement(*location, written, name, known=False))
+    def _add_unknown(self, location: Location, written: str, name: str) -> None:
+        message = f"not in the vocabulary: {written!r}"
+        self.add_finding("unknown-name", message, location)
+        self.statements.append(Statement(*location, written, name, known=False))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.protocol.request_target import other_forms
-from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
     """What *robots* states about the use of a URL. A purpose with agents of its own in
     REP_AGENTS follows the groups of these.
     """
-    found = SILENCE
+    found = NOTHING_STATED
     for each in (url, *other_forms(url, profile.rep.clients)):
         for purpose in shown_purposes(profile):
             tokens = profile.rep.purpose_agents.get(purpose) or profile.agents

@@ -11,8 +11,9 @@ from scrapy.responsetypes import responsetypes
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.fetching.answers import without_idle_encoding
+from scrapy_rep.fetching.decompression import before_decompression
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, enter
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess

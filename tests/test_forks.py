@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from coverage import CoverageData
 
 from tests import forks
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ADDON, QUIET, ROOT, run_crawl
+from tests.crawl.crawl import ADDON, QUIET, ROOT, environment, run_crawl
 from tests.crawl.server import Site
 from tests.forks.client import Server
 
@@ -37,6 +38,13 @@ sys.exit(3)
 """
 OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 FD_SETSIZE = 1024
+LAST_WORDS = """\
+import sys
+class Cycle:
+    def __init__(self): self.itself = self
+    def __del__(self): print("end", file=sys.stderr)
+cycle = Cycle()
+"""
 READY = (
     "import sys, time; print('ready', flush=True); sys.stdin.read(); time.sleep(600)"
 )
@@ -77,6 +85,9 @@ def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
         ("1 / 0", 1, b"ZeroDivisionError: division by zero\n"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15, b""),
         ("import atexit; atexit.register(print, 'end', file=__import__('sys').stderr)", 0, b"end\n"),
+        ("import threading; threading.Timer(0.1, print, ['late'], {'file': __import__('sys').stderr}).start()", 0, b"late\n"),
+        (LAST_WORDS, 0, b"end\n"),
+        (f"{LAST_WORDS}sys.exit(3)", 3, b"end\n"),
         ("import os; os._exit(7)", 7, b""),
     ],
 )  # fmt: skip
@@ -120,7 +131,7 @@ def state(pid: int) -> str:
 
 def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
     """Tests whose processes have lost their server fail, and say why."""
-    server = Server()
+    server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
     with tempfile.TemporaryFile() as file:
         process = server.fork(["ours"], [file.fileno()] * 3, job)
@@ -139,7 +150,7 @@ def test_nothing_outlives_the_server(
 ) -> None:
     """When the tests end, however that is, so do the server and all that it started."""
     read, write = os.pipe()
-    server = Server()
+    server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
     with Path(os.devnull).open("r+b") as nowhere, tempfile.TemporaryFile() as file:
         server.fork(["ours"], [nowhere.fileno(), write, file.fileno()], job)
@@ -163,6 +174,41 @@ def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> N
     assert b"its_module.py" in data.read_bytes()
 
 
+def test_coverage_is_measured_as_the_server_is(
+    module: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process writes what it ran itself, once it ends."""
+    config = tmp_path / "coveragerc"
+    config.write_text("[run]\nparallel = True\nbranch = True\nsource = its_module\n")
+    given = {
+        "COVERAGE_PROCESS_START": str(config),
+        "COVERAGE_FILE": str(tmp_path / ".coverage"),
+    }
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    server = Server(bare=True)
+    name = module(
+        "import sys\nif sys.argv[1] == 'one':\n    one = 1\nelse:\n    two = 2\n"
+    )
+    with Path(os.devnull).open("r+b") as nowhere:
+        for argument in ("one", "two", "one"):
+            job = {
+                "args": [name, argument],
+                "cwd": str(tmp_path),
+                "env": dict(os.environ),
+            }
+            assert server.fork(["ours"], [nowhere.fileno()] * 3, job).wait(60) == 0
+    server.end()
+    ran = []
+    for path in tmp_path.glob(".coverage.*"):
+        data = CoverageData(path)
+        data.read()
+        ran.append(data.lines(str(tmp_path / "its_module.py")) or [])
+    # The server ran nothing.
+    assert sorted(ran) == [[], [1, 2, 3], [1, 2, 3], [1, 2, 5]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", CHOSEN)
 def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
@@ -183,6 +229,7 @@ def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
             [sys.executable, "-m", "tests.crawl.runner", str(report)],
             input=json.dumps(spec).encode(),
             cwd=ROOT,
+            env=environment(measured=False),
             capture_output=True,
             check=False,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.python.failure import Failure
 
+from scrapy_rep.compat.versions import slot_moment
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
@@ -84,7 +85,8 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None:
         limits = slot.concurrency, len(slot.active), slot.delay
-        return SlotState(*limits, bool(slot.queue), slot.lastseen)
+        last_seen = slot_moment(slot.lastseen)
+        return SlotState(*limits, bool(slot.queue), last_seen)
     concurrency = _find(downloader, "domain_concurrency")
     own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
     delay = own.get("delay", _find(downloader, "_delay") or 0.0)

@@ -78,7 +78,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             return None
         return known._replace(tdmrep=tdmrep)
 
-    def weigh(self, known: Known) -> None:
+    def update_weight(self, known: Known) -> None:
         """Update the memory that a robots.txt counts with.
 
         Rules are indexed when they are first used, and the index can take many times the

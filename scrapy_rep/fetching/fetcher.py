@@ -51,15 +51,15 @@ class Turn(Protocol):
     """What a request for robots.txt is sent in."""
 
     def __call__(
-        self, request: Request, *, is_stranger: bool
+        self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
         """Wait until *request* may be sent to its host, and have others wait until it is
-        done. One that *is stranger* is for the robots.txt of another host.
+        done. One that *is redirected* is for the robots.txt of another host.
         """
 
 
 @asynccontextmanager
-async def at_once(request: Request, *, is_stranger: bool) -> AsyncIterator[None]:
+async def at_once(request: Request, *, is_redirected: bool) -> AsyncIterator[None]:
     """A turn that nobody has to wait for."""
     yield
 
@@ -133,8 +133,10 @@ class RobotsTxtFetcher:
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
-            is_stranger = origin_of(asked) != where
-            answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
+            is_redirected = origin_of(asked) != where
+            answer = await self._ask(
+                asked, causes, cookies, is_redirected=is_redirected
+            )
             response, error = answer.response, answer.error
             if response is not None and not boundary.lets_use(response):
                 response, error = None, _PRIVATE.format(origin_of(asked))
@@ -191,7 +193,7 @@ class RobotsTxtFetcher:
         causes: Causes,
         cookies: CookieJar,
         *,
-        is_stranger: bool,
+        is_redirected: bool,
     ) -> _Answer:
         """One answer to one request, or why there is none.
 
@@ -203,7 +205,7 @@ class RobotsTxtFetcher:
                 url, causes.nth(attempt), self._settings.download_timeout
             )
             cookies.add_cookie_header(request)
-            answer = await self._send(request, is_stranger=is_stranger)
+            answer = await self._send(request, is_redirected=is_redirected)
             attempt += 1
             is_answered = (
                 answer.response is not None and answer.response.status != _PROXY_REFUSES
@@ -216,9 +218,9 @@ class RobotsTxtFetcher:
             cookies.extract_cookies(answer.response, request)
         return answer
 
-    async def _send(self, request: Request, *, is_stranger: bool) -> _Answer:
+    async def _send(self, request: Request, *, is_redirected: bool) -> _Answer:
         try:
-            async with self._turn(request, is_stranger=is_stranger):
+            async with self._turn(request, is_redirected=is_redirected):
                 return _Answer(await self._download(request))
         except (CancelledError, SpiderClosing):
             # Twisted's cancellation is an Exception, asyncio's is none. None of these says

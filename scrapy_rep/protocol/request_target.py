@@ -124,6 +124,16 @@ def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ..
     return tuple(forms)
 
 
+def have_same_target(url: str, other: str) -> bool:
+    """Whether a server may see the same target in two URLs, whatever their origins are."""
+    return not _all_targets(url).isdisjoint(_all_targets(other))
+
+
+def _all_targets(url: str) -> set[str]:
+    forms = map(_PARTS, (url, *other_forms(url)))
+    return {(form[2] or "/") + (form[3] or "") for form in forms if form}
+
+
 def is_robotstxt(url: str) -> bool:
     """Whether the request target of *url* is exactly ``/robots.txt``."""
     if "/robots.txt" not in url:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
-from scrapy_rep.report.excerpt import excerpt
-from scrapy_rep.report.model import Document, Mark, Version
+from scrapy_rep.report.excerpt import Mark, excerpt
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
+    from scrapy_rep.report.excerpt import Gap, ShownLine
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
@@ -48,6 +49,45 @@ FROM line WHERE origin = ?
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a robots.txt."""
+
+    url: str
+    """The URL that it came from, after redirects."""
+
+    first: float
+    """When it was first fetched, as far as the ledgers say."""
+
+    last: float
+
+    copy_of: float | None
+    """When it was fetched, if it was followed as a copy."""
+
+    size: int
+    """In bytes, as it came."""
+
+    cut: bool
+    """Whether it was longer than the dialect reads."""
+
+    shown: tuple[ShownLine | Gap, ...]
+
+    marked: int
+    """The number of its lines that decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The robots.txt of one host, in its versions."""
+
+    number: int
+    origin: str
+    versions: tuple[Version, ...]
+    more_versions: int
+    refused: int
+    allowed: int
+
+
 class Documents:
     def __init__(self, scratch: Scratch, limit: int) -> None:
         self._scratch = scratch
@@ -75,7 +115,7 @@ class Documents:
 
     def _version(self, origin: str, row: sqlite3.Row) -> Version:
         marks = self._marks(origin, row["sha256"])
-        body = self._scratch.body(row["ledger"], row["sha256"])
+        body = self._scratch.body(row["ledger"], row["sha256"]) or b""
         crawl = self._scratch.crawls.get(row["crawl"])
         # The dialect of the crawl decides where a line ends.
         dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from scrapy_rep.report.model import Gap, ShownLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scrapy_rep.report.model import Mark
 
 WHOLE = 16_000
 """A robots.txt of up to so many characters, and a sixteenth as many lines, is shown whole."""
@@ -17,6 +15,34 @@ WHOLE = 16_000
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
+
+
+@dataclass(slots=True)
+class Mark:
+    """How often one line of a robots.txt decided."""
+
+    refused: int = 0
+    allowed: int = 0
+
+    use: int = 0
+    """How often it said what content may be used for."""
+
+    example: str = ""
+    """One of the URLs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    number: int
+    text: str
+    mark: Mark | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A number of lines that are left out."""
+
+    lines: int
 
 
 def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[ShownLine | Gap, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -41,13 +42,16 @@ def render(report: Report, now: float) -> Iterator[str]:
     return iter(stream)
 
 
+@cache
 def _environment() -> Environment:
+    """Compiles each template once, however many reports a process makes."""
     environment = Environment(
         loader=PackageLoader("scrapy_rep", "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        auto_reload=False,
     )
     environment.filters |= {
         "count": shown.count,

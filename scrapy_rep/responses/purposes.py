@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Tag
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.tdmrep import TdmRep

@@ -154,7 +154,7 @@ class RunningCrawl:
             self.process = forks.start(
                 ["tests.crawl.runner", str(self._report)],
                 cwd=ROOT,
-                env=_environment(measured=MEASURED and spec["mode"] == "asyncio"),
+                env=environment(measured=MEASURED and spec["mode"] == "asyncio"),
                 stdin=given,
                 stdout=log,
             )
@@ -187,7 +187,7 @@ def _request(request: str | Mapping[str, Any]) -> dict[str, Any]:
     return {"url": request} if isinstance(request, str) else dict(request)
 
 
-def _environment(*, measured: bool) -> dict[str, str]:
+def environment(*, measured: bool) -> dict[str, str]:
     """Return our environment without what would send a crawl elsewhere.
 
     What is *measured* for coverage takes half as long again: the same in another mode

@@ -16,7 +16,7 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ class Forked:
     ) -> None:
         self.args = args
         self.returncode: int | None = None
-        self.stdin: IO[bytes] | None = None
-        self.stdout: IO[bytes] | None = None
-        self.stderr: IO[bytes] | None = None
+        self.stdin: IO[Any] | None = None
+        self.stdout: IO[Any] | None = None
+        self.stderr: IO[Any] | None = None
         self._server = server
         self._channel = channel
         self._reading = threading.Lock()
@@ -73,6 +73,16 @@ class Forked:
                 self._has_come(min(left or 1, 1))
         return code
 
+    def communicate(self, timeout: float | None = None) -> tuple[Any, None]:
+        """Return what the process writes to its standard output, and wait for its end."""
+        assert self.stdout is not None
+        if self.stdin:
+            self.stdin.close()
+        with self.stdout as output:
+            said = output.read()
+        self.wait(timeout)
+        return said, None
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
@@ -102,15 +112,19 @@ class Forked:
 
 
 class Server:
-    """The fork server of this process. It ends when this process does."""
+    """The fork server of this process. It ends when this process does.
 
-    def __init__(self) -> None:
+    One that is *bare* starts at once, and its processes load what they need.
+    """
+
+    def __init__(self, *, bare: bool = False) -> None:
         self._log = tempfile.TemporaryFile("w+b")
         self._control, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "tests.forks.server", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forks.server", str(theirs.fileno())],
+                [*command, "bare"] if bare else command,
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,

@@ -1,14 +1,16 @@
 """The fork server: loads what crawls and commands need, and forks a process for each.
 
-``python -m tests.forks.server FD``, the number of a connected socket. Each message on it
-brings four files: a channel to whoever asks, and the standard files of the process. The
-server writes the number of the process to the channel, and its wait status at its end. The
-process reads from the channel what to do. When the other side closes the socket, as it does
-when it dies, the server kills its processes and ends.
+``python -m tests.forks.server FD``, the number of a connected socket; with ``bare`` after
+it, the server loads nothing. Each message on the socket brings four files: a channel to
+whoever asks, and the standard files of the process. The server writes the number of the
+process to the channel, and its wait status at its end. The process reads from the channel
+what to do. When the other side closes the socket, as it does when it dies, the server kills
+its processes and ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -20,14 +22,24 @@ import select
 import signal
 import socket
 import sys
+import threading
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coverage import Coverage
 
 # What Scrapy loads late, besides all of its components and ours.
 MODULES = (
     "asyncio",
+    "encodings.cp1252",
+    "resource",
     "scrapy.cmdline",
     "scrapy.crawler",
+    "scrapy.logformatter",
     "scrapy.spiders",
+    "scrapy.squeues",
+    "scrapy.statscollectors",
     "sqlite3",
     "twisted.internet.asyncioreactor",
     "twisted.internet.selectreactor",
@@ -43,17 +55,19 @@ PACKAGES = (
 )
 OPTIONAL = ("aiohttp", "coverage", "httpx", "redis")
 SPIDERS = "tests.crawl"
+OUR_ENVIRONMENT = dict(os.environ)
 Channels = dict[int, socket.socket]
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    load()
-    end_measuring()
+    if "bare" not in sys.argv:
+        load()
+    prepared = prepare_measuring()
     # The collector does not touch, and so does not copy, what the children share.
     gc.collect()
     gc.freeze()
-    become(serve(control))
+    become(serve(control), prepared)
 
 
 def load() -> None:
@@ -77,14 +91,41 @@ def load() -> None:
     assert "twisted.internet.reactor" not in sys.modules, "A reactor is installed"
 
 
-def end_measuring() -> None:
-    """Write what the imports ran, if coverage is measured, so that children begin anew."""
+def prepare_measuring() -> Coverage | None:
+    """Write what the imports ran, if coverage is measured. Return what is to measure the
+    children: it knows of each file that is imported whether to measure it, and need not
+    name the files that never run.
+    """
     coverage = sys.modules.get("coverage")
-    if coverage and (measuring := coverage.Coverage.current()):
-        measuring.stop()
-        measuring.save()
-        measuring._auto_save = False
-        del coverage.process_startup.coverage
+    if not coverage or not (measured := coverage.Coverage.current()):
+        return None
+    measured.stop()
+    measured.save()
+    measured._auto_save = False
+    prepared = coverage.process_startup(force=True)
+    prepared.stop()
+    prepared._auto_save = False
+    prepared._post_save_work = lambda: None
+    prepared._collector.should_trace_cache = measured._collector.should_trace_cache
+    return prepared
+
+
+def measure(prepared: Coverage | None) -> None:
+    """Measure coverage in this child, if its environment asks for it."""
+    asked = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("COVERAGE_PROCESS_")
+    }
+    if not asked:
+        return
+    if prepared and asked.items() <= OUR_ENVIRONMENT.items():
+        prepared._auto_save = True
+        prepared.start()
+        return
+    import coverage  # noqa: PLC0415
+
+    coverage.process_startup(force=True)
 
 
 def serve(control: socket.socket) -> socket.socket:
@@ -140,7 +181,7 @@ def tell(channel: socket.socket, number: int) -> None:
         channel.sendall(b"%d\n" % number)
 
 
-def become(channel: socket.socket) -> None:
+def become(channel: socket.socket, prepared: Coverage | None) -> None:
     """Run what is asked for on *channel* as the main module of this process."""
     with channel, channel.makefile("rb") as lines:
         job = json.loads(lines.readline())
@@ -154,11 +195,30 @@ def become(channel: socket.socket) -> None:
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     sys.argv = job["args"]
     sys.path[0] = job["cwd"]
-    if any(name.startswith("COVERAGE_PROCESS_") for name in os.environ):
-        import coverage  # noqa: PLC0415
+    measure(prepared)
+    code = 0
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            raise
+        code = error.code or 0
+    leave(code)
 
-        coverage.process_startup()
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+def leave(code: int) -> None:
+    """End as a Python does, but do not take its modules apart.
+
+    That would touch, and so copy, all that the child shares with the server: it is most of
+    what a small crawl takes. What is the child's own is collected, as some of it, such as
+    a ``Deferred`` that has failed, says something then.
+    """
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

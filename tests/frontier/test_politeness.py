@@ -64,13 +64,13 @@ def test_a_delay_that_is_taken_back() -> None:
     crawl.pass_time(5)
     crawl.answer("http://a.example/")
     crawl.pass_time(600)
-    assert crawl.frontier.access._turns.groups
+    assert crawl.frontier.access.turns.groups
     ask(crawl, "a.example", "", "/1")
     for number in (2, 3):
         crawl.push(f"http://a.example/{number}")
     crawl.run()
     assert len(crawl.on_network) == 3
-    assert not crawl.frontier.access._turns.groups
+    assert not crawl.frontier.access.turns.groups
 
 
 def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:

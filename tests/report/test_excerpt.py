@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from scrapy_rep.report.charts import WIDTH, length, stacked
-from scrapy_rep.report.excerpt import excerpt
-from scrapy_rep.report.model import Gap, Mark, ShownLine
+from scrapy_rep.report.excerpt import Gap, Mark, ShownLine, excerpt
 
 
 def count(shown: tuple[ShownLine | Gap, ...]) -> int:

@@ -91,12 +91,12 @@ class TestBounds:
         """What the entries count with is what Python takes for them, two fifths more
         at most, and no less than that, also after many have come and gone.
         """
-        kept = bodies(1000, size)
+        kept = bodies(300, size)
         gc.collect()
         tracemalloc.start()
         try:
-            store = MemoryStore(max_entries=6000, max_bytes=10**9)
-            for number in range(9_000):
+            store = MemoryStore(max_entries=3000, max_bytes=10**9)
+            for number in range(4_500):
                 put = entry(kept[number % len(kept)])
                 store.put(f"http://{number}.example", put, START)
             gc.collect()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.base import KEEP
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
+from tests.forks import popen
 from tests.stores.places import DAY, ORIGIN, START, entry
 
-CHECKOUT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.forks import Forked
 
 
 @pytest.fixture
@@ -25,27 +27,22 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "robots.db"
 
 
-def process(code: str, *arguments: object) -> subprocess.Popen[str]:
+def process(code: str, path: Path, *arguments: object) -> Forked:
     prelude = (
         "import sys\n"
         "from tests.stores.places import *\n"
         "from scrapy_rep.exceptions import StoreError\n"
         "store = SqliteStore(sys.argv[1])\n"
     )
-    command = [sys.executable, "-c", prelude + code, *map(str, arguments)]
+    (path.parent / "its_module.py").write_text(prelude + code)
     # What they do, others do in this process.
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=CHECKOUT,
-        env=env,
-    )
+    command = [sys.executable, "-m", "its_module", *map(str, [path, *arguments])]
+    pipes = {"stdin": popen.PIPE, "stdout": popen.PIPE}
+    return popen.Popen(command, **pipes, text=True, cwd=path.parent, env=env)
 
 
-def output(of: subprocess.Popen[str]) -> list[str]:
+def output(of: Forked) -> list[str]:
     """What it printed, when it has ended well."""
     printed, _ = of.communicate(timeout=120)
     assert of.returncode == 0

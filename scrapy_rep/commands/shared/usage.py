@@ -41,26 +41,25 @@ def asked_about(profile: Profile) -> tuple[str, ...]:
 
 
 def usage_change(
-    old: UsagePreferences, new: UsagePreferences, profile: Profile
-) -> dict[str, Any] | None:
-    """The purposes whose verdict has changed, as a JSON object; None if none has."""
+    then: RobotsTxt, now: RobotsTxt, url: str, profile: Profile
+) -> tuple[dict[str, Any], str] | None:
+    """The purposes that two robots.txt files judge differently for a URL: as a JSON object,
+    and in words on one line, with the statements behind them. None where there are none.
+    """
+    old = robotstxt_usage(then, url, profile)
+    new = robotstxt_usage(now, url, profile)
     changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
     if not changed:
         return None
-    return {
+    record = {
         "old": {purpose: old.get(purpose) for purpose in changed},
         "new": {purpose: new.get(purpose) for purpose in changed},
     }
-
-
-def in_words(
-    change: dict[str, Any], old: UsagePreferences, new: UsagePreferences
-) -> str:
-    """A *change* with the statements behind it, on one line."""
-    return "; ".join(
+    words = [
         f"{purpose} was {_word(old, purpose)}, is {_word(new, purpose)}"
-        for purpose in change["new"]
-    )
+        for purpose in changed
+    ]
+    return record, "; ".join(words)
 
 
 def _word(preferences: UsagePreferences, purpose: str) -> str:

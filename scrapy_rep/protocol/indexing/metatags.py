@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
-from scrapy_rep.protocol.indexing.markup import SPACE, find_metas
-from scrapy_rep.protocol.indexing.statements import MAX_TEXT
-from scrapy_rep.protocol.indexing.tags import NAMES as NAMES_OF_USE
-from scrapy_rep.protocol.indexing.tags import Tag
+from scrapy_rep.protocol.indexing.markup import SPACE, find_tags
+from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.indexing.markup import Meta
+    from collections.abc import Callable
+
+    from scrapy_rep.protocol.indexing.markup import StartTag
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 _EVERYONE = "robots"
@@ -61,7 +61,7 @@ def read_page(
         codec = _wide_codec(html, encoding)
         if codec is not None:
             html, encoding = _to_utf8(html, codec)
-    names = (_EVERYONE, *NAMES_OF_USE, *agents)
+    names = (_EVERYONE, *TAGS_OF_USE, *agents)
     starts = _suspects(html, names)
     if starts and b"\x1b" in html:
         codec = _codec(html, encoding)
@@ -70,18 +70,25 @@ def read_page(
             starts = _suspects(html, names)
     if not starts:
         return
-    for meta in find_metas(html, starts):
+
+    def text_of(content: bytes) -> str:
+        codec = "ascii" if content.isascii() else _codec(html, encoding)
+        return _unescape(content.decode(codec, "replace"))
+
+    for tag in find_tags(html, starts):
         if reading.full:
             return
-        if meta.name is not None and meta.name.isascii():
-            name = _unescape(meta.name.decode()).strip(_SPACES)
-            if name.lower() in NAMES_OF_USE:
-                _read_tag(html, meta, name.lower(), encoding, reading)
-            elif name.lower() in names:
-                agent = None if name.lower() == _EVERYONE else name
-                _read_meta(html, meta, agent, encoding, reading)
-        elif meta.rel is not None and b"license" in meta.rel.lower().split():
-            _read_tag(html, meta, "license", encoding, reading)
+        if tag.element == b"link":
+            if b"license" in tag.attributes.get(b"rel", b"").lower().split():
+                _read_tag(tag, "license", b"href", text_of, reading)
+            continue
+        name = _unescape(tag.attributes.get(b"name", b"").decode("ascii", "replace"))
+        name = name.strip(_SPACES)
+        if name.lower() in TAGS_OF_USE:
+            _read_tag(tag, name.lower(), b"content", text_of, reading)
+        elif name.lower() in names:
+            agent = None if name.lower() == _EVERYONE else name
+            _read_meta(tag, agent, text_of, reading)
 
 
 def _suspects(html: bytes, names: tuple[str, ...]) -> list[int]:
@@ -137,38 +144,37 @@ def _suspect(names: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def _read_meta(
-    html: bytes,
-    meta: Meta,
+    tag: StartTag,
     agent: str | None,
-    encoding: str | None,
+    text_of: Callable[[bytes], str],
     reading: StatementReader,
 ) -> None:
-    location: Location = ("meta", agent, meta.start)
-    if meta.content is None:
+    location: Location = ("meta", agent, tag.start)
+    content = tag.attributes.get(b"content")
+    if content is None:
         reading.find("no-content", "a meta tag without content", location)
         return
-    content = meta.content
     if (mark := _MARK.search(content)) is not None:
         reading.find("unclosed-quote", "the content runs on into other tags", location)
         content = content[: mark.start()]
     if len(content) > MAX_TEXT:
         message = f"only {MAX_TEXT} bytes of {len(content)} are read"
         reading.find("too-long", message, location)
-        content = content[:MAX_TEXT]
-    codec = "ascii" if content.isascii() else _codec(html, encoding)
-    text = _unescape(content.decode(codec, "replace"))
+    text = text_of(content[:MAX_TEXT])
     reading.read(location, text, [word.span() for word in _WORD.finditer(text)])
 
 
 def _read_tag(
-    html: bytes, meta: Meta, name: str, encoding: str | None, reading: StatementReader
+    tag: StartTag,
+    name: str,
+    attribute: bytes,
+    text_of: Callable[[bytes], str],
+    reading: StatementReader,
 ) -> None:
-    content = meta.href if name == "license" else meta.content
+    content = tag.attributes.get(attribute)
     if content is not None and len(reading.tags) < _MAX_TAGS:
-        content = content[:_MAX_VALUE]
-        codec = "ascii" if content.isascii() else _codec(html, encoding)
-        text = _unescape(content.decode(codec, "replace")).strip(_SPACES)
-        reading.tags.append(Tag(name, text, meta.start))
+        text = text_of(content[:_MAX_VALUE]).strip(_SPACES)
+        reading.tags.append(Tag(name, text, tag.start))
 
 
 def _unescape(text: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Tag
 
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1

@@ -1,7 +1,7 @@
 """The vocabulary of indexing rules, and the reading of statements.
 
 ``header`` and ``metatags`` find the text of statements, this module reads it, and ``rules``
-combines the statements.
+combines the statements. Tags about the use of a page are found on the way.
 
 Sources:
 
@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from scrapy_rep.protocol.indexing.tags import Tag
 
 Source = Literal["header", "meta"]
 Value = int | str | datetime | None
@@ -130,6 +128,21 @@ class IndexingFinding(NamedTuple):
     source: Source
     position: int
     """The position, as in :class:`Statement`."""
+
+
+TAGS_OF_USE = ("tdm-reservation", "tdm-policy")
+"""The names of ``<meta>`` tags about use."""
+
+
+class Tag(NamedTuple):
+    """A tag of a page about its use: a ``<meta>``, or a ``<link rel="license">``."""
+
+    name: str
+    """One of :data:`TAGS_OF_USE`, or ``license``."""
+    content: str
+    """The value of its ``content``, or of its ``href``."""
+    start: int
+    """The offset of its ``<``, as the position of a :class:`Statement`."""
 
 
 class StatementReader:

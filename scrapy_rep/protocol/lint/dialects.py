@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.lint.findings import LintedFile
 
     _T = TypeVar("_T")
 
@@ -90,14 +90,15 @@ class _Question(NamedTuple):
     path: str
 
 
-def compare_dialects(body: bytes, dialect: Dialect, found: Findings) -> None:
+def compare_dialects(file: LintedFile) -> None:
     """Compare the decisions of all dialects on the paths that the rules are about."""
+    body, dialect = file.body, file.dialect
     if len(body) > _MAX_BYTES:
         body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
     questions, agents = _questions(body, dialect)
     for other in DIALECTS.values():
         if replace(other, name=dialect.name) != dialect:
-            _Comparison(body, dialect, other).tell(questions, agents, found)
+            _Comparison(body, dialect, other).tell(questions, agents, file)
 
 
 def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str]]:
@@ -151,7 +152,7 @@ class _Comparison:
                     self._mixtures.append((name, mixed, read))
 
     def tell(
-        self, questions: list[_Question], agents: list[str], found: Findings
+        self, questions: list[_Question], agents: list[str], file: LintedFile
     ) -> None:
         told = set()
         for agent in agents:
@@ -163,7 +164,7 @@ class _Comparison:
                     if reason not in told:
                         told.add(reason)
                         message = self._message(reason, question, agent)
-                        found.add(question.line, "dialects-differ", message)
+                        file.add(question.line, "dialects-differ", message)
 
     def _reason(self, url: str, agent: str) -> str:
         """The one field that explains the difference; empty where no single field does."""

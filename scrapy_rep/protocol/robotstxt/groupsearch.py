@@ -79,8 +79,8 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGrou
             records: tuple[Record, ...] = ()
             start, end = spans[0][0], spans[-1][1]
             if dialect.crawl_delay and _may_have_pace(lowered, start, end):
-                whose = spans, found, frozenset(hits)
-                records = delays_of(text, lowered, *whose, dialect=dialect)
+                lines = [found[hit] for hit in hits]
+                records = delays_of(text, lowered, spans, lines, dialect)
             return FollowedGroups(agent, tuple(spans), records)
     return FollowedGroups(None, (), ())
 

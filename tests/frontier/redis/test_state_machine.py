@@ -209,7 +209,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if not member.worker.has_news:
             return
-        member.worker.tell()
+        member.worker.report()
         self.model.lives(member) if member not in self.model.accounts else None
         self.model.tells(member)
 
@@ -232,10 +232,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member.learning:
             queue = min(member.learning)
-            if terms is None:
-                member.worker.unlearned(queue)
-            else:
-                member.worker.learned(queue, terms)
+            member.worker.learned(queue, terms)
             self.model.learned(member, queue, terms)
 
     @precondition(lambda self: any(member.learning for member in self.members))

@@ -13,7 +13,7 @@ from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
+from scrapy_rep.protocol.robotstxt.accessrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.groups import parse_groups
 from scrapy_rep.protocol.robotstxt.groupsearch import follow
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text, lines
@@ -168,7 +168,7 @@ def test_the_index_finds_what_the_scan_finds(
         scan = RuleScan(groups, dialect)
         for url in asked:
             target = paths.target(url, dialect)
-            if can_scan(target):
+            if can_scan(target, groups, dialect):
                 assert index.winner(target) == scan.winner(target), dialect.name
 
 
@@ -198,7 +198,7 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
             scan = RuleScan(groups, dialect)
             for url in urls_for(body, 12):
                 target = paths.target(url, dialect)
-                if can_scan(target):
+                if can_scan(target, groups, dialect):
                     assert index.winner(target) == scan.winner(target), (name, url)
 
 

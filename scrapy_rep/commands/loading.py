@@ -10,8 +10,7 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.shared.sources import Sources, read_file
-from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.commands.shared.urls import asked_url, read_file
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.shared.sources import Sources
     from scrapy_rep.commands.shared.urls import AskedUrl
     from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -67,6 +67,10 @@ class Page:
     """Why it could not be fetched, or an empty string."""
 
     @property
+    def is_allowed(self) -> bool:
+        return self.decision is None or self.decision.allowed
+
+    @property
     def is_error_page(self) -> bool:
         """Whether it was sent with a status that makes it no page to index."""
         return self.status is not None and self.status // 100 != 2
@@ -92,12 +96,11 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 
 
 async def fetched_page(
-    url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
+    asked: AskedUrl, profile: Profile, sources: Sources, *, force: bool
 ) -> Page:
-    """The page that *url* leads to. A page, or a redirect target, that robots.txt forbids is
+    """The page that a URL leads to. A page, or a redirect target, that robots.txt forbids is
     not fetched, unless *force* is given.
     """
-    asked = asked_argument(url)
     redirects: list[str] = []
     while True:
         (loaded,) = (await sources.of([asked.origin]))[asked.origin]
@@ -105,18 +108,18 @@ async def fetched_page(
         found = Page(
             where=asked.url, decision=decision, loaded=loaded, redirects=redirects
         )
-        if not (decision.allowed or force):
+        if not (found.is_allowed or force):
             return found
         try:
-            response = await web.page(asked.url)
+            response = await sources.web.page(asked.url)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, profile, loaded, web)
+            found.tdmrep = await _mining(asked, profile, loaded, sources.web)
             return _with_response(found, response)
-        next_url = asked_url(_joined(asked.url, location))
+        next_url = _joined(asked.url, location)
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
             found.error = (
                 "redirected to an address that is not a URL"
@@ -142,11 +145,11 @@ async def _mining(
     return TdmRep.parse(result.body).usage(asked.url)
 
 
-def _joined(url: str, location: bytes) -> str:
+def _joined(url: str, location: bytes) -> AskedUrl | None:
     try:
-        return urljoin(url, location.decode("utf-8", "replace"))
+        return asked_url(urljoin(url, location.decode("utf-8", "replace")))
     except ValueError:  # "http://["
-        return ""
+        return None
 
 
 def _with_response(page: Page, response: Response) -> Page:

@@ -48,7 +48,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Turn(Protocol):
-    """What a request for robots.txt is sent in."""
+    """Has a request for robots.txt wait for its turn at a host."""
 
     def __call__(
         self, request: Request, *, is_redirected: bool

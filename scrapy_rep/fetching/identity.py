@@ -49,7 +49,7 @@ class Identity:
         return shared_component(crawler, cls)
 
     @property
-    def is_several(self) -> bool:
+    def has_agents_by_purpose(self) -> bool:
         """Whether purposes have their own product tokens."""
         return bool(self._of_purpose)
 

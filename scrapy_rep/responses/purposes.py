@@ -57,12 +57,6 @@ class Purposes:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def of_request(self, request: Request | None) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError where its meta key
-        has anything else than purposes.
-        """
-        return self._identity.purposes(request)
-
     def are_about_mining(self, request: Request) -> bool:
         """Whether *request* has a purpose that TDMRep has a label for."""
         purposes = self._identity.purposes(request)
@@ -139,7 +133,7 @@ class Purposes:
         image: bool = False,
     ) -> Denial | None:
         """The first of the purposes of *request* that its response must not serve."""
-        purposes = self.of_request(request)
+        purposes = self._identity.purposes(request)
         if not purposes:
             return None
         unknown = self._settings.usage_unknown
@@ -151,7 +145,7 @@ class Purposes:
         return {
             purpose: found.denial([purpose], unknown=self._settings.usage_unknown)
             is None
-            for purpose in self.of_request(request)
+            for purpose in self._identity.purposes(request)
         }
 
 

@@ -12,6 +12,7 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.log import get_logger
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
@@ -38,6 +39,7 @@ class ItemGate:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._settings = RepSettings.of(crawler)
+        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         self._listens = False
@@ -47,7 +49,7 @@ class ItemGate:
         """Whether all items may pass without annotation, as for most pages."""
         if self._settings.usage != "ignore":
             request = response.request
-            if self._purposes.of_request(request) and (
+            if self._identity.purposes(request) and (
                 self._settings.usage == "annotate"
                 or self._purposes.denial(request, stated(request), image=True)
             ):
@@ -109,7 +111,7 @@ class ItemGate:
 
     def _may_serve(self, item: Any, response: Response) -> bool:
         request = response.request
-        if request is None or not self._purposes.of_request(request):
+        if request is None or not self._identity.purposes(request):
             return True
         denial = self._denial(response)
         entry = self._purposes.entry(request)

@@ -105,7 +105,7 @@ class Causes:
         self._requests.append(request)
         return True
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         """Let the last request be the first one for the next fetch."""
         self._requests.insert(0, self._requests.pop())
 

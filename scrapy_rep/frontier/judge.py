@@ -49,7 +49,7 @@ class Judge:
         """
         request = case.request
         names = (
-            self._identity.names(request)
+            self._identity.purposes_by_tokens(request)
             if self._identity.has_agents_by_purpose
             else {}
         )

@@ -79,7 +79,7 @@ class Purposes:
             return
         urls = (request.url, *other_forms(request.url, self._settings.clients))
         preferences = UsagePreferences(tuple(map(_refusal, refusals)))
-        for tokens, purposes in self._identity.names(request).items():
+        for tokens, purposes in self._identity.purposes_by_tokens(request).items():
             for url in urls:
                 found = robots.usage(url, tokens)
                 if purposes and found:

@@ -61,12 +61,6 @@ class Purposes:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def of_request(self, request: Request | None) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError where its meta key
-        has anything else than purposes.
-        """
-        return self._identity.purposes(request)
-
     def are_about_mining(self, request: Request) -> bool:
         """Whether *request* has a purpose that TDMRep has a label for."""
         purposes = self._identity.purposes(request)
@@ -89,7 +83,7 @@ class Purposes:
             return
         urls = (request.url, *other_forms(request.url, self._settings.clients))
         preferences = UsagePreferences(tuple(map(_refusal, refusals)))
-        for tokens, purposes in self._identity.names(request).items():
+        for tokens, purposes in self._identity.purposes_by_tokens(request).items():
             for url in urls:
                 found = robots.usage(url, tokens)
                 if purposes and found:
@@ -143,7 +137,7 @@ class Purposes:
         image: bool = False,
     ) -> Denial | None:
         """The first of the purposes of *request* that its response must not serve."""
-        purposes = self.of_request(request)
+        purposes = self._identity.purposes(request)
         if not purposes:
             return None
         unknown = self._settings.usage_unknown
@@ -155,7 +149,7 @@ class Purposes:
         return {
             purpose: found.denial([purpose], unknown=self._settings.usage_unknown)
             is None
-            for purpose in self.of_request(request)
+            for purpose in self._identity.purposes(request)
         }
 
 

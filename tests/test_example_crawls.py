@@ -139,10 +139,9 @@ def test_demo(mode: str, project: Path) -> None:
     assert result.closing_lines == ACQUITTED
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_links(mode: str, project: Path) -> None:
+def test_links(project: Path) -> None:
     """The CrawlSpider, which knows nothing of all this, is kept to it all the same."""
-    result = crawl("links", "-s", mode, project=project)
+    result = crawl("links", project=project)
     assert result.fetched == FETCHED
     assert result.kept == KEPT
     assert result.of_item("dropped") == {**NOINDEX, **EXPIRED}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from scrapy import exceptions, signals
 from scrapy.core import downloader
@@ -42,20 +42,6 @@ NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
     ),
 )
 """The errors of a download where there is no server at a host."""
-
-
-class SlotState(NamedTuple):
-    """The state of a download slot. Times are in seconds, moments those of the monotonic
-    clock."""
-
-    concurrency: int
-    active: int = 0
-    delay: float = 0.0
-    is_queueing: bool = False
-    """Whether a request waits in the slot."""
-
-    last_seen: float = float("-inf")
-    """The moment at which it last sent a request."""
 
 
 def slot_moment(moment: float) -> float:

@@ -80,7 +80,7 @@ class IndexingMiddleware:
             denial = self._purposes.denial(request, preferences)
             # The response has its request from the engine, which is behind this.
             response.request = request
-            say_what_drops(self._crawler, self._settings, response, rules, denial)
+            say_what_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
             if self._settings.noindex == "drop":
                 self._refuse_media(request, response, rules)
@@ -227,7 +227,7 @@ class IndexingMiddleware:
     ) -> bool:
         if self._settings.noindex == "drop" and not rules.index:
             return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
-        if self._settings.usage != "drop" or not self._purposes.of_request(request):
+        if self._settings.usage != "drop" or not self._identity.purposes(request):
             return True
         stated = self._purposes.read(request, headers, rules, ())
         content_type = (headers.get(b"Content-Type") or b"").lower()
@@ -236,7 +236,7 @@ class IndexingMiddleware:
             # can loosen the rest.
             stated = stated.without(Signal.TDM_RESERVATION)
         # Of a use that nothing is stated of, the page itself may speak.
-        purposes = self._purposes.of_request(request)
+        purposes = self._identity.purposes(request)
         is_image = content_type.startswith(b"image/")
         return stated.denial(purposes, image=is_image) is None
 

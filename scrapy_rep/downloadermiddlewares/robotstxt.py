@@ -10,8 +10,9 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
-from scrapy_rep.fetching.answers import without_idle_encoding
-from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
+from scrapy_rep.fetching.answers import without_false_encoding
+from scrapy_rep.fetching.decompression import before_decompression
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
@@ -139,7 +140,7 @@ class RobotsTxtMiddleware:
         # Where it was fetched, that has been seen.
         self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
-            response = without_idle_encoding(response)
+            response = without_false_encoding(response)
             before_decompression(request, response)
             return response
         if is_for_browser(request):

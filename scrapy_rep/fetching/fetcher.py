@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scrapy import Request, signals
@@ -48,7 +49,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Turn(Protocol):
-    """What a request for robots.txt is sent in."""
+    """Has a request for robots.txt wait for its turn at a host."""
 
     def __call__(
         self, request: Request, *, is_redirected: bool
@@ -156,36 +157,28 @@ class RobotsTxtFetcher:
                 break
             redirects.append(target)
             asked = target
-        if response is None:
-            return AccessResult(
-                url=url,
-                status=None,
-                redirects=tuple(redirects),
-                error=error,
-                is_permanent=answer.is_permanent,
-            )
-        return self._result(url, response, redirects, error)
+        result = AccessResult(
+            url=url,
+            status=None,
+            redirects=tuple(redirects),
+            error=error,
+            is_permanent=answer.is_permanent,
+        )
+        return result if response is None else self._answered(result, response)
 
-    def _result(
-        self, url: str, response: Response, redirects: list[str], error: str
-    ) -> AccessResult:
-        status: int | None = response.status
-        if url not in self._uncounted:
+    def _answered(self, result: AccessResult, response: Response) -> AccessResult:
+        """*result* with what is in the last answer."""
+        status = response.status
+        if result.url not in self._uncounted:
             key = stats.RESPONSE_STATUS_COUNT.format(status=status)
             self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
             self._crawler.stats.inc_value(key)
-        is_successful = response.status // 100 == 2
-        if is_successful and is_encoded(response):
-            status, is_successful = None, False
-            error = "compressed in a way that can't be read"
-        return AccessResult(
-            url=url,
-            status=status,
-            headers=tuple(headers_of(response)),
-            body=response.body if is_successful else b"",
-            redirects=tuple(redirects),
-            error=error,
-        )
+        result = replace(result, headers=tuple(headers_of(response)))
+        if status // 100 != 2:
+            return replace(result, status=status)
+        if is_encoded(response):
+            return replace(result, error="compressed in a way that can't be read")
+        return replace(result, status=status, body=response.body)
 
     async def _ask(
         self,

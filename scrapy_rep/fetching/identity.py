@@ -49,7 +49,7 @@ class Identity:
         return shared_component(crawler, cls)
 
     @property
-    def is_several(self) -> bool:
+    def has_agents_by_purpose(self) -> bool:
         """Whether purposes have their own product tokens."""
         return bool(self._of_purpose)
 
@@ -68,7 +68,9 @@ class Identity:
             )
         return tuple(names)
 
-    def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
+    def purposes_by_tokens(
+        self, request: Request | None
+    ) -> dict[tuple[str, ...], tuple[str, ...]]:
         """The product tokens to follow for *request*, with the purposes of each; for None,
         those of a request without a User-Agent header of its own.
         """
@@ -85,21 +87,23 @@ class Identity:
         """All product tokens for *request*: a statement to any of them counts."""
         if not self._of_purpose:
             return self._own(request)
-        names = self.names(request)
+        names = self.purposes_by_tokens(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
     def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
         """The delays, rates and windows of *robots* for any of these product tokens."""
         if not self._of_purpose:
             return robots.pace(self._own(request))
-        paces = [robots.pace(tokens) for tokens in self.names(request)]
+        paces = [robots.pace(tokens) for tokens in self.purposes_by_tokens(request)]
         records = dict.fromkeys(record for pace in paces for record in pace.records)
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
         """Whether *robots* allows *url* to any of the product tokens, for a request that no
         spider makes."""
-        return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
+        return any(
+            robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
+        )
 
     def _own(self, request: Request | None) -> tuple[str, ...]:
         """The product tokens for purposes without their own."""

@@ -11,20 +11,13 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import meta
 from scrapy_rep.compat.internals import PROXY_AUTH_META_KEY
-from scrapy_rep.fetching.wholeness import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy.http import Response
     from typing_extensions import Self
 
 _MAX_CAUSES = 8
-
-# The largest size of a decompressed robots.txt. Compression is not requested, and the
-# dialect limits what is read. This is the limit for malicious servers that compress all the
-# same.
-_MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 
 class RobotsTxtRequest(Request):
@@ -112,7 +105,7 @@ class Causes:
         self._requests.append(request)
         return True
 
-    def turn(self) -> None:
+    def rotate(self) -> None:
         """Let the last request be the first one for the next fetch."""
         self._requests.insert(0, self._requests.pop())
 
@@ -133,14 +126,3 @@ def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:
         },
         meta={key: request.meta[key] for key in keys if key in request.meta},
     )
-
-
-def before_decompression(request: Request, response: Response) -> None:
-    """Limit the decompression of a compressed robots.txt, which must be complete. Raises
-    IncompleteBody where it is not.
-
-    Called between download and decompression: as a limit of the download it would make long
-    files fail rather than cut them.
-    """
-    check_whole(response, _MAX_DECOMPRESSED)
-    request.meta["download_maxsize"] = _MAX_DECOMPRESSED

@@ -105,7 +105,7 @@ class Hosts:
         if host.outage is not None and not host.is_learning:
             # A failure of another proxy says nothing about this one.
             assert host.causes is not None
-            host.causes.turn()
+            host.causes.rotate()
             host.is_anew = True
             self._want(host)
 
@@ -209,7 +209,7 @@ class Hosts:
             self._release_waiters(host, host.closing())
         elif known.state is State.UNREACHABLE:
             if host.causes is not None:
-                host.causes.turn()
+                host.causes.rotate()
             self._note_outage(host, known)
             self._release_waiters(host)
         else:

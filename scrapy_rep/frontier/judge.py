@@ -48,7 +48,11 @@ class Judge:
         its host asks for more than we are willing to wait.
         """
         request = case.request
-        names = self._identity.names(request) if self._identity.is_several else {}
+        names = (
+            self._identity.purposes_by_tokens(request)
+            if self._identity.has_agents_by_purpose
+            else {}
+        )
         refusals: list[tuple[str, Decision]] = []
         if len(names) < 2:
             agents = self._identity.tokens(request)

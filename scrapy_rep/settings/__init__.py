@@ -12,6 +12,7 @@ from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.settings import readers
 from scrapy_rep.settings.values import Values
+from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -86,10 +87,10 @@ class RepSettings:
     """The address of the store, as set or of a file in JOBDIR; or a class of the user."""
 
     store_max_entries: int = _setting(
-        "REP_STORE_MAX_ENTRIES", 100000, Values.whole, least=1
+        "REP_STORE_MAX_ENTRIES", MAX_ENTRIES, Values.whole, least=1
     )
     store_max_bytes: int = _setting(
-        "REP_STORE_MAX_BYTES", 134217728, Values.whole, least=1
+        "REP_STORE_MAX_BYTES", MAX_BYTES, Values.whole, least=1
     )
 
     unreachable_wait: float = _setting(

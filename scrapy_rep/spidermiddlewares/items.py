@@ -12,6 +12,7 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.log import get_logger
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
@@ -38,6 +39,7 @@ class ItemGate:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._settings = RepSettings.of(crawler)
+        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
         self._listens = False
@@ -47,7 +49,7 @@ class ItemGate:
         """Whether all items may pass without annotation, as for most pages."""
         if self._settings.usage != "ignore":
             request = response.request
-            if self._purposes.of_request(request) and (
+            if self._identity.purposes(request) and (
                 self._settings.usage == "annotate"
                 or self._purposes.denial(request, stated(request), image=True)
             ):
@@ -62,26 +64,17 @@ class ItemGate:
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
         """Whether *item* passes. It is annotated first, if the settings say so."""
-        refusals: Refusals = {}
+        if rules is not None and response.meta.get(meta.DONT_OBEY_NOINDEX):
+            rules = None
         if (
             rules is not None
             and self._settings.noindex != "ignore"
-            and not response.meta.get(meta.DONT_OBEY_NOINDEX)
+            and not self._may_be_in_index(item, response, rules)
         ):
-            if not self._may_be_in_index(item, response, rules):
-                return False
-            if not rules.image_index and self._settings.noindex == "drop":
-                refusals[INDEXING] = response.url, rules.because("noimageindex")
-        if self._settings.usage != "ignore":
-            if not self._may_serve(item, response):
-                return False
-            if self._settings.usage == "drop" and (
-                denial := self._denial(response, image=True)
-            ):
-                refusals[USAGE] = response.url, denial
-        if refusals:
-            self._listen()
-            self._refused_images.add(item, refusals)
+            return False
+        if self._settings.usage != "ignore" and not self._may_serve(item, response):
+            return False
+        self._refuse_images(item, response, rules)
         return True
 
     # Indexing rules.
@@ -109,7 +102,7 @@ class ItemGate:
 
     def _may_serve(self, item: Any, response: Response) -> bool:
         request = response.request
-        if request is None or not self._purposes.of_request(request):
+        if request is None or not self._identity.purposes(request):
             return True
         denial = self._denial(response)
         entry = self._purposes.entry(request)
@@ -131,6 +124,23 @@ class ItemGate:
         return self._purposes.denial(request, stated(request), image=image)
 
     # Both.
+
+    def _refuse_images(
+        self, item: Any, response: Response, rules: IndexingRules | None
+    ) -> None:
+        """Have the images that *item* names refused, if its page does not want them to be
+        indexed or used.
+        """
+        refusals: Refusals = {}
+        if self._settings.noindex == "drop" and rules and not rules.image_index:
+            refusals[INDEXING] = response.url, rules.because("noimageindex")
+        if self._settings.usage == "drop" and response.request is not None:
+            denial = self._denial(response, image=True)
+            if denial is not None:
+                refusals[USAGE] = response.url, denial
+        if refusals:
+            self._listen()
+            self._refused_images.add(item, refusals)
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
         """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""

@@ -80,6 +80,22 @@ def test_the_slot_of_a_site(site: Site) -> None:
     assert min(after - before for before, after in pairs) >= DELAY
 
 
+def test_a_host_with_a_delay_of_its_own(site: Site) -> None:
+    """A host that asks for a delay keeps it in the slot of another host too."""
+    first, second = (site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3))
+    known = [host.url("/known") for host in (first, second)]
+    requests = [
+        {"url": first.url(f"/{slot}{number}"), "meta": {"download_slot": slot}}
+        for number in range(2)
+        for slot in (first.name, second.name)
+    ]
+    result = run_crawl(known, then=[*requests, second.url("/")])
+    assert len(result.responses) == 7, result.log
+    for host in (first, second):
+        times = [hit.time for hit in host.hits]
+        assert min(after - before for before, after in pairwise(times)) >= DELAY
+
+
 @pytest.mark.newest
 def test_where_the_service_has_landed(site: Site) -> None:
     """A response that the service has from another URL is judged by that."""

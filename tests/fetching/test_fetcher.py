@@ -9,8 +9,9 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 
+from scrapy_rep.fetching.decompression import before_decompression
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.request import Causes, before_decompression, cause_of
+from scrapy_rep.fetching.request import Causes, cause_of
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 

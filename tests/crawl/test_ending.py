@@ -154,7 +154,7 @@ def test_stopped_with_requests_on_disk(site: Site, stop: str, tmp_path: Path) ->
     host = site.add(f"{RULES}Crawl-delay: 0.05\n")
     # So many that Scrapy's filter of duplicates, which writes 200 at once, has written some.
     urls = [*pages(host, 400), *(host.url(f"/private/{n}") for n in range(20))]
-    settings = {"JOBDIR": str(tmp_path), "LOG_LEVEL": "INFO", "CONCURRENT_ITEMS": 1}
+    settings = {"JOBDIR": str(tmp_path), "LOG_LEVEL": "INFO"}
     first = start_crawl(urls, spider=f"{SPIDERS}CountingSpider", settings=settings)
     wait_until(lambda: len(host.pages) >= 10 or first.process.poll() is not None)
     first.process.send_signal(STOPS[stop][0])

@@ -56,10 +56,8 @@ def test_a_slow_host_stays_in_the_queue(
     """
     host = site.add(delayed(0.3))
     requests = pages(host, 120) + [host.url(f"/private/{n}") for n in range(30)]
-    settings = {"JOBDIR": str(tmp_path), "CONCURRENT_ITEMS": 1}
-    result = run_crawl(
-        requests, mode=every_mode, settings={**settings, "CLOSESPIDER_PAGECOUNT": 3}
-    )
+    settings = {"JOBDIR": str(tmp_path), "CLOSESPIDER_PAGECOUNT": 3}
+    result = run_crawl(requests, mode=every_mode, settings=settings)
     fetched = len(host.pages)
     assert 1 <= fetched < 10
     assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
@@ -69,7 +67,7 @@ def test_a_slow_host_stays_in_the_queue(
     second = run_crawl(
         requests,
         mode=every_mode,
-        settings={**settings, "REP_STORE": "memory://"},
+        settings={"JOBDIR": str(tmp_path), "REP_STORE": "memory://"},
     )
     assert (
         host.pages
@@ -379,7 +377,7 @@ def test_many_requests_of_a_host_that_is_given_up(
         [host.url(f"/{number}") for number in range(500)],
         mode=mode,
         spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
-        settings={"REP_RETRY_TIMES": 0, "LOG_LEVEL": "INFO", "CONCURRENT_ITEMS": 1},
+        settings={"REP_RETRY_TIMES": 0, "LOG_LEVEL": "INFO"},
     )
     assert len(result.errors) == (500 if errback else 0)
     assert result.stats["rep/given_up"] == 500

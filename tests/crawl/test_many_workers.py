@@ -50,7 +50,6 @@ def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
         "DUPEFILTER_CLASS": "scrapy_redis.dupefilter.RFPDupeFilter",
         "SCHEDULER_PERSIST": True,
         "REDIS_URL": server.url,
-        "CONCURRENT_ITEMS": 1,
         "CONCURRENT_REQUESTS": 16,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
         "REP_UNREACHABLE_WAIT": 120,

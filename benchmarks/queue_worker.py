@@ -101,8 +101,8 @@ def _stop_frontier(crawler: Crawler) -> None:
     def nothing(*_: object) -> None: ...
 
     frontier.access = SimpleNamespace(
-        leaves_room=True, take_turns=nothing, popped=nothing, done=nothing,
-        go_on=nothing, close=nothing,
+        leaves_room=True, fetch_ahead=nothing, close=nothing,
+        turns=SimpleNamespace(popped=nothing, release=nothing),
     )  # fmt: skip
 
 

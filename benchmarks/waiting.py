@@ -103,10 +103,13 @@ def _lag(what: str, names: tuple[str, ...] | list[str], found: object) -> Iterat
         yield Row(f"{what}: loop held up", name, crawl["lag"], target=target)
 
 
-def _start(folder: str, case: str, side: str, port: str) -> subprocess.Popen[str]:
+def _start(
+    folder: str, case: str, side: str, port: str, *pages: str
+) -> subprocess.Popen[str]:
     own = tempfile.mkdtemp(dir=folder)
+    crawl = [sys.executable, "-m", "benchmarks.waiting_crawl"]
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.waiting_crawl", case, side, port, own],
+        [*crawl, case, side, port, own, *pages],
         cwd=CHECKOUT, env=environment(folder), text=True,
         stdout=subprocess.PIPE, stderr=tempfile.TemporaryFile("w+"),
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Crawls whose requests have to wait, each in a process of its own.
 
-    python -m benchmarks.waiting_crawl CASE SIDE PORT FOLDER
+    python -m benchmarks.waiting_crawl CASE SIDE PORT FOLDER [PAGES]
 
-CASE is a key of ``SPIDERS``, SIDE one of ``SIDES``. What is printed, as JSON: the seconds
+CASE is a key of ``SPIDERS``, SIDE one of ``SIDES``, PAGES how many each healthy host has. What is printed, as JSON: the seconds
 that it took, those of the processor, the memory at most in bytes, and how long the event
 loop was held up at most, in seconds.
 """
@@ -162,19 +162,20 @@ class HealthySpider(MeasuredSpider):
 
     name = "healthy"
     silent: tuple[str, ...] = ()
+    pages: int
     seen = 0
 
     def requests(self) -> Iterator[scrapy.Request]:
         for number in range(PAGES_OF_SILENT):
             for host in self.silent:
                 yield self.request(host, f"/page/{number}")
-        for number in range(PAGES):
+        for number in range(self.pages):
             for host in HEALTHY:
                 yield self.request(host, f"/page/{number}")
 
     def parse(self, response: scrapy.http.Response) -> None:
         self.seen += 1
-        if self.seen == len(HEALTHY) * PAGES:
+        if self.seen == len(HEALTHY) * self.pages:
             self.end()
 
 
@@ -200,7 +201,7 @@ SETTINGS: dict[str, object] = {
 }
 
 
-def main(case: str, side: str, port: str, folder: str) -> None:
+def main(case: str, side: str, port: str, folder: str, pages: str = str(PAGES)) -> None:
     settings = {**SETTINGS, **SIDES[side]}
     if issubclass(SPIDERS[case], QueueSpider):
         settings["JOBDIR"] = folder
@@ -210,7 +211,7 @@ def main(case: str, side: str, port: str, folder: str) -> None:
         settings["FILES_STORE"] = folder
         settings["ITEM_PIPELINES"] = {"scrapy.pipelines.files.FilesPipeline": 1}
     process = AsyncCrawlerProcess(settings)
-    process.crawl(SPIDERS[case], port=port)
+    process.crawl(SPIDERS[case], port=port, pages=int(pages))
     process.start()
 
 

@@ -30,7 +30,7 @@ class Addon:
         settings.set(OBEY, True, "addon")
         settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
         _prepare_for_workers(settings)
-        _set_default_order(settings, _SCRAPYS_OWN, None)
+        _disable_scrapys_own(settings)
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
@@ -74,21 +74,20 @@ def _redis_url(settings: BaseSettings) -> str | None:
         return str(settings["REDIS_URL"])
     if settings.getdict("REDIS_PARAMS"):
         return None
-    host, port = (
-        settings.get("REDIS_HOST", "localhost"),
-        settings.get("REDIS_PORT", 6379),
-    )
+    host = settings.get("REDIS_HOST", "localhost")
+    port = settings.get("REDIS_PORT", 6379)
     return f"redis://{host}:{port}/{settings.get('REDIS_DB', 0)}"
 
 
-def _set_default_order(settings: BaseSettings, path: str, order: int | None) -> None:
-    """Like ``setdefault_in_component_priority_dict``, but with an import path for a key:
-    Scrapy 2.14 does not see that a class means the same as the path in the ``_BASE``
-    setting.
+def _disable_scrapys_own(settings: BaseSettings) -> None:
+    """Take Scrapy's own middleware out, unless the project mentions it.
+
+    ``setdefault_in_component_priority_dict`` does not do that: Scrapy 2.14 does not see that
+    a class means the same as its import path in the ``_BASE`` setting.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     orders = settings.getdict(name)
-    component = load_object(path)
+    component = load_object(_SCRAPYS_OWN)
     if all(load_object(key) is not component for key in orders):
-        orders[path] = order
+        orders[_SCRAPYS_OWN] = None
         settings.set(name, orders, settings.getpriority(name) or 0)

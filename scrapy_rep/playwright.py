@@ -52,13 +52,13 @@ async def abort_forbidden(request: Request) -> bool:
         page = request.frame.page
         watch = _WATCHES.get(page)
         if watch is not None:
-            return not await watch.lets(request)
+            return not await watch.may_send(request)
     crawls = open_crawls()
     if not any(crawls) and crawls:
         return False
     (browsers,) = crawls if len(crawls) == 1 else (None,)
     if browsers is None:
-        _warn_of_stranger()
+        _warn_of_unknown_crawl()
         return True
     return not await _ask(browsers, browsers.may_fetch(request.url, ""))
 
@@ -94,7 +94,7 @@ async def _ask(browsers: Browsers, question: Coroutine[Any, Any, bool]) -> bool:
 
 
 @cache
-def _warn_of_stranger() -> None:
+def _warn_of_unknown_crawl() -> None:
     logger.error(
         "A browser wants to send a request, and scrapy-rep can't tell for which crawl: it "
         "is aborted, as all such requests are. Is scrapy_rep.Addon in ADDONS?"
@@ -140,7 +140,7 @@ class _Watch:
         await _CONTEXTS[context]
         await self._listen(self._page, "")
 
-    async def lets(self, request: Request) -> bool:
+    async def may_send(self, request: Request) -> bool:
         """Whether *request* may be sent."""
         frame, page = request.frame, self._page
         is_main = request.is_navigation_request() and frame == page.main_frame

@@ -31,10 +31,10 @@ media_refused = object()
 """A downloaded file is not handed to the media pipeline that asked for it.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
-``"noindex"``, ``"noimageindex"``, or a purpose that the file is not for), *page_url* (str: who says so, the file itself or the
-page whose item names it), *statement* (Statement, UsageStatement or None), *entry* (Entry:
-what was known of the robots.txt, where that says what the file may be used for; else None),
-and *spider*.
+``"noindex"``, ``"noimageindex"``, or a purpose that the file is not for), *page_url* (str:
+who says so, the file itself or the page whose item names it), *statement* (Statement,
+UsageStatement or None), *entry* (Entry: what was known of the robots.txt, where that says
+what the file may be used for; else None), and *spider*.
 """
 
 request_allowed = object()

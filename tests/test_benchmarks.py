@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks import broad, crawl, queue_memory, queues, waiting
+from benchmarks import __main__ as benchmarks
+from benchmarks import broad, crawl, indexing, queue_memory, queues, waiting
 from benchmarks.table import Row, Table, Target
 from tests import forks
+from tests.forks import popen
 from tests.stores.redis_server import BINARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,15 +22,16 @@ pytestmark = pytest.mark.newest
 
 
 @pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is compiled anew here, where nobody looks at the times."""
-    for module in (broad, crawl, waiting):
-        of_module = module.environment
-
-        def environment(folder: str, *, given: Callable = of_module) -> dict[str, str]:
-            return given(folder) | {"PYTHONPYCACHEPREFIX": ""}
-
-        monkeypatch.setattr(module, "environment", environment)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is loaded or compiled anew here, where nobody looks at the times."""
+    for module in (broad, queues, waiting):
+        monkeypatch.setattr(module, "subprocess", popen)
+    of_crawl = crawl.environment
+    monkeypatch.setattr(
+        crawl,
+        "environment",
+        lambda folder: of_crawl(folder) | {"PYTHONPYCACHEPREFIX": ""},
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,28 +53,34 @@ def test_targets(row: Row, is_met: bool | None) -> None:
     assert Table(None).line(row).endswith(f"| {word} |")
 
 
-def test_compared_with_an_earlier_run(tmp_path: Path) -> None:
+def test_compared_with_an_earlier_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What one run writes, another shows its own beside; new rows have nothing there."""
-    command = ["benchmarks", "--only", "headers", "--rounds", "1"]
+    monkeypatch.setattr(indexing, "RESPONSES", 10)
+    (corpus := tmp_path / "robots").mkdir()
+    (corpus / "example.com.txt").write_bytes(b"User-agent: *\nDisallow: /a\n")
+    command = ["benchmarks", "--corpus", str(tmp_path), "--only", "headers"]
+    command += ["--rounds", "1"]
     file = tmp_path / "run.json"
-    done = forks.run([*command, "--json", str(file)], cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "argv", [*command, "--json", str(file)])
+    assert benchmarks.main() == 0
     found = json.loads(file.read_text())
     first, _, third = found["rows"]
     first["number"] *= 1_000_000
     third["who"] = "somebody else"
     file.write_text(json.dumps(found))
-    done = forks.run([*command, "--compare", str(file)], cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    *_, head, _, changed, _, new = done.stdout.decode().splitlines()
+    monkeypatch.setattr(sys, "argv", [*command, "--compare", str(file)])
+    assert benchmarks.main() == 0
+    *_, head, _, changed, _, new = capsys.readouterr().out.splitlines()
     assert head.endswith("| median since | ratio since |")
     assert changed.endswith("| -100.0% |  |")
     assert new.endswith("|  |  |")
 
 
-def test_crawl(tmp_path: Path) -> None:
+def test_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is timed is a crawl that fetches every page, and each robots.txt once."""
-    hosts = crawl.HOSTS
+    monkeypatch.setattr(crawl, "HOSTS", hosts := 10)
     with crawl.serving(hosts) as port:
         timed = crawl.Crawl(crawl.SUITE, port=port, pages=hosts, folder=str(tmp_path))
         timed.start()
@@ -94,7 +100,8 @@ def test_broad_crawl(side: str, tmp_path: Path) -> None:
 def test_waiting_crawl(tmp_path: Path) -> None:
     """Hosts that never answer are asked in vain, while the others are crawled."""
     with waiting._serving() as port:
-        found = waiting._result(waiting._start(str(tmp_path), "silent", "ours", port))
+        case = "silent", "ours", port, "1"
+        found = waiting._result(waiting._start(str(tmp_path), *case))
     assert found["seconds"] > 0
 
 
@@ -130,9 +137,9 @@ def test_queue_memory(serializer: str) -> None:
 
 @pytest.mark.slow
 def test_soak() -> None:
-    """A hundredth of it: nothing forbidden is asked for, and nothing is lost."""
-    done = forks.run(["benchmarks.soak", "--pages", "2000", "--hosts", "40"], cwd=ROOT)
+    """A two-hundredth of it: nothing forbidden is asked for, and nothing is lost."""
+    done = forks.run(["benchmarks.soak", "--pages", "1000", "--hosts", "20"], cwd=ROOT)
     found = done.stdout[done.stdout.index(b"{") :]
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(found)["pages"] == 2000
+    assert json.loads(found)["pages"] == 1000
     assert json.loads(found)["breakdowns"] > 0

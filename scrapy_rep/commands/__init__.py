@@ -14,8 +14,7 @@ from scrapy.commands import ScrapyCommand
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-SUBCOMMANDS = ("check", "lint", "page", "diff", "replay", "report")
-"""Modules of this package, each with ``HELP``, ``add_arguments`` and ``run``."""
+    from scrapy.settings import Settings
 
 
 class RepCommand(ScrapyCommand):
@@ -32,6 +31,8 @@ class RepCommand(ScrapyCommand):
         return "Read robots.txt files, indexing rules and ledgers of crawls"
 
     def add_options(self, parser: ArgumentParser) -> None:
+        from scrapy_rep.commands.arguments import SUBCOMMANDS  # noqa: PLC0415
+
         subcommands = parser.add_subparsers(
             title="subcommands",
             dest="subcommand",
@@ -39,22 +40,20 @@ class RepCommand(ScrapyCommand):
             prog="scrapy rep",
             required=True,
         )
-        for name in SUBCOMMANDS:
-            module = _module(name)
-            subparser = subcommands.add_parser(
-                name, help=module.HELP, description=module.HELP
-            )
-            module.add_arguments(subparser)
+        for name, (text, add_arguments) in SUBCOMMANDS.items():
+            subparser = subcommands.add_parser(name, help=text, description=text)
+            add_arguments(subparser)
             # Scrapy's own options follow the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.shared.exit_status import exit_status  # noqa: PLC0415
 
+        def run(arguments: Namespace, settings: Settings) -> int:
+            # To import what the subcommand needs takes long enough for a Ctrl-C.
+            module = import_module(f"{__name__}.{arguments.subcommand}")
+            status: int = module.run(arguments, settings)
+            return status
+
         assert self.settings is not None
-        run = _module(opts.subcommand).run
         self.exitcode = exit_status(run, opts, self.settings, unknown=args)
-
-
-def _module(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")

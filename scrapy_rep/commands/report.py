@@ -9,84 +9,55 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands.shared.exit_status import CLEAN
+from scrapy_rep.commands.shared.output import notify
+from scrapy_rep.commands.shared.output_file import OutputFile
+from scrapy_rep.exceptions import LedgerError
+from scrapy_rep.report.collect import Limits, collect
+from scrapy_rep.report.scratch import Scratch
+from scrapy_rep.sqlitefiles import FAILURES, cause_of
+
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
 
-    from scrapy.settings import BaseSettings
+    from scrapy.settings import Settings
 
-HELP = "Write a report on past crawls, as one HTML file"
-
-_DEFAULT_OUTPUT = "robots-report.html"
+    from scrapy_rep.report.model import Report
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "ledgers", nargs="+", metavar="LEDGER", help="ledgers of crawls (REP_LEDGER)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default=_DEFAULT_OUTPUT,
-        metavar="FILE",
-        help="the file to write, or - for standard output (default: %(default)s); an "
-        "older report is replaced, any other file is not",
-    )
-    parser.add_argument(
-        "--hosts",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="how many hosts to list at most (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--robotstxt",
-        type=int,
-        default=200,
-        metavar="N",
-        help="how many hosts to show the robots.txt of at most (default: %(default)s)",
-    )
-
-
-def run(arguments: Namespace, settings: BaseSettings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     """The exit status: 0. Raises UsageError or LedgerError where no report is written."""
-    from scrapy.exceptions import UsageError  # noqa: PLC0415
-
     try:
-        from scrapy_rep.report.render import MARK  # noqa: PLC0415
+        from scrapy_rep.report.render import MARK, render  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
             f"A report needs a package that is not installed ({error.name}): "
             "pip install scrapy-rep[report]"
         ) from None
-    from scrapy_rep.commands.shared.output import complain  # noqa: PLC0415
-    from scrapy_rep.commands.shared.output_file import OutputFile  # noqa: PLC0415
-
     if min(arguments.hosts, arguments.robotstxt) < 0:
         raise UsageError("--hosts and --robotstxt must be 0 or greater")
     output = arguments.output
     if output == "-":
-        for part in _parts(arguments):
+        for part in _parts(arguments, render):
             sys.stdout.buffer.write(part.encode())
         sys.stdout.buffer.flush()
-        return 0
+        return CLEAN
     if not _may_be_replaced(output, MARK):
         raise UsageError(f"{output} exists and is not a report; it is not replaced")
     with OutputFile(output, output, arguments.ledgers) as file:
-        for part in _parts(arguments):
+        for part in _parts(arguments, render):
             file.write(part)
-    complain(f"{output} is written; open it in a browser")
-    return 0
+    notify(f"{output} is written; open it in a browser")
+    return CLEAN
 
 
-def _parts(arguments: Namespace) -> Iterator[str]:
+def _parts(
+    arguments: Namespace, render: Callable[[Report, float], Iterator[str]]
+) -> Iterator[str]:
     """The parts of the page, one after the other."""
-    from scrapy_rep.exceptions import LedgerError  # noqa: PLC0415
-    from scrapy_rep.report.collect import Limits, collect  # noqa: PLC0415
-    from scrapy_rep.report.render import render  # noqa: PLC0415
-    from scrapy_rep.report.scratch import Scratch  # noqa: PLC0415
-    from scrapy_rep.sqlitefiles import FAILURES, cause_of  # noqa: PLC0415
-
     ledgers = dict.fromkeys(os.path.realpath(path) for path in arguments.ledgers)
     limits = Limits(hosts=arguments.hosts, documents=arguments.robotstxt)
     with closing(Scratch(ledgers)) as scratch:

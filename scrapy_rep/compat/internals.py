@@ -9,11 +9,11 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twisted.python.failure import Failure
 
-from scrapy_rep.compat.versions import SlotState
+from scrapy_rep.compat.versions import slot_moment
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
@@ -33,6 +33,20 @@ _warn = cache(
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
 """The meta key of the proxy that the ``Proxy-Authorization`` header of a request is for."""
+
+
+class SlotState(NamedTuple):
+    """The state of a download slot. Times are in seconds, moments those of the monotonic
+    clock."""
+
+    concurrency: int
+    active: int = 0
+    delay: float = 0.0
+    is_queueing: bool = False
+    """Whether a request waits in the slot."""
+
+    last_seen: float = float("-inf")
+    """The moment at which it last sent a request."""
 
 
 def is_closing(crawler: Crawler) -> bool:
@@ -71,7 +85,8 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None:
         limits = slot.concurrency, len(slot.active), slot.delay
-        return SlotState(*limits, bool(slot.queue), slot.lastseen)
+        last_seen = slot_moment(slot.lastseen)
+        return SlotState(*limits, bool(slot.queue), last_seen)
     concurrency = _find(downloader, "domain_concurrency")
     own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
     delay = own.get("delay", _find(downloader, "_delay") or 0.0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+import time
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from scrapy import exceptions, signals
+from scrapy.core import downloader
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -26,6 +28,9 @@ HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 # Scrapy 2.15 and later; before, there always is a reactor.
 HAS_RUN_IN_THREAD = hasattr(scrapy_asyncio, "run_in_thread")
 
+# Older versions keep the moments of download slots by the wall clock.
+SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
+
 NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
     error.ConnectionRefusedError,
     error.DNSLookupError,
@@ -39,18 +44,11 @@ NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
 """The errors of a download where there is no server at a host."""
 
 
-class SlotState(NamedTuple):
-    """The state of a download slot. Times are in seconds, moments those of the monotonic
-    clock."""
-
-    concurrency: int
-    active: int = 0
-    delay: float = 0.0
-    is_queueing: bool = False
-    """Whether a request waits in the slot."""
-
-    last_seen: float = float("-inf")
-    """The moment at which it last sent a request."""
+def slot_moment(moment: float) -> float:
+    """The *moment* that a download slot keeps, on the monotonic clock."""
+    if SLOTS_HAVE_WALL_CLOCK:
+        return moment - time.time() + time.monotonic()
+    return moment
 
 
 def is_interactive(crawler: Crawler) -> bool:

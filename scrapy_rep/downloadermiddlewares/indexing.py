@@ -20,7 +20,7 @@ from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
 from scrapy_rep.responses.parsecommand import say_what_drops
 from scrapy_rep.responses.purposes import Purposes
-from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
+from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import indexing_read, media_refused, usage_read
 
@@ -57,7 +57,6 @@ class IndexingMiddleware:
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
-        self._unused_images = UnusedImages.of(crawler)
         if settings.stop_download:
             crawler.signals.connect(self._headers_received, signals.headers_received)
 
@@ -81,7 +80,7 @@ class IndexingMiddleware:
             denial = self._purposes.denial(request, preferences)
             # The response has its request from the engine, which is behind this.
             response.request = request
-            say_what_drops(self._crawler, self._settings, response, rules, denial)
+            say_what_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
             if self._settings.noindex == "drop":
                 self._refuse_media(request, response, rules)
@@ -149,37 +148,36 @@ class IndexingMiddleware:
     def _refuse_media(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> None:
-        """Keep files that must not be in an index from the pipeline that asked for them."""
-        if request.meta.get(meta.DONT_OBEY_NOINDEX):
-            return
+        """Keep a file that must not be in an index from the pipeline that asked for it."""
+        why, because = "noindex", None
         if not rules.index:
-            why, because = "noindex", (response.url, rules.because("noindex"))
-        elif _is_image(response) and (found := self._refused_images.because(request)):
-            why, because = "noimageindex", found
-        else:
+            because = response.url, rules.because("noindex")
+        elif _is_image(response):
+            why, because = (
+                "noimageindex",
+                self._refused_images.because(request, INDEXING),
+            )
+        if because is None or request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
-        self._tell_of_refusal(request, response, why, because)
+        self._tell_of_refusal(request, response, why, *because)
         raise IndexingDenied(f"{response.url} is not for an index: {why}", rules)
 
     def _refuse_use_of_media(
         self, request: Request, response: Response, preferences: UsagePreferences
     ) -> None:
-        """Keep files from the pipeline that asked for them which no purpose may have."""
+        """Keep a file from the pipeline that asked for it, if a purpose must not have it."""
         is_image = _is_image(response)
-        denial = self._purposes.denial(request, preferences, image=is_image)
         page_url = response.url
-        if (
-            denial is None
-            and is_image
-            and (found := self._unused_images.because(request))
-        ):
-            page_url, denial = found
+        denial = self._purposes.denial(request, preferences, image=is_image)
+        if denial is None and is_image:
+            because = self._refused_images.because(request, USAGE)
+            page_url, denial = because or (page_url, None)
         if denial is None:
             return
-        self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=denial.purpose))
-        because = page_url, denial.statement
-        self._tell_of_refusal(request, response, denial.purpose, because)
+        purpose = denial.purpose
+        self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=purpose))
+        self._tell_of_refusal(request, response, purpose, page_url, denial.statement)
         raise MediaUsageDenied(response.url, denial)
 
     def _tell_of_refusal(
@@ -187,15 +185,16 @@ class IndexingMiddleware:
         request: Request,
         response: Response,
         reason: str,
-        because: tuple[str, Statement | UsageStatement | None],
+        page_url: str,
+        statement: Statement | UsageStatement | None,
     ) -> None:
         self._crawler.signals.send_catch_log(
             media_refused,
             request=request,
             response=response,
             reason=reason,
-            page_url=because[0],
-            statement=because[1],
+            page_url=page_url,
+            statement=statement,
             entry=self._purposes.entry(request),
             spider=self._crawler.spider,
         )
@@ -228,7 +227,7 @@ class IndexingMiddleware:
     ) -> bool:
         if self._settings.noindex == "drop" and not rules.index:
             return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
-        if self._settings.usage != "drop" or not self._purposes.of_request(request):
+        if self._settings.usage != "drop" or not self._identity.purposes(request):
             return True
         stated = self._purposes.read(request, headers, rules, ())
         content_type = (headers.get(b"Content-Type") or b"").lower()
@@ -237,7 +236,7 @@ class IndexingMiddleware:
             # can loosen the rest.
             stated = stated.without(Signal.TDM_RESERVATION)
         # Of a use that nothing is stated of, the page itself may speak.
-        purposes = self._purposes.of_request(request)
+        purposes = self._identity.purposes(request)
         is_image = content_type.startswith(b"image/")
         return stated.denial(purposes, image=is_image) is None
 

@@ -10,17 +10,22 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
-from scrapy_rep.fetching.answers import without_idle_encoding
-from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.fetching.request import RobotsTxtRequest, before_decompression
-from scrapy_rep.frontier.browsers import Browsers, enter
+from scrapy_rep.fetching.answers import without_false_encoding
+from scrapy_rep.fetching.decompression import before_decompression
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.judge import Judge
-from scrapy_rep.frontier.outcomes import BAD_URL, BY_USER, ROBOTS_TXT, Case, Verdicts
+from scrapy_rep.frontier.outcomes import (
+    BAD_URL,
+    BY_USER,
+    ROBOTS_TXT,
+    Case,
+    DecisionReporter,
+)
 from scrapy_rep.protocol.access import results as access
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.settings import RepSettings
@@ -51,24 +56,20 @@ class RobotsTxtMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
         if not settings.obey:
-            enter(crawler, None)
+            register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
         self._purposes = Purposes.of(crawler)
-        self._verdicts = Verdicts(crawler, settings)
+        self._reporter = DecisionReporter(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = HostAccess(
             crawler,
             self._frontier.alarms,
             settings,
-            Identity.of(crawler),
-            self._verdicts,
+            self._reporter,
         )
-        self._judge = Judge(crawler, settings, self._access, self._verdicts)
-        self._browsers = Browsers(
-            crawler, settings, self._access, self._verdicts, self._judge
-        )
-        self._overrides = settings.overrides
+        self._judge = Judge(crawler, settings, self._access, self._reporter)
+        self._browsers = Browsers(crawler, self._access, self._reporter, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -87,21 +88,20 @@ class RobotsTxtMiddleware:
         where = origin_asked(request)
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
-            self._verdicts.allowed(Case(request, where), BY_USER)
-            if self._access.politeness.is_minded:
-                await self._access.turn_for_site(request)
+            self._reporter.allowed(Case(request, where), BY_USER)
+            await self._access.turn_of_service(request)
             return None
         if where is None:
             self._judge.deny(Case(request, where), BAD_URL)
-        override = override_for(self._overrides, where)
-        if override is not None and override.kind != "obey":
+        override = self._access.override(where)
+        if override is not None:
             case = Case(request, where, None, override)
             if override.robots is not None:
                 while not await self._keep_to(override.robots, case):
                     pass
             else:
                 self._judge.count_override(where)
-                self._verdicts.allowed(case, BY_USER)
+                self._reporter.allowed(case, BY_USER)
             return None
         return await self._keep_to_robotstxt(where, request)
 
@@ -118,8 +118,8 @@ class RobotsTxtMiddleware:
             if is_robotstxt(request.url) and request.method == "GET":
                 self._judge.count_override(where)
                 copy = self._copy(known, request)
-                if copy is None and self._verdicts.are_wanted(case):
-                    self._verdicts.allowed(case, ROBOTS_TXT)
+                if copy is None and self._reporter.reports_allowed(case):
+                    self._reporter.allowed(case, ROBOTS_TXT)
                 return copy
             tdmrep = known.tdmrep
             if tdmrep is None and self._purposes.are_about_mining(request):
@@ -128,7 +128,7 @@ class RobotsTxtMiddleware:
                 if await self._keep_to(known.robots, case, tdmrep):
                     return None
             finally:
-                self._access.weigh(known)
+                self._access.cache.update_weight(known)
 
     async def _learn(self, where: Origin, request: Request) -> Known:
         """What *request* must keep to, once that is known."""
@@ -138,9 +138,9 @@ class RobotsTxtMiddleware:
 
     async def process_response(self, request: Request, response: Response) -> Response:
         # Where it was fetched, that has been seen.
-        self._access.step_aside(request)
+        self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
-            response = without_idle_encoding(response)
+            response = without_false_encoding(response)
             before_decompression(request, response)
             return response
         if is_for_browser(request):
@@ -152,7 +152,7 @@ class RobotsTxtMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         # Another component has dropped it; where it was sent, that has been seen.
-        self._access.step_aside(request)
+        self._access.turns.release(request)
         if is_for_browser(request):
             self._browsers.end(request)
 
@@ -163,25 +163,17 @@ class RobotsTxtMiddleware:
         waited for visiting hours, and is to be judged by the robots.txt of then.
         """
         decision, pace = self._judge.judge(robots, case, tdmrep)
-        politeness = self._access.politeness
-        # Of nearly all hosts it asks for nothing.
-        if (
-            politeness.is_minded
-            and politeness.concerns(pace)
-            and not await self._take_turn(robots, pace, case)
-        ):
+        if pace is not None and not await self._take_turn(pace, case):
             return False
         self._judge.count_override(case.origin)
         if decision is not None:
-            self._verdicts.allowed(case, decision)
+            self._reporter.allowed(case, decision)
         return True
 
-    async def _take_turn(self, robots: RobotsTxt, pace: Pace, case: Case) -> bool:
+    async def _take_turn(self, pace: Pace, case: Case) -> bool:
         """Let a request go when its turn has come: at once, where it was popped from a
-        queue that knows of turns. Denies it where its host asks for more than we are
-        willing to wait.
+        queue that knows of turns.
         """
-        self._judge.judge_pace(robots, pace, case)
         request, where, entry = case.request, case.origin, case.entry
         assert where is not None
         self._frontier.waits_in_place(request)

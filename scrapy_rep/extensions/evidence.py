@@ -13,7 +13,6 @@ from scrapy_rep import meta
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.extensions.pagedecisions import PageDecision
-from scrapy_rep.frontier.outcomes import Case
 from scrapy_rep.ledger.records import Decided, Snapshot, storable, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.indexing.statements import Statement
@@ -43,7 +42,7 @@ _MAX_STATEMENTS = 100
 
 # The number of decisions that are remembered at the level "denied", so that they are not
 # recorded twice.
-_MAX_SAID = 10_000
+_MAX_REMEMBERED = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
@@ -54,8 +53,8 @@ _STOPPED_FLAG = "download_stopped"
 class Evidence:
     """Makes records from signals, and gives them to *write*.
 
-    At the level ``"denied"``, decisions of the crawler's user in the place of a site are
-    recorded once for each origin, since these have to be justified.
+    The level ``"denied"`` also has the permissions of the user's overrides, once for each
+    origin, since they have to be justified.
     """
 
     def __init__(
@@ -64,14 +63,14 @@ class Evidence:
         self._settings = settings
         self._write = write
         self._has_all = settings.ledger_level == "all"
-        self._said: set[tuple[str, str]] = set()
+        self._recorded: set[tuple[str, str]] = set()
         self.receivers: dict[Any, Callable[..., None]] = {
             ours.indexing_read: self._indexing_read,
             ours.item_annotated: self._item_annotated,
             ours.link_dropped: self._link_dropped,
             ours.media_refused: self._media_refused,
-            ours.request_allowed: self._request_allowed,
-            ours.request_denied: self._request_denied,
+            ours.request_allowed: self._request_decided,
+            ours.request_denied: self._request_decided,
             ours.robotstxt_known: self._robotstxt_known,
             ours.usage_annotated: self._usage_annotated,
             ours.usage_read: self._usage_read,
@@ -85,7 +84,7 @@ class Evidence:
     def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
         self._write(Snapshot(str(origin), entry, self._settings.dialect))
 
-    def _request_allowed(  # noqa: PLR0917  what the signal carries
+    def _request_decided(  # noqa: PLR0917  what the signals carry
         self,
         request: Request,
         decision: Decision,
@@ -94,38 +93,11 @@ class Evidence:
         override: Override | None,
         via: Via | None,
     ) -> None:
-        if self._has_all or self._is_due(origin, override.pattern if override else ""):
-            case = Case(request, origin, entry, override, via)
-            self._decided(case, decision, Verdict.ALLOWED)
-
-    def _request_denied(  # noqa: PLR0917  what the signal carries
-        self,
-        request: Request,
-        decision: Decision,
-        origin: Origin | None,
-        entry: Entry | None,
-        override: Override | None,
-        via: Via | None,
-    ) -> None:
-        case = Case(request, origin, entry, override, via)
-        self._decided(case, decision, Verdict.REFUSED)
-
-    def _decided(self, case: Case, decision: Decision, verdict: Verdict) -> None:
-        request, origin, entry, override, via = case
-        rule, reason = decision.rule, decision.reason
-        layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
-        line, statement = None, None
-        why: str = reason.value
-        if rule is not None:
-            line, statement = (
-                rule.line,
-                storable(f"{rule.kind.title()}: {rule.pattern}"),
-            )
-        if override is not None:
-            layer = Layer.OVERRIDE
-            statement = statement or f"{override.pattern}: {override.kind}"
-        elif reason is Reason.OVERRIDE:
-            layer, why = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
+        if decision.allowed and not self._has_all:
+            what = "" if override is None else override.pattern
+            if not self._is_due(origin, what):
+                return
+        layer, why, statement = _grounds(decision, override)
         self._write(
             Decided(
                 time.time(),
@@ -134,10 +106,10 @@ class Evidence:
                 None,
                 decision.agent,
                 layer,
-                verdict,
+                Verdict.ALLOWED if decision.allowed else Verdict.REFUSED,
                 why,
                 None if entry is None else entry.fetched,
-                line,
+                decision.rule and decision.rule.line,
                 statement,
                 url_text(decision.form) or None,
                 via=via and f"{via.how} {url_text(via.page)}",
@@ -148,18 +120,18 @@ class Evidence:
         """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
-            self._said_of(
+            self._write_decision(
                 request.url, PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, OBEY)
             )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
         """Whether a decision about *origin* has not been recorded yet."""
         key = str(origin or ""), what
-        if key in self._said:
+        if key in self._recorded:
             return False
-        if len(self._said) >= _MAX_SAID:
-            self._said.clear()
-        self._said.add(key)
+        if len(self._recorded) >= _MAX_REMEMBERED:
+            self._recorded.clear()
+        self._recorded.add(key)
         return True
 
     # Pages.
@@ -171,14 +143,16 @@ class Evidence:
         if self._has_all:
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _MAX_STATEMENTS):
-                said = PageDecision(Layer(each.source), Verdict.NOTED, each.name, each)
-                self._said_of(url, said, page=url)
+                decision = PageDecision(
+                    Layer(each.source), Verdict.NOTED, each.name, each
+                )
+                self._write_decision(url, decision, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
             because = rules.because("noindex")
             layer = Layer.HEADER if because else Layer.USAGE
-            said = PageDecision(layer, Verdict.DROPPED, "stopped", because)
-            self._said_of(url, said, page=url)
+            decision = PageDecision(layer, Verdict.DROPPED, "stopped", because)
+            self._write_decision(url, decision, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
             self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
@@ -191,8 +165,8 @@ class Evidence:
         """Record that a statement of a page is not obeyed."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
-            said = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
-            self._said_of(url, said, page=url)
+            decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
+            self._write_decision(url, decision, page=url)
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
@@ -211,7 +185,7 @@ class Evidence:
     ) -> None:
         layer = Layer(because.source) if because else Layer.META
         url = response.url
-        self._said_of(url, PageDecision(layer, verdict, why, because), page=url)
+        self._write_decision(url, PageDecision(layer, verdict, why, because), page=url)
 
     def _link_dropped(
         self,
@@ -221,8 +195,8 @@ class Evidence:
         statement: Statement | str | None,
     ) -> None:
         source = statement.source if isinstance(statement, Statement) else reason
-        said = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
-        self._said_of(request.url, said, page=response.url)
+        decision = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
+        self._write_decision(request.url, decision, page=response.url)
 
     def _media_refused(
         self,
@@ -236,8 +210,8 @@ class Evidence:
             layer = Layer.USAGE
         else:
             layer = Layer(statement.source) if statement else Layer.META
-        said = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
-        self._said_of(request.url, said, page=page_url)
+        decision = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
+        self._write_decision(request.url, decision, page=page_url)
 
     # Use.
 
@@ -246,8 +220,8 @@ class Evidence:
     ) -> None:
         for each in preferences.statements[:_MAX_STATEMENTS]:
             reason = each.category or str(each.signal)
-            said = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
-            self._said_of(response.url, said, page=response.url)
+            decision = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
+            self._write_decision(response.url, decision, page=response.url)
 
     def _usage_annotated(
         self, response: Response, denial: Denial, entry: Entry | None
@@ -257,16 +231,31 @@ class Evidence:
     def _use(
         self, response: Response, verdict: Verdict, denial: Denial, entry: Entry | None
     ) -> None:
-        said = PageDecision(
+        decision = PageDecision(
             Layer.USAGE, verdict, denial.purpose, denial.statement, entry
         )
-        self._said_of(response.url, said, page=response.url)
+        self._write_decision(response.url, decision, page=response.url)
 
-    def _said_of(
-        self, url: str, said: PageDecision, *, page: str | None = None
+    def _write_decision(
+        self, url: str, decision: PageDecision, *, page: str | None = None
     ) -> None:
-        self._write(said.decided(url, page, time.time()))
+        self._write(decision.decided(url, page, time.time()))
 
 
 def _why(rules: IndexingRules) -> str:
     return "unavailable_after" if rules.index else "noindex"
+
+
+def _grounds(
+    decision: Decision, override: Override | None
+) -> tuple[Layer, str, str | None]:
+    """The layer that a decision comes from, its reason, and the rule or override."""
+    rule, reason = decision.rule, decision.reason
+    statement = rule and storable(f"{rule.kind.title()}: {rule.pattern}")
+    if override is not None:
+        statement = statement or f"{override.pattern}: {override.kind}"
+        return Layer.OVERRIDE, reason.value, statement
+    if reason is Reason.OVERRIDE:
+        return Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT, statement
+    layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
+    return layer, reason.value, statement

@@ -45,7 +45,7 @@ def is_encoded(response: Response) -> bool:
     return not _is_text(response.body)
 
 
-def without_idle_encoding(response: Response) -> Response:
+def without_false_encoding(response: Response) -> Response:
     """*response*, whose ``Content-Encoding`` is taken away where its body is not encoded."""
     if "Content-Encoding" in response.headers and not is_encoded(response):
         del response.headers["Content-Encoding"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.fetching.files import FileCache
+from scrapy_rep.fetching.request import cause_of
 from scrapy_rep.fetching.tdmrep import TdmRepCache, url_of
 from scrapy_rep.protocol.access.results import Entry, State, robots_of
-from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.tdmrep import TdmRep  # noqa: TC001  a field's type
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.causes import Causes
     from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.settings import RepSettings
 
@@ -56,15 +55,15 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         fetcher: RobotsTxtFetcher,
         store_client: StoreClient,
         settings: RepSettings,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
         *,
-        may_fetch: Callable[[RobotsTxt, str], bool] | None = None,
+        may_fetch: Callable[[RobotsTxt, str], bool],
     ) -> None:
         common = crawler, fetcher, store_client, settings, now
         super().__init__(*common)
         self._tdmrep = TdmRepCache(*common)
         self._mines = any(map(is_about_mining, settings.purposes))
-        self._may_fetch = may_fetch or _everyone_may
+        self._may_fetch = may_fetch
 
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin* in memory, if it is fresh."""
@@ -79,20 +78,20 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             return None
         return known._replace(tdmrep=tdmrep)
 
-    def weigh(self, known: Known) -> None:
+    def update_weight(self, known: Known) -> None:
         """Update the memory that a robots.txt counts with.
 
         Rules are indexed when they are first used, and the index can take many times the
         memory of the text.
         """
-        found = self._in_use.get(known.origin)
+        kept = self._in_use.get(known.origin)
         weight = known.robots.weight
-        if found is not None and found[0].read is known.robots and found[1] != weight:
-            self._in_use.put(known.origin, (found[0], weight), weight)
+        if kept is not None and kept.read is known.robots and kept.weight != weight:
+            self._keep(known.origin, replace(kept, weight=weight))
 
     def cause_of(self, request: Request) -> Request:
         """The part of *request* that is remembered until its robots.txt is fetched."""
-        return self._fetcher.cause_of(request)
+        return cause_of(request, self._settings.request_meta_keys)
 
     async def learn(
         self, origin: Origin, causes: Causes, *, anew: bool = False
@@ -110,9 +109,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         if self._mines and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
             # It may have expired meanwhile, and is still used for the requests that waited.
-            weight = kept.read.weight
-            kept = replace(kept, come=self._now())
-            self._in_use.put(origin, (kept, weight), weight)
+            self._keep(origin, replace(kept, come=self._now()))
         return known, is_new
 
     def lacks_tdmrep(self, known: Known) -> bool:
@@ -131,7 +128,3 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
 
     def _read(self, entry: Entry) -> RobotsTxt:
         return robots_of(entry, self._settings.dialect)
-
-
-def _everyone_may(robots: RobotsTxt, url: str) -> bool:
-    return robots.is_allowed(url, EVERYONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scrapy import Request, signals
@@ -12,11 +13,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
-from scrapy_rep.compat.internals import (
-    PROXY_AUTH_META_KEY,
-    has_room,
-    room_in_downloader,
-)
+from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.answers import (
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.settings import RepSettings
 
 MAX_ON_NETWORK = 256
@@ -52,18 +49,18 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Turn(Protocol):
-    """What a request for robots.txt is sent in."""
+    """Has a request for robots.txt wait for its turn at a host."""
 
     def __call__(
-        self, request: Request, *, is_stranger: bool
+        self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
         """Wait until *request* may be sent to its host, and have others wait until it is
-        done. One that *is stranger* is for the robots.txt of another host.
+        done. One that *is redirected* is for the robots.txt of another host.
         """
 
 
 @asynccontextmanager
-async def at_once(request: Request, *, is_stranger: bool) -> AsyncIterator[None]:
+async def at_once(request: Request, *, is_redirected: bool) -> AsyncIterator[None]:
     """A turn that nobody has to wait for."""
     yield
 
@@ -130,25 +127,6 @@ class RobotsTxtFetcher:
                     self._bytes_received, signals.bytes_received
                 )
 
-    def cause_of(self, request: Request) -> Request:
-        """What a request for robots.txt takes over from *request*, which waits for it:
-        its User-Agent, its proxy, and the meta keys of ``REP_REQUEST_META_KEYS``.
-        """
-        meta_keys, headers = [*self._settings.request_meta_keys], ["User-Agent"]
-        if "proxy" in request.meta:
-            meta_keys += ["proxy", PROXY_AUTH_META_KEY]
-            # Where a request is sent again, its proxy's credentials are here.
-            headers.append("Proxy-Authorization")
-        return Request(
-            request.url,
-            headers={
-                name: request.headers[name]
-                for name in headers
-                if name in request.headers
-            },
-            meta={key: request.meta[key] for key in meta_keys if key in request.meta},
-        )
-
     async def _follow(self, url: str, causes: Causes) -> AccessResult:
         asked, redirects = url, list[str]()
         # For sites that redirect to themselves until a cookie comes back.
@@ -156,8 +134,10 @@ class RobotsTxtFetcher:
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
-            is_stranger = origin_of(asked) != where
-            answer = await self._ask(asked, causes, cookies, is_stranger=is_stranger)
+            is_redirected = origin_of(asked) != where
+            answer = await self._ask(
+                asked, causes, cookies, is_redirected=is_redirected
+            )
             response, error = answer.response, answer.error
             if response is not None and not boundary.lets_use(response):
                 response, error = None, _PRIVATE.format(origin_of(asked))
@@ -177,36 +157,28 @@ class RobotsTxtFetcher:
                 break
             redirects.append(target)
             asked = target
-        if response is None:
-            return AccessResult(
-                url=url,
-                status=None,
-                redirects=tuple(redirects),
-                error=error,
-                is_permanent=answer.is_permanent,
-            )
-        return self._result(url, response, redirects, error)
+        result = AccessResult(
+            url=url,
+            status=None,
+            redirects=tuple(redirects),
+            error=error,
+            is_permanent=answer.is_permanent,
+        )
+        return result if response is None else self._answered(result, response)
 
-    def _result(
-        self, url: str, response: Response, redirects: list[str], error: str
-    ) -> AccessResult:
-        status: int | None = response.status
-        if url not in self._uncounted:
+    def _answered(self, result: AccessResult, response: Response) -> AccessResult:
+        """*result* with what is in the last answer."""
+        status = response.status
+        if result.url not in self._uncounted:
             key = stats.RESPONSE_STATUS_COUNT.format(status=status)
             self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
             self._crawler.stats.inc_value(key)
-        is_successful = response.status // 100 == 2
-        if is_successful and is_encoded(response):
-            status, is_successful = None, False
-            error = "compressed in a way that can't be read"
-        return AccessResult(
-            url=url,
-            status=status,
-            headers=tuple(headers_of(response)),
-            body=response.body if is_successful else b"",
-            redirects=tuple(redirects),
-            error=error,
-        )
+        result = replace(result, headers=tuple(headers_of(response)))
+        if status // 100 != 2:
+            return replace(result, status=status)
+        if is_encoded(response):
+            return replace(result, error="compressed in a way that can't be read")
+        return replace(result, status=status, body=response.body)
 
     async def _ask(
         self,
@@ -214,7 +186,7 @@ class RobotsTxtFetcher:
         causes: Causes,
         cookies: CookieJar,
         *,
-        is_stranger: bool,
+        is_redirected: bool,
     ) -> _Answer:
         """One answer to one request, or why there is none.
 
@@ -226,7 +198,7 @@ class RobotsTxtFetcher:
                 url, causes.nth(attempt), self._settings.download_timeout
             )
             cookies.add_cookie_header(request)
-            answer = await self._send(request, is_stranger=is_stranger)
+            answer = await self._send(request, is_redirected=is_redirected)
             attempt += 1
             is_answered = (
                 answer.response is not None and answer.response.status != _PROXY_REFUSES
@@ -239,9 +211,9 @@ class RobotsTxtFetcher:
             cookies.extract_cookies(answer.response, request)
         return answer
 
-    async def _send(self, request: Request, *, is_stranger: bool) -> _Answer:
+    async def _send(self, request: Request, *, is_redirected: bool) -> _Answer:
         try:
-            async with self._turn(request, is_stranger=is_stranger):
+            async with self._turn(request, is_redirected=is_redirected):
                 return _Answer(await self._download(request))
         except (CancelledError, SpiderClosing):
             # Twisted's cancellation is an Exception, asyncio's is none. None of these says

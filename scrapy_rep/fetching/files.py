@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.causes import Causes
     from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
@@ -64,6 +63,9 @@ class Kept(Generic[_Read]):
     """When it came. A file that has expired by then is still used for the requests that
     waited."""
 
+    weight: int
+    """The memory that it counts with."""
+
 
 class FileCache(ABC, Generic[_Read]):
     """What is known of one file of each origin, while it is fresh.
@@ -78,14 +80,14 @@ class FileCache(ABC, Generic[_Read]):
         fetcher: RobotsTxtFetcher,
         store_client: StoreClient,
         settings: RepSettings,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float],
     ) -> None:
         self._crawler = crawler
         self._fetcher = fetcher
         self._store_client = store_client
         self._settings = settings
         self._now = now
-        self._in_use: LRU[tuple[Kept[_Read], int]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
+        self._in_use: LRU[Kept[_Read]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
 
     @abstractmethod
     def _read(self, entry: Entry) -> _Read:
@@ -94,10 +96,8 @@ class FileCache(ABC, Generic[_Read]):
     def _kept_at_hand(self, place: Place) -> Kept[_Read] | None:
         """The file from memory, if it is fresh."""
         now = self._now()
-        found = self._in_use.get(place)
-        if found is not None:
-            kept = found[0]
-        else:
+        kept = self._in_use.get(place)
+        if kept is None:
             entry = self._store_client.at_hand(place, now)
             if entry is None:
                 return None
@@ -163,7 +163,7 @@ class FileCache(ABC, Generic[_Read]):
     def _renewed(self, place: Place, result: AccessResult, kept: Entry | None) -> Entry:
         if kept is None:
             in_use = self._in_use.get(place)
-            kept = in_use[0].entry if in_use else None
+            kept = in_use.entry if in_use else None
         return renew(
             result,
             kept,
@@ -174,9 +174,11 @@ class FileCache(ABC, Generic[_Read]):
         )
 
     def _use(self, place: Place, entry: Entry) -> Kept[_Read]:
-        kept = Kept(entry, self._read(entry), entry.fetched)
-        weight = kept.read.weight
-        self._in_use.put(place, (kept, weight), weight)
+        read = self._read(entry)
+        return self._keep(place, Kept(entry, read, entry.fetched, read.weight))
+
+    def _keep(self, place: Place, kept: Kept[_Read]) -> Kept[_Read]:
+        self._in_use.put(place, kept, kept.weight)
         return kept
 
 

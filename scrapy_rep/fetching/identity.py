@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.settings import SETTINGS_PRIORITIES
@@ -49,7 +49,7 @@ class Identity:
         return shared_component(crawler, cls)
 
     @property
-    def is_several(self) -> bool:
+    def has_agents_by_purpose(self) -> bool:
         """Whether purposes have their own product tokens."""
         return bool(self._of_purpose)
 
@@ -68,7 +68,9 @@ class Identity:
             )
         return tuple(names)
 
-    def names(self, request: Request | None) -> dict[tuple[str, ...], tuple[str, ...]]:
+    def purposes_by_tokens(
+        self, request: Request | None
+    ) -> dict[tuple[str, ...], tuple[str, ...]]:
         """The product tokens to follow for *request*, with the purposes of each; for None,
         those of a request without a User-Agent header of its own.
         """
@@ -85,43 +87,44 @@ class Identity:
         """All product tokens for *request*: a statement to any of them counts."""
         if not self._of_purpose:
             return self._own(request)
-        names = self.names(request)
+        names = self.purposes_by_tokens(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
     def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
         """The delays, rates and windows of *robots* for any of these product tokens."""
         if not self._of_purpose:
             return robots.pace(self._own(request))
-        paces = [robots.pace(tokens) for tokens in self.names(request)]
+        paces = [robots.pace(tokens) for tokens in self.purposes_by_tokens(request)]
         records = dict.fromkeys(record for pace in paces for record in pace.records)
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
         """Whether *robots* allows *url* to any of the product tokens, for a request that no
         spider makes."""
-        return any(robots.is_allowed(url, tokens) for tokens in self.names(None))
+        return any(
+            robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
+        )
 
     def _own(self, request: Request | None) -> tuple[str, ...]:
         """The product tokens for purposes without their own."""
         if self._agents:
             return self._agents
         if request is not None:
-            return self._of_header(request.headers.get(b"User-Agent"))
+            sent = request.headers.get(b"User-Agent") or b""
+            return self._of_header(sent.decode("latin-1"))
         if self._usual is None:
             assert self._crawler.spider is not None
-            self._usual = self._of_header(self._default_header(self._crawler.spider))
+            header = default_header(self._crawler.settings, self._crawler.spider)
+            self._usual = self._of_header(header)
         return self._usual
 
     def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
         """The User-Agent header of the settings, and the product tokens to follow."""
-        header = self._default_header(spider) or ""
-        written = header if isinstance(header, str) else header.decode("latin-1")
-        return written, self.tokens(None)
+        return default_header(self._crawler.settings, spider), self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Warn at the start, not at the first request, of a User-Agent without a product
-        token, of tokens that RFC 9309 does not allow, of a
-        parser that is not used, and of settings that change nothing.
+        """Warn at the start of a User-Agent without a product token, of tokens that RFC 9309
+        does not allow, of a parser that is not used, and of settings that change nothing.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
@@ -149,12 +152,8 @@ class Identity:
                 extra={"spider": spider},
             )
 
-    def _default_header(self, spider: Spider) -> str | bytes | None:
-        return default_header(self._crawler.settings, spider)
-
-    def _of_header(self, header: str | bytes | None) -> tuple[str, ...]:
-        header = header or ""
-        found = _tokens(header if isinstance(header, str) else header.decode("latin-1"))
+    def _of_header(self, header: str) -> tuple[str, ...]:
+        found = _tokens(header)
         if not found and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -167,15 +166,14 @@ class Identity:
         return found
 
 
-def default_header(
-    settings: BaseSettings, spider: Spider | None = None
-) -> str | bytes | None:
-    """The ``User-Agent`` of requests that have none of their own."""
+def default_header(settings: BaseSettings, spider: Spider | None = None) -> str:
+    """The ``User-Agent`` of requests that have none of their own; empty if there is none."""
+    header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
-            return value
-    header: str | None = getattr(spider, "user_agent", settings["USER_AGENT"])
-    return header
+            header = value
+            break
+    return header.decode("latin-1") if isinstance(header, bytes) else header or ""
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:

@@ -1,4 +1,4 @@
-"""The request for a robots.txt."""
+"""The request for a robots.txt, and the requests that wait for it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from scrapy.exceptions import StopDownload
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep import meta
-from scrapy_rep.fetching.wholeness import check_whole
+from scrapy_rep.compat.internals import PROXY_AUTH_META_KEY
 
 if TYPE_CHECKING:
-    from scrapy.http import Response
+    from collections.abc import Iterable
+
     from typing_extensions import Self
 
-# The largest size of a decompressed robots.txt. Compression is not requested, and the
-# dialect limits what is read. This is the limit for malicious servers that compress all the
-# same.
-_MAX_DECOMPRESSED = 16 * 1024 * 1024
+_MAX_CAUSES = 8
 
 
 class RobotsTxtRequest(Request):
@@ -80,12 +78,51 @@ class RobotsTxtRequest(Request):
             raise StopDownload(fail=True)
 
 
-def before_decompression(request: Request, response: Response) -> None:
-    """Limit the decompression of a compressed robots.txt, which must be complete. Raises
-    IncompleteBody where it is not.
-
-    Called between download and decompression: as a limit of the download it would make long
-    files fail rather than cut them.
+class Causes:
+    """The requests that wait for one robots.txt, one for each proxy, so that another proxy
+    is tried where one fails. More may be added during the fetch.
     """
-    check_whole(response, _MAX_DECOMPRESSED)
-    request.meta["download_maxsize"] = _MAX_DECOMPRESSED
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, *requests: Request) -> None:
+        self._requests: list[Request] = list(requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def nth(self, attempt: int) -> Request:
+        """The request for an *attempt*, counted from 0; they are used in turn."""
+        return self._requests[attempt % len(self._requests)]
+
+    def add(self, request: Request) -> bool:
+        """Add *request*, if its proxy is new. Return whether it is."""
+        proxy = request.meta.get("proxy")
+        if len(self._requests) >= _MAX_CAUSES or any(
+            each.meta.get("proxy") == proxy for each in self._requests
+        ):
+            return False
+        self._requests.append(request)
+        return True
+
+    def rotate(self) -> None:
+        """Let the last request be the first one for the next fetch."""
+        self._requests.insert(0, self._requests.pop())
+
+
+def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:
+    """What a request for robots.txt takes over from *request*, which waits for it: its
+    User-Agent, its proxy, and *meta_keys*, those of ``REP_REQUEST_META_KEYS``.
+    """
+    keys, headers = [*meta_keys], ["User-Agent"]
+    if "proxy" in request.meta:
+        keys += ["proxy", PROXY_AUTH_META_KEY]
+        # Where a request is sent again, its proxy's credentials are here.
+        headers.append("Proxy-Authorization")
+    return Request(
+        request.url,
+        headers={
+            name: request.headers[name] for name in headers if name in request.headers
+        },
+        meta={key: request.meta[key] for key in keys if key in request.meta},
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
@@ -17,7 +17,7 @@ from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
 
 # In seconds. The lock of a dead worker expires after this time; a live one renews it
 # before.
@@ -43,7 +42,6 @@ _LOOK_EVERY = 0.2
 # The seconds for which a store is not called after a failure, so that not every request
 # waits for another one.
 _LEFT_ALONE = 3.0
-
 
 # The name of a lock for the turn at a host, which equals no origin.
 _PLACE = "place {}"
@@ -78,10 +76,12 @@ class StoreClient:
         return self._store.get(str(origin), now)
 
     async def get(self, origin: Origin | str) -> Entry | None:
-        return await self._call(None, self._store.get, str(origin), time.time())
+        return await self._call(
+            lambda: self._store.get(str(origin), time.time()), None, writes=False
+        )
 
     async def put(self, origin: Origin | str, entry: Entry) -> None:
-        await self._call(None, self._store.put, str(origin), entry, time.time())
+        await self._call(lambda: self._store.put(str(origin), entry, time.time()), None)
 
     async def entry_or_lock(
         self, origin: Origin | str, known: Entry | None
@@ -113,24 +113,24 @@ class StoreClient:
         if renewal is not None:
             # A renewal that is still under way would lock it again.
             await maybe_deferred_to_future(renewal)
-        await self._call(None, self._store.unlock, str(origin), self._owner)
+        await self._call(lambda: self._store.unlock(str(origin), self._owner), None)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
         """Lock the turn at *host* for *seconds*, under the name *place*. Return whether
         that worked."""
-        key = _PLACE.format(host)
-        now = time.time()
-        return await self._call(True, self._store.lock, key, place, seconds, now)
+        return await self._lock_for(_PLACE.format(host), place, seconds)
 
     async def vacate(self, host: str, place: str, seconds: float) -> None:
         """Let others lock the turn at *host* after *seconds*."""
         if seconds:
             await self.reserve(host, place, seconds)
         else:
-            await self._call(None, self._store.unlock, _PLACE.format(host), place)
+            key = _PLACE.format(host)
+            await self._call(lambda: self._store.unlock(key, place), None)
 
-    def renewing(self, origin: Origin | str) -> Renewal:
-        """A context manager that renews the lock during a fetch."""
+    @contextmanager
+    def renewing(self, origin: Origin | str) -> Iterator[None]:
+        """Renew the lock during a fetch."""
 
         def renew() -> None:
             # A looping call of Scrapy's must not return a coroutine.
@@ -139,43 +139,51 @@ class StoreClient:
                 renewal = deferred_from_coro(self._lock(origin))
                 self._renewals[origin] = renewal.addErrback(lambda _: None)
 
-        return Renewal(renew)
+        loop = create_looping_call(renew)
+        loop.start(_LOCK_RENEWED_EVERY, now=False)
+        try:
+            yield
+        finally:
+            if loop.running:
+                loop.stop()
 
     async def _lock(self, origin: Origin | str) -> bool:
+        return await self._lock_for(str(origin), self._owner, _LOCK_HOLDS)
+
+    async def _lock_for(self, name: str, owner: str, seconds: float) -> bool:
         # Without a store there are no other workers to agree with.
         return await self._call(
-            True, self._store.lock, str(origin), self._owner, _LOCK_HOLDS, time.time()
+            lambda: self._store.lock(name, owner, seconds, time.time()), True
         )
 
     async def _call(
         self,
+        function: Callable[[], _T],
         otherwise: _T,
-        function: Callable[_P, _T],
-        *args: _P.args,
-        **kwargs: _P.kwargs,
+        *,
+        writes: bool = True,
     ) -> _T:
         """The result of a call of the store, or *otherwise* where the store fails."""
         if self._is_closed or self._is_left_alone():
             return otherwise
-        is_write = function != self._store.get
         # After a failure, one call finds out whether the store works again.
         self._is_tried = self._failed_at is not None
         try:
             if self._store.blocking:
                 found, was_asked = await run_in_thread(
-                    self._ask_store, otherwise, partial(function, *args, **kwargs)
+                    self._ask_store, function, otherwise
                 )
             else:
-                found, was_asked = function(*args, **kwargs), True
+                found, was_asked = function(), True
         except StoreError as error:
             if not self._is_closed:
                 self._failed(error)
-                self._failed_to_write |= is_write
+                self._failed_to_write |= writes
             return otherwise
         finally:
             self._is_tried = False
         # A store that is locked can be read, and not written.
-        is_proof = was_asked and (is_write or not self._failed_to_write)
+        is_proof = was_asked and (writes or not self._failed_to_write)
         if is_proof and self._failed_at is not None:
             self._failed_at = None
             self._failed_to_write = False
@@ -191,7 +199,7 @@ class StoreClient:
             return False
         return self._is_tried or time.monotonic() < self._failed_at + _LEFT_ALONE
 
-    def _ask_store(self, otherwise: _T, function: Callable[[], _T]) -> tuple[_T, bool]:
+    def _ask_store(self, function: Callable[[], _T], otherwise: _T) -> tuple[_T, bool]:
         """The result of *function*, and True. Called on a thread. A call that had to wait
         for a thread until the store has failed is not made: *otherwise* and False.
         """
@@ -213,20 +221,6 @@ class StoreClient:
         # Cancelled fetches may still call unlock.
         self._is_closed = True
         self._store.close()
-
-
-class Renewal:
-    """Calls a function repeatedly while a block runs."""
-
-    def __init__(self, renew: Callable[[], None]) -> None:
-        self._loop = create_looping_call(renew)
-
-    def __enter__(self) -> None:
-        self._loop.start(_LOCK_RENEWED_EVERY, now=False)
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._loop.running:
-            self._loop.stop()
 
 
 def _is_news(entry: Entry | None, known: Entry | None) -> bool:

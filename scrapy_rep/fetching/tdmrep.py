@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -14,7 +15,7 @@ from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 
 if TYPE_CHECKING:
-    from scrapy_rep.fetching.causes import Causes
+    from scrapy_rep.fetching.request import Causes
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.origins import Origin
 
@@ -24,7 +25,10 @@ logger = get_logger(__name__)
 class TdmRepCache(FileCache[TdmRep]):
     """The tdmrep.json of each origin. All requests that need one share one fetch."""
 
-    _waiting: dict[str, list[Deferred[None]]] | None = None
+    @cached_property
+    def _waiting(self) -> dict[str, list[Deferred[None]]]:
+        """What waits for each fetch that is under way, by the URL of the file."""
+        return {}
 
     def at_hand(self, origin: Origin) -> TdmRep | None:
         """The file of *origin* from memory, if it is fresh."""
@@ -35,8 +39,6 @@ class TdmRepCache(FileCache[TdmRep]):
         """The file of *origin*, once it is known. Raises SpiderClosing, or a cancellation,
         where the spider closes meanwhile.
         """
-        if self._waiting is None:
-            self._waiting = {}
         url = url_of(origin)
         while url in self._waiting:
             waiter: Deferred[None] = Deferred()
@@ -53,17 +55,15 @@ class TdmRepCache(FileCache[TdmRep]):
                 waiter.callback(None)
         if is_new:
             result = kept.entry.result
-            key = stats.TDMREP.format(access=result.access)
-            self._crawler.stats.inc_value(key)
+            self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
+            is_read = kept.read.is_valid or result.access is not Access.SUCCESSFUL
             logger.debug(
                 "%(url)s is %(access)s (%(result)s)%(finding)s",
                 {
                     "url": url,
                     "access": result.access,
                     "result": result,
-                    "finding": ""
-                    if _is_read(kept.read, kept.entry)
-                    else ", no array of rules",
+                    "finding": "" if is_read else ", no array of rules",
                 },
                 extra={"spider": self._crawler.spider},
             )
@@ -84,7 +84,3 @@ class TdmRepCache(FileCache[TdmRep]):
 def url_of(origin: Origin) -> str:
     """The URL of the file of *origin*."""
     return f"{origin}{PATH}"
-
-
-def _is_read(found: TdmRep, entry: Entry) -> bool:
-    return found.is_valid or entry.result.access is not Access.SUCCESSFUL

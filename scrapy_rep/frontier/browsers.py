@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from urllib.parse import urldefrag
 from weakref import WeakKeyDictionary
 
 from scrapy import Request, signals
@@ -26,13 +25,12 @@ from scrapy_rep.frontier.outcomes import (
     BY_USER,
     ROBOTS_TXT,
     Case,
-    Verdicts,
+    DecisionReporter,
     Via,
 )
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.origins import origin_of
-from scrapy_rep.protocol.request_target import is_robotstxt, other_forms
+from scrapy_rep.protocol.request_target import have_same_target, is_robotstxt
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.hostaccess import HostAccess
     from scrapy_rep.frontier.judge import Judge
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
@@ -66,15 +63,13 @@ class Browsers:
     def __init__(
         self,
         crawler: Crawler,
-        settings: RepSettings,
         access: HostAccess,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
         judge: Judge,
     ) -> None:
         self._crawler = crawler
-        self._overrides = settings.overrides
         self._access = access
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._judge = judge
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
@@ -86,7 +81,7 @@ class Browsers:
         """Whether it has been asked what a browser may fetch."""
 
         self._has_warned = False
-        enter(crawler, self)
+        register(crawler, self)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     def _spider_opened(self) -> None:
@@ -156,7 +151,8 @@ class Browsers:
         """
         if response.url == request.url or not is_of_http(response):
             return False
-        return not _are_alike(urldefrag(request.url)[0], urldefrag(response.url)[0])
+        is_same_origin = origin_of(request.url) == origin_of(response.url)
+        return not (is_same_origin and have_same_target(request.url, response.url))
 
     async def arrive(self, request: Request, response: Response) -> None:
         """Judge *response* by its own URL. Raises RobotsDenied."""
@@ -173,7 +169,7 @@ class Browsers:
         where = origin_asked(arrived)
         via = Via("redirect", request.url)
         if _is_meant(request, where):
-            self._verdicts.allowed(Case(arrived, where, via=via), BY_USER)
+            self._reporter.allowed(Case(arrived, where, via=via), BY_USER)
             return
         try:
             await self._ask(arrived, where, via)
@@ -193,13 +189,14 @@ class Browsers:
         was opened for; a refusal that *stops* it is what its errback gets.
         """
         self.is_asked = True
-        request = Request(url, headers={"User-Agent": self._header()})
+        header = default_header(self._crawler.settings, self._crawler.spider)
+        request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
         where = origin_asked(request)
         via = Via("browser", page)
         if cause is not None and _is_meant(cause, where):
-            self._verdicts.allowed(Case(request, where, via=via), BY_USER)
+            self._reporter.allowed(Case(request, where, via=via), BY_USER)
             return True
         try:
             await self._ask(request, where, via)
@@ -221,20 +218,14 @@ class Browsers:
             return False
         return True
 
-    def _header(self) -> str | bytes:
-        assert self._crawler.spider is not None
-        return default_header(self._crawler.settings, self._crawler.spider) or ""
-
     # Both.
 
     async def _ask(self, request: Request, where: Origin | None, via: Via) -> None:
         """Have *request* keep to the robots.txt of *where*. Raises RobotsDenied."""
         if where is None:
             self._judge.deny(Case(request, where, via=via), BAD_URL)
-        override = override_for(self._overrides, where)
+        override = self._access.override(where)
         entry = tdmrep = None
-        if override is not None and override.kind == "obey":
-            override = None
         if override is not None:
             robots = override.robots
         else:
@@ -245,16 +236,15 @@ class Browsers:
         case = Case(request, where, entry, override, via)
         decision = BY_USER if robots is None else ROBOTS_TXT
         if robots is not None and not is_robotstxt(request.url):
-            decided, pace = self._judge.judge(robots, case, tdmrep)
-            self._judge.judge_pace(robots, pace, case)
+            decided, _ = self._judge.judge(robots, case, tdmrep)
             if decided is None:
                 return
             decision = decided
         self._judge.count_override(where)
-        self._verdicts.allowed(case, decision)
+        self._reporter.allowed(case, decision)
 
 
-def enter(crawler: Crawler, browsers: Browsers | None) -> None:
+def register(crawler: Crawler, browsers: Browsers | None) -> None:
     """Let others find what the browsers of *crawler* keep to; None where that is nothing."""
     _OF_CRAWLS[crawler] = browsers
     # A signal holds what it is connected to weakly.
@@ -294,22 +284,3 @@ def _is_meant(request: Request, where: Origin | None) -> bool:
         return False
     meant = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
     return str(where) in meant
-
-
-def _are_alike(url: str, other: str) -> bool:
-    """Whether two URLs are two ways to write one, going by what a server gets to see."""
-    if url == other:
-        return True
-    if origin_of(url) != origin_of(other):
-        return False
-    return not _targets(url).isdisjoint(_targets(other))
-
-
-def _targets(url: str) -> set[str]:
-    return {_target(form) for form in (url, *other_forms(url))}
-
-
-def _target(url: str) -> str:
-    path = url.partition("//")[2]
-    at = min((at for at in map(path.find, "/?") if at >= 0), default=len(path))
-    return path[at:] if path[at : at + 1] == "/" else "/" + path[at:]

@@ -79,9 +79,9 @@ class Alarms:
             self._timer.cancel()
         self._timer_at = first
         seconds = max(first - self.clock.monotonic(), 0.0)
-        self._timer = self.clock.call_later(seconds, self._ring)
+        self._timer = self.clock.call_later(seconds, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         # Event loops may call a little early. Alarms that are not due yet get another
         # timer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from scrapy import Request
 
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.hostkeys import bare_host, host_of
+from scrapy_rep.frontier.hostkeys import bare_host
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ _MANY = 20
 
 # Where pages wait too, one robots.txt request that was redirected from another host goes
 # after so many of them.
-_PAGES_FOR_A_STRANGER = 3
+_PAGES_PER_REDIRECTED = 3
 
 
+@dataclass(slots=True, eq=False)
 class DelayGroup:
     """Hosts and download slots whose requests are sent one at a time, a delay apart.
 
@@ -41,78 +43,54 @@ class DelayGroup:
     seconds.
     """
 
-    __slots__ = (
-        "alarm_at", "delays", "holder", "host", "keys", "last", "merged_into", "name",
-        "not_before", "pages_in_a_row", "queues", "requests", "strangers", "told",
-        "waited", "waiters", "waiting_since",
-    )  # fmt: skip
-
     name: str
     """The name of its first host or download slot."""
 
-    keys: set[str]
+    keys: set[str] = field(default_factory=set)
     """All hosts and download slots of the group."""
 
-    merged_into: DelayGroup | None
+    merged_into: DelayGroup | None = None
 
-    delays: dict[Origin, float]
+    delays: dict[Origin, float] = field(default_factory=dict)
     """The delay of each origin, in seconds."""
 
-    holder: Request | BackQueue | object | None
+    holder: Request | BackQueue | object | None = None
     """The holder of the turn: the request that is under way, the back queue whose next
-    request may go, or a mark while the lease is acquired."""
+    request may go, or a placeholder while the lease is acquired."""
 
-    host: str
+    host: str = ""
     """The host that has the turn, by the name that all workers use."""
 
-    last: float
+    last: float = float("-inf")
     """The moment of the end of the last request."""
 
-    not_before: float
+    not_before: float = float("-inf")
     """The moment from which on the lease may be asked for again."""
 
-    queues: deque[BackQueue]
+    queues: deque[BackQueue] = field(default_factory=deque)
     """The back queues that wait for their turn."""
 
-    waiters: deque[Waiter]
+    waiters: deque[Waiter] = field(default_factory=deque)
     """The requests in the downloader that wait for their turn."""
 
-    strangers: deque[Waiter]
+    redirected: deque[Waiter] = field(default_factory=deque)
     """The requests for the robots.txt of other hosts, which were redirected here."""
 
-    pages_in_a_row: int
-    """The number of other requests that were sent since the last one of strangers, while
+    pages_in_a_row: int = 0
+    """The number of other requests that were sent since the last redirected one, while
     some waited."""
 
-    alarm_at: float | None
-    """The moment of the next alarm, if one is set."""
+    alarm_at: float = float("-inf")
+    """The moment of the next alarm, or of the last one if none is set."""
 
-    requests: int
-    waiting_since: float | None
+    requests: int = 0
+    waiting_since: float | None = None
 
-    waited: float
+    waited: float = 0.0
     """The seconds in which requests waited and none was under way."""
 
-    told: bool
+    is_logged: bool = False
     """Whether the log has said how long the group will take."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.keys = {name}
-        self.merged_into = None
-        self.delays = {}
-        self.holder = None
-        self.host = ""
-        self.last = self.not_before = float("-inf")
-        self.queues = deque()
-        self.waiters = deque()
-        self.strangers = deque()
-        self.pages_in_a_row = 0
-        self.alarm_at = None
-        self.requests = 0
-        self.waiting_since = None
-        self.waited = 0.0
-        self.told = False
 
     @property
     def delay(self) -> float:
@@ -126,7 +104,12 @@ class DelayGroup:
 
     @property
     def is_waited_for(self) -> bool:
-        return bool(self.queues or self.waiters or self.strangers)
+        return bool(self.queues or self.has_waiters)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a request in the downloader waits for its turn."""
+        return bool(self.waiters or self.redirected)
 
     @property
     def is_held_by_browser(self) -> bool:
@@ -137,17 +120,23 @@ class DelayGroup:
         """Whether a request may go at the moment *now*."""
         return self.holder is None and self.free_at <= now
 
+    def is_idle(self, now: float) -> bool:
+        """Whether the group may be forgotten."""
+        return not self.is_waited_for and self.is_free(now)
+
     def name_of(self, host: str) -> str:
-        """By which name workers share the turn of *host*, which may stand in for a site."""
+        """The name by which workers share the turn of *host*, which may be a service that
+        makes requests for others.
+        """
         return host if host in self.keys else self.name
 
     def next(self) -> BackQueue | Waiter | None:
         """Remove and return the next one of those that wait."""
-        is_strangers_turn = self.pages_in_a_row >= _PAGES_FOR_A_STRANGER
-        if self.strangers and (is_strangers_turn or not (self.waiters or self.queues)):
+        is_due = self.pages_in_a_row >= _PAGES_PER_REDIRECTED
+        if self.redirected and (is_due or not (self.waiters or self.queues)):
             self.pages_in_a_row = 0
-            return self.strangers.popleft()
-        self.pages_in_a_row = self.pages_in_a_row + 1 if self.strangers else 0
+            return self.redirected.popleft()
+        self.pages_in_a_row = self.pages_in_a_row + 1 if self.redirected else 0
         if self.waiters:
             return self.waiters.popleft()
         return self.queues.popleft() if self.queues else None
@@ -159,18 +148,13 @@ class DelayGroup:
         else:
             self.waiters.appendleft(waiter)
 
-    def take(self, holder: Request | BackQueue, now: float) -> float:
-        """Give the turn to *holder*. Return the seconds for which the delay alone made
-        requests wait.
-        """
-        held_up = 0.0
+    def take(self, request: Request, now: float) -> None:
+        """Give the turn to *request*."""
         if self.waiting_since is not None:
-            held_up = max(now - max(self.waiting_since, self.last), 0.0)
-        self.waited += held_up
+            self.waited += max(now - max(self.waiting_since, self.last), 0.0)
         self.waiting_since = now if self.is_waited_for else None
         self.requests += 1
-        self.holder = holder
-        return held_up
+        self.holder = request
 
     def leave(self, now: float, *, fetched: bool) -> None:
         """End the turn. A request that was not *fetched*, such as one answered from a
@@ -189,27 +173,38 @@ class DelayGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def is_lent(self, host: str, slot: str) -> bool:
-        """Whether *host* has the download slot of another, which asks for a delay: so it is
-        with services that render pages or fetch them for others.
+    def of_site_served(self, host: str, slot: str) -> DelayGroup | None:
+        """The group of the site that *host* serves, if it is a service that renders pages
+        or fetches them for others: its requests have the download slot of the site, which
+        asks for a delay.
         """
-        if host == slot or not self._groups:
-            return False
-        group = self._groups.get(slot)
-        return group is not None and any(
-            bare_host(origin) == slot for origin in group.delays
-        )
-
-    def lent(self, host: str, slot: str) -> DelayGroup | None:
-        """The group of the site that *host* stands in for, if it does."""
-        return self._groups[slot] if self.is_lent(host, slot) else None
+        group = self._groups.get(slot) if host != slot else None
+        if group is None or all(bare_host(origin) != slot for origin in group.delays):
+            return None
+        return group
 
     def find(self, host: str, slot: str) -> DelayGroup | None:
         """The group of a host and a download slot, if they have one."""
-        if self.is_lent(host, slot):
-            return self._groups[slot]
-        group = self._groups.get(host)
-        return group if group is not None or slot == host else self._groups.get(slot)
+        served = self.of_site_served(host, slot)
+        return served or self._groups.get(host) or self._groups.get(slot)
+
+    def update(
+        self, keys: tuple[str, str], origin: Origin, delay: float, fetched_at: float
+    ) -> DelayGroup | None:
+        """The group of the requests with *keys*, if they have one, where *origin* asks for
+        *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
+        """
+        if not delay:
+            group = self.find(*keys)
+            if group is not None:
+                group.delays.pop(origin, None)
+            return group
+        group = self.join(*keys)
+        if origin not in group.delays:
+            # The robots.txt was a request too, of this worker or another.
+            group.last = max(group.last, fetched_at)
+        group.delays[origin] = delay
+        return group
 
     def join(self, host: str, slot: str) -> DelayGroup:
         """The group of a host and a download slot, made if there is none. If each has its
@@ -234,7 +229,7 @@ class DelayGroups:
         group.not_before = max(group.not_before, other.not_before)
         group.queues.extend(other.queues)
         group.waiters.extend(other.waiters)
-        group.strangers.extend(other.strangers)
+        group.redirected.extend(other.redirected)
         group.waited += other.waited
         group.requests += other.requests
         if group.holder is None:
@@ -253,7 +248,7 @@ class DelayGroups:
     @property
     def have_waiters(self) -> bool:
         """Whether a request in the downloader waits for its turn."""
-        return any(group.waiters or group.strangers for group in self.all())
+        return any(group.has_waiters for group in self.all())
 
     def drop(self, group: DelayGroup) -> None:
         """Forget a group."""
@@ -261,19 +256,14 @@ class DelayGroups:
             del self._groups[key]
 
 
-def host_of_waiter(waiter: BackQueue | Waiter) -> str:
-    """The host of a back queue, or of a request that waits."""
-    return waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
-
-
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:
     """Log how long a host will take, if that is long."""
     count = sum(map(len, group.queues))
     if isinstance(group.holder, BackQueue):
         count += len(group.holder)
-    if group.told or group.delay <= _LONG_DELAY or count < _MANY:
+    if group.is_logged or group.delay <= _LONG_DELAY or count < _MANY:
         return
-    group.told = True
+    group.is_logged = True
     logger.info(
         "%(host)s asks for %(delay)g s between requests: the %(count)d requests that wait "
         "for it will take %(time)s",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # The seconds between two log lines about what an idle crawl waits for.
-_TELL_EVERY = 60.0
+_LOG_EVERY = 60.0
 
 # The part of its delay after which a download slot is checked again.
 _PART_OF_DELAY = 1 / 10
@@ -75,7 +75,7 @@ class Frontier:
         if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
         if is_exempt(request):
-            return HostKey(slot, None, stands_in=host_of(request) != slot)
+            return HostKey(slot, None, is_service=host_of(request) != slot)
         origin = origin_asked(request)
         if origin is not None and origin.host == slot:
             slot = origin.host  # One string in memory, not two.
@@ -124,7 +124,7 @@ class Frontier:
         for queue in self.queues:
             queue.slot_changed(slot)
         if self.access is not None:
-            self.access.done(request)
+            self.access.turns.release(request)
         self._refill(slot)
         self._forget(slot)
 
@@ -141,8 +141,7 @@ class Frontier:
         slot = queue.slot
         if not self._has_room(slot):
             slot.park(queue)
-            if self.access is not None:
-                self.access.pass_on(queue)
+            self.pass_on(queue)
             return False
         if self.access is not None and not self.access.may_go(queue):
             # The room in the slot is free for the next queue.
@@ -153,11 +152,16 @@ class Frontier:
     def pass_on(self, queue: BackQueue) -> None:
         """*queue* was to be popped from, and gave no request."""
         if self.access is not None:
-            self.access.pass_on(queue)
+            self.access.turns.release(queue)
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and goes to the downloader."""
-        slot = queue.slot
+        self.started(queue.slot, request)
+        if self.access is not None:
+            self.access.turns.popped(queue, request)
+
+    def started(self, slot: Slot, request: Request) -> None:
+        """*request* goes to the downloader."""
         # The same object may be in the queue twice.
         if request not in self._under_way:
             slot.active += 1
@@ -165,13 +169,11 @@ class Frontier:
         self._popped += 1
         for each in self.queues:
             each.slot_changed(slot)
-        if self.access is not None:
-            self.access.popped(queue, request)
 
-    def go_on(self) -> None:
+    def fetch_ahead(self) -> None:
         """Called after each pop: fetch robots.txt ahead for more hosts, if few are ready."""
         if self.access is not None:
-            self.access.go_on(sum(queue.count_ready() for queue in self.queues))
+            self.access.fetch_ahead(sum(queue.count_ready() for queue in self.queues))
 
     # For the middleware.
 
@@ -186,13 +188,10 @@ class Frontier:
         return request.callback is not NO_CALLBACK
 
     def waits_in_place(self, request: Request) -> None:
-        """Note that *request* may have to wait in the downloader."""
-        if not self.queues and request.callback is not NO_CALLBACK:
-            self._warn_of_queue()
-
-    def _warn_of_queue(self) -> None:
-        """Warn once of a scheduler queue that does not know which hosts are ready."""
-        if self._has_warned:
+        """*request* may have to wait in the downloader. Warn once where that is since the
+        queue of the scheduler does not know which hosts are ready.
+        """
+        if self.queues or self._has_warned or request.callback is NO_CALLBACK:
             return
         self._has_warned = True
         settings = self._crawler.settings
@@ -223,7 +222,7 @@ class Frontier:
                 now = self.clock.monotonic()
                 soonest = now + state.delay * _PART_OF_DELAY
                 moment = max(state.last_seen + state.delay, soonest)
-                self.alarms.at(moment, self._ring, slot)
+                self.alarms.at(moment, self._on_slot_alarm, slot)
             return False
         if slot.active >= state.concurrency:
             return False
@@ -234,7 +233,7 @@ class Frontier:
             return False
         return True
 
-    def _ring(self, slot: Slot) -> None:
+    def _on_slot_alarm(self, slot: Slot) -> None:
         slot.is_alarmed = False
         self._refill(slot)
 
@@ -253,14 +252,14 @@ class Frontier:
 
     def _spider_opened(self) -> None:
         if self.access is not None:
-            self.alarms.at(self.clock.monotonic() + _TELL_EVERY, self._tell)
+            self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
-    def _tell(self) -> None:
+    def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
         if not self._popped and not self._under_way and self.access is not None:
-            self.access.tell()
+            self.access.log_waiting()
         self._popped = 0
-        self.alarms.at(self.clock.monotonic() + _TELL_EVERY, self._tell)
+        self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_closed(self) -> None:
         if self.access is not None:

@@ -10,11 +10,12 @@ from scrapy.utils.misc import build_from_crawler
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.fetching.cache import RobotsTxtCache
-from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.request import Causes
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.frontier.demands import Terms
-from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.leases import Leases
 from scrapy_rep.frontier.outages import log_waiting
@@ -32,11 +33,9 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
-    from scrapy_rep.fetching.identity import Identity
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.leases import TurnLeases
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -55,8 +54,7 @@ class HostAccess:
     """Decides for all requests to a host: by its robots.txt, the delay and the window for
     visits in it, and ``REP_OVERRIDES``.
 
-    The queues ask about hosts, the downloader middleware about requests. *store_client*
-    replaces the one of the store in the settings.
+    The queues ask about hosts, the downloader middleware about requests.
     """
 
     def __init__(
@@ -64,35 +62,32 @@ class HostAccess:
         crawler: Crawler,
         alarms: Alarms,
         settings: RepSettings,
-        identity: Identity,
-        verdicts: Verdicts,
-        *,
-        store_client: StoreClient | None = None,
+        reporter: DecisionReporter,
     ) -> None:
         self._crawler = crawler
         self._alarms = alarms
-        self._identity = identity
+        self._identity = identity = Identity.of(crawler)
         self._overrides = settings.overrides
         self._is_watching = False
-        store_client = store_client or _store_client(crawler, settings)
+        store_client = _store_client(crawler, settings)
         leases = Leases(
             store_client, shared=settings.shared_delay and store_client.is_shared
         )
         in_process = settings.shared_delay and not store_client.is_shared
-        self._turns = Turns(crawler, alarms, leases, shared=in_process)
-        self.politeness = Politeness(crawler, alarms, self._turns, settings)
+        self.turns = Turns(crawler, alarms, leases, share_in_process=in_process)
+        self.politeness = Politeness(crawler, alarms, self.turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
-        self._cache = RobotsTxtCache(
+        self.cache = RobotsTxtCache(
             crawler, self._fetcher, store_client, settings, alarms.clock.time,
             may_fetch=identity.may_fetch,
         )  # fmt: skip
-        self._hosts = Hosts(
+        self.hosts = Hosts(
             crawler,
             alarms,
-            self._cache,
-            verdicts,
-            Refusals(crawler, alarms, verdicts),
-            unreachable_wait=settings.unreachable_wait,
+            self.cache,
+            Refusals(crawler, alarms, reporter),
+            reporter,
+            wait_seconds=settings.unreachable_wait,
         )
 
     # For queues.
@@ -105,11 +100,9 @@ class HostAccess:
     def is_known(self, queue: BackQueue) -> bool:
         """Whether the rules for *queue* are known; otherwise it is parked until they are."""
         origin = queue.key.origin
-        if origin is None:
+        if origin is None or self.override(origin) is not None:
             return True
-        if self._override(origin) is not None:
-            return True
-        if self._hosts.may_go(queue, origin) is not None:
+        if self.hosts.may_go(queue, origin) is not None:
             return True
         self._watch_for_closing()
         return False
@@ -118,33 +111,31 @@ class HostAccess:
         """Whether a request of *queue* may be sent now; otherwise the queue is parked."""
         origin = queue.key.origin
         if origin is None:
-            if not queue.key.stands_in:
+            if not queue.key.is_service:
                 return True
-            lent = self._turns.groups.lent(*keys_of_queue(queue.key))
-            return lent is None or self._turns.admit(queue, lent)
+            served = self.turns.groups.of_site_served(*queue.key.delay_keys)
+            return served is None or self.turns.admit(queue, served)
         fetched = float("-inf")
-        override = self._override(origin)
+        override = self.override(origin)
         if override is not None:
             if override.robots is None:
                 return True
             robots = override.robots
         else:
-            known = self._hosts.may_go(queue, origin)
+            known = self.hosts.may_go(queue, origin)
             if known is None:
-                self._turns.pass_on(queue)
+                self.turns.release(queue)
                 self._watch_for_closing()
                 return False
             robots, fetched = known.robots, known.entry.fetched
-        if not self.politeness.is_minded:
-            return True
         pace = self._identity.pace(robots)
-        if not self.politeness.concerns(pace):
+        if not self.politeness.may_delay(pace):
             return True
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
 
     def terms(self, origin: Origin) -> Terms | None:
         """The terms for requests to *origin*; None where they are not known."""
-        override = self._override(origin)
+        override = self.override(origin)
         if override is not None:
             if override.robots is None:
                 return Terms(inf)
@@ -157,50 +148,27 @@ class HostAccess:
         pace = self._identity.pace(known.robots)
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
-    def _override(self, origin: Origin) -> Override | None:
+    def override(self, origin: Origin) -> Override | None:
         """The override that counts in the place of the robots.txt of *origin*."""
         override = override_for(self._overrides, origin)
         return None if override is None or override.kind == "obey" else override
 
-    def is_unreachable(self, origin: Origin) -> bool:
-        """Whether the robots.txt of *origin* is unreachable, and will be fetched again."""
-        return self._hosts.is_unreachable(origin)
-
-    def take_turns(self, leases: TurnLeases) -> None:
-        """Let *leases* decide which worker has the turn at a host."""
-        self._turns.leases = leases
-
-    def popped(self, queue: BackQueue, request: Request) -> None:
-        """*request* has left *queue*, and takes its turn."""
-        if self._turns.groups and queue.key.takes_turns:
-            self._turns.popped(queue, request)
-
-    def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all, and gives up its turn."""
-        if self._turns.groups and queue.key.takes_turns:
-            self._turns.pass_on(queue)
-
-    def done(self, request: Request) -> None:
-        """A request that was popped has left the engine."""
-        self._turns.step_aside(request)
-
     def note_cause(self, queue: BackQueue, request: Request) -> None:
         """Remember the proxy of *request*, by which robots.txt may be fetched."""
         if queue.key.origin is not None:
-            self._hosts.note_cause(queue.key.origin, request)
+            self.hosts.note_cause(queue.key.origin, request)
 
     def note_delay(self, queue: BackQueue, delay: float) -> None:
         """Another worker has found that the host of *queue* asks for a *delay* in seconds.
         It is kept before the request for robots.txt too.
         """
         if queue.key.origin is not None:
-            keys = keys_of_queue(queue.key)
-            self._turns.group_of(keys, queue.key.origin, delay, inf)
+            self.turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
 
-    def go_on(self, ready: int) -> None:
+    def fetch_ahead(self, ready: int) -> None:
         """Fetch more robots.txt files, if few back queues are *ready*."""
-        self._hosts.ready = ready
-        self._hosts.go_on()
+        self.hosts.ready = ready
+        self.hosts.begin_fetches()
 
     def _watch_for_closing(self) -> None:
         """Check from time to time whether the spider is closing, to end waiting requests
@@ -214,8 +182,8 @@ class HostAccess:
     def _look_if_closing(self) -> None:
         self._is_watching = False
         if not (
-            self._hosts.has_waiters
-            or self._turns.groups.have_waiters
+            self.hosts.has_waiters
+            or self.turns.groups.have_waiters
             or self.politeness.has_waiters
         ):
             return
@@ -226,14 +194,14 @@ class HostAccess:
     def close(self) -> None:
         """The spider closes: end all waiting in the downloader."""
         # Turns first: a request that ends would give its turn to one that is about to end.
-        self._turns.close()
-        self._hosts.close()
+        self.turns.close()
+        self.hosts.close()
         self.politeness.close()
 
-    def tell(self) -> None:
+    def log_waiting(self) -> None:
         """Log how many requests wait."""
         requests, hosts = map(
-            sum, zip(self._hosts.waiting(), self.politeness.waiting(), strict=True)
+            sum, zip(self.hosts.waiting(), self.politeness.waiting(), strict=True)
         )
         if requests:
             log_waiting(self._crawler, requests, hosts)
@@ -242,7 +210,7 @@ class HostAccess:
 
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin*, if that is fresh and robots.txt is not unreachable."""
-        known = self._cache.at_hand(origin)
+        known = self.cache.at_hand(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
         return known
@@ -255,16 +223,16 @@ class HostAccess:
         """
         self._watch_for_closing()
         # What it waits for takes the turn of the host before it.
-        self._turns.step_aside(request)
-        return await self._hosts.known(origin, request, is_patient=is_patient)
+        self.turns.release(request)
+        return await self.hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
         """The tdmrep.json of an origin, for a *request* with a purpose that needs it, while
         those of the crawl do not. Raises SpiderClosing.
         """
-        if self._cache.lacks_tdmrep(known):
-            self._turns.step_aside(request)
-        return await self._cache.tdmrep(known, Causes(self._cache.cause_of(request)))
+        if self.cache.lacks_tdmrep(known):
+            self.turns.release(request)
+        return await self.cache.tdmrep(known, Causes(self.cache.cause_of(request)))
 
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
@@ -275,40 +243,35 @@ class HostAccess:
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
-    async def turn_for_site(self, request: Request) -> None:
-        """Wait until *request* may go, for whose own host nothing counts, where that stands
-        in for a site. Raises SpiderClosing.
+    async def turn_of_service(self, request: Request) -> None:
+        """Wait until *request*, which is exempt, may be sent, where it is to a service that
+        serves a site with a delay. Raises SpiderClosing.
         """
-        lent = self._turns.groups.lent(*keys_of(self._crawler, request))
-        if lent is not None:
+        if not self.turns.groups:
+            return
+        keys = delay_keys(self._crawler, request)
+        served = self.turns.groups.of_site_served(*keys)
+        if served is not None:
             self._watch_for_closing()
-            await self._turns.wait(request, lent)
-
-    def step_aside(self, request: Request) -> None:
-        """*request* is not sent after all, and gives up its turn."""
-        self._turns.step_aside(request)
-
-    def weigh(self, known: Known) -> None:
-        """Update the memory that *known* counts with, after a decision."""
-        self._cache.weigh(known)
+            await self.turns.wait(request, served)
 
     # For the fetcher.
 
     @asynccontextmanager
     async def _turn_for_robotstxt(
-        self, request: Request, *, is_stranger: bool
+        self, request: Request, *, is_redirected: bool
     ) -> AsyncIterator[None]:
         """The turn of a request for robots.txt, which keeps the delay as any other does."""
-        group = self._turns.find(request)
+        group = self.turns.find(request)
         if group is not None and not group.is_held_by_browser:
-            await self._turns.wait(request, group, is_stranger=is_stranger)
+            await self.turns.wait(request, group, is_redirected=is_redirected)
         elif group is None:
-            await self._turns.neighbours.wait_for(host_of(request))
+            await self.turns.shared_delays.wait_for(host_of(request))
         try:
             yield
         finally:
             # If it was sent, its signal has ended the turn already.
-            self._turns.step_aside(request)
+            self.turns.release(request)
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:

@@ -30,19 +30,19 @@ class HostKey(NamedTuple):
     """Whether these requests were redirected from another host, whose slot Scrapy leaves
     them."""
 
-    stands_in: bool = False
+    is_service: bool = False
     """Whether these requests, which no robots.txt has a say in, have the slot of another
-    host than theirs: what renders pages or fetches them for others makes such."""
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether these requests may have to wait for the delay of a host."""
-        return self.origin is not None or self.stands_in
+    host than theirs: they are to a service that renders pages or fetches them for others."""
 
     @property
     def host(self) -> str:
         """The name of the host, for delays."""
         return bare_host(self.origin) if self.origin is not None else ""
+
+    @property
+    def delay_keys(self) -> tuple[str, str]:
+        """The host and the download slot, for delays."""
+        return self.host, self.host if self.was_redirected else self.slot
 
 
 def bare_host(origin: Origin) -> str:
@@ -56,13 +56,8 @@ def host_of(request: Request) -> str:
     return bare_host(origin) if origin is not None else ""
 
 
-def keys_of_queue(key: HostKey) -> tuple[str, str]:
-    """The host of the requests of a back queue, and their download slot."""
-    return key.host, key.host if key.was_redirected else key.slot
-
-
-def keys_of(crawler: Crawler, request: Request) -> tuple[str, str]:
-    """The host of *request*, and its download slot."""
+def delay_keys(crawler: Crawler, request: Request) -> tuple[str, str]:
+    """The host of *request* and its download slot, for delays."""
     host = host_of(request)
     if was_redirected(request, host):
         return host, host

@@ -14,7 +14,7 @@ from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
-from scrapy_rep.frontier.outages import Outage, OutageLog
+from scrapy_rep.frontier.outages import Outage, log_begin, log_end, log_given_up
 from scrapy_rep.protocol.access.results import State
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known, RobotsTxtCache
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
     from scrapy_rep.frontier.refusals import Refusals
     from scrapy_rep.protocol.origins import Origin
 
@@ -53,23 +53,22 @@ class Hosts:
         crawler: Crawler,
         alarms: Alarms,
         cache: RobotsTxtCache,
-        verdicts: Verdicts,
         refusals: Refusals,
+        reporter: DecisionReporter,
         *,
-        unreachable_wait: float,
+        wait_seconds: float,
     ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
         self._cache = cache
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._refusals = refusals
-        self._wait_seconds = unreachable_wait
+        self._wait_seconds = wait_seconds
         self._hosts: dict[Origin, Host] = {}
         self._wanted = WantedHosts()
         self._learning: dict[Host, Deferred[None]] = {}
         self._given_up = GivenUpHosts()
-        self._log = OutageLog(crawler)
         self._waiting_requests = 0
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
@@ -85,9 +84,7 @@ class Hosts:
         known = self._cache.at_hand(origin)
         if known is not None and known.state is not State.UNREACHABLE:
             return known
-        host = self._host(origin)
-        if known is not None:
-            self._note_outage(host, known)
+        host = self._host(origin, known)
         outage = host.outage
         if outage is not None and outage.given_up:
             self._ask_later(host, outage, queue.peek(), is_due=known is None)
@@ -108,7 +105,7 @@ class Hosts:
         if host.outage is not None and not host.is_learning:
             # A failure of another proxy says nothing about this one.
             assert host.causes is not None
-            host.causes.turn()
+            host.causes.rotate()
             host.is_anew = True
             self._want(host)
 
@@ -141,9 +138,7 @@ class Hosts:
             known = self._cache.at_hand(origin)
             if known is not None and known.state is not State.UNREACHABLE:
                 return known
-            host = self._host(origin)
-            if known is not None:
-                self._note_outage(host, known)
+            host = self._host(origin, known)
             outage = host.outage
             if outage is not None and (outage.given_up or not is_patient):
                 self._ask_later(host, outage, request, is_due=known is None)
@@ -162,7 +157,7 @@ class Hosts:
         for host in list(self._hosts.values()):
             self._release_waiters(host, host.closing())
 
-    def go_on(self) -> None:
+    def begin_fetches(self) -> None:
         """Begin fetches for hosts that are wanted, as far as they are needed and there is
         room."""
         is_needed = self.ready < self._min_ready
@@ -187,7 +182,7 @@ class Hosts:
         if request is not None:
             host.add_cause(self._cache.cause_of(request))
         self._wanted.add(host, is_urgent=is_urgent)
-        self.go_on()
+        self.begin_fetches()
 
     async def _learn(self, host: Host) -> None:
         if host.causes is None:
@@ -200,7 +195,7 @@ class Hosts:
         known = None
         try:
             known, is_new = await self._cache.learn(host.origin, causes, anew=is_anew)
-            await self._verdicts.learned(known, causes.nth(0), is_new=is_new)
+            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -214,22 +209,22 @@ class Hosts:
             self._release_waiters(host, host.closing())
         elif known.state is State.UNREACHABLE:
             if host.causes is not None:
-                host.causes.turn()
+                host.causes.rotate()
             self._note_outage(host, known)
             self._release_waiters(host)
         else:
             host.causes = None
             outage, host.outage = host.outage, None
             if outage is not None:
-                outage.is_over = True
+                outage.is_over, outage.known = True, known
                 self._given_up.discard(host)
-                self._log.over(known, outage, self._clock.monotonic())
+                log_end(self._crawler, outage, self._clock.monotonic())
             for queue in host.release_queues():
                 queue.release()
             wake(self._crawler)
             self._release_waiters(host)
         self._forget(host)
-        self.go_on()
+        self.begin_fetches()
 
     # Outages.
 
@@ -242,8 +237,8 @@ class Hosts:
         retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
         if outage is None:
             wait = 0.0 if is_interactive(self._crawler) else self._wait_seconds
-            outage = host.outage = Outage(known, now, wait)
-            self._log.begins(outage, host.queued, retry)
+            outage = host.outage = Outage.begin(known, now, wait)
+            log_begin(self._crawler, outage, host.queued, retry)
             if not outage.given_up:
                 self._alarms.at(outage.until, self._give_up, host, outage)
         outage.known = known
@@ -276,7 +271,7 @@ class Hosts:
         if outage.is_over or host.outage is not outage:
             return
         outage.given_up = True
-        self._log.given_up(outage, host.queued)
+        log_given_up(self._crawler, outage, host.queued)
         self._refuse_parked(host, outage)
         self._release_waiters(host)
 
@@ -287,10 +282,13 @@ class Hosts:
         if forgotten is not None:
             self._forget(forgotten)
 
-    def _host(self, origin: Origin) -> Host:
+    def _host(self, origin: Origin, unreachable: Known | None) -> Host:
+        """The state of a host whose robots.txt is not known, or known as *unreachable*."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = Host(origin)
+        if unreachable is not None:
+            self._note_outage(host, unreachable)
         return host
 
     def _forget(self, host: Host) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,39 +23,34 @@ if TYPE_CHECKING:
 _MAX_GIVEN_UP = 20_000
 
 
+@dataclass(slots=True, eq=False)
 class Host:
     """An origin whose robots.txt is not known, or is unreachable."""
 
-    __slots__ = (
-        "causes", "is_anew", "is_learning", "is_wanted", "origin", "outage", "parked", "waiters",
-    )  # fmt: skip
+    origin: Origin
 
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
+    # An empty tuple takes no memory; nearly always there is one back queue, and no waiter.
+    parked: list[BackQueue] | tuple[()] = ()
+    """The back queues that wait for robots.txt."""
 
-        # An empty tuple takes no memory; nearly always there is one back queue, and no
-        # waiter.
-        self.parked: list[BackQueue] | tuple[()] = ()
-        """The back queues that wait for robots.txt."""
+    waiters: list[Deferred[None]] | tuple[()] = ()
+    """The requests in the downloader that wait for robots.txt. Each has its own Deferred:
+    one that several await gives its result only to the first."""
 
-        self.waiters: list[Deferred[None]] | tuple[()] = ()
-        """The requests in the downloader that wait for robots.txt. Each has its own
-        Deferred: one that several await gives its result only to the first."""
+    causes: Causes | None = None
+    """The requests that need robots.txt, reduced to what the request for it takes over."""
 
-        self.causes: Causes | None = None
-        """The requests that need robots.txt, reduced to what the request for it takes over."""
+    is_anew: bool = False
+    """Whether robots.txt is to be fetched although it is known to be unreachable, by
+    another proxy."""
 
-        self.is_anew = False
-        """Whether robots.txt is to be fetched although it is known to be unreachable, by
-        another proxy."""
+    is_wanted: bool = False
+    """Whether robots.txt is to be fetched, and the fetch has not begun."""
 
-        self.is_wanted = False
-        """Whether robots.txt is to be fetched, and the fetch has not begun."""
+    is_learning: bool = False
+    """Whether robots.txt is being fetched."""
 
-        self.is_learning = False
-        """Whether robots.txt is being fetched."""
-
-        self.outage: Outage | None = None
+    outage: Outage | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +101,8 @@ class Host:
 
     def release_waiters(self, error: SpiderClosing | None = None) -> int:
         """End the waiting of requests in the downloader, or let them fail with *error*.
-        Return their number."""
+        Return their number.
+        """
         waiters, self.waiters = self.waiters, ()
         for waiter in waiters:
             if waiter.called:  # It was cancelled.

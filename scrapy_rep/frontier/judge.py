@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.hostaccess import HostAccess
-    from scrapy_rep.frontier.outcomes import Case, Verdicts
+    from scrapy_rep.frontier.outcomes import Case, DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace
@@ -31,29 +31,34 @@ class Judge:
         crawler: Crawler,
         settings: RepSettings,
         access: HostAccess,
-        verdicts: Verdicts,
+        reporter: DecisionReporter,
     ) -> None:
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._access = access
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._overrides = settings.overrides
         self._clients = settings.clients
 
     def judge(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
-    ) -> tuple[Decision | None, Pace]:
-        """What lets a request go, where that is told, and the pace that is asked for.
-        Raises RobotsDenied where nothing lets it go.
+    ) -> tuple[Decision | None, Pace | None]:
+        """What lets a request go, where that is reported, and the pace that is asked for,
+        where that may make it wait. Raises RobotsDenied where nothing lets it go, and where
+        its host asks for more than we are willing to wait.
         """
         request = case.request
-        names = self._identity.names(request) if self._identity.is_several else {}
+        names = (
+            self._identity.purposes_by_tokens(request)
+            if self._identity.has_agents_by_purpose
+            else {}
+        )
         refusals: list[tuple[str, Decision]] = []
         if len(names) < 2:
             agents = self._identity.tokens(request)
             pace = robots.pace(agents)
             decision = None
-            if self._verdicts.are_wanted(case) or not is_allowed(
+            if self._reporter.reports_allowed(case) or not is_allowed(
                 robots, request.url, agents, self._clients
             ):
                 decision = decide(robots, request.url, agents, self._clients)
@@ -63,12 +68,12 @@ class Judge:
             pace = self._identity.pace(robots, request)
             decision, refusals = self._decide_for_each(robots, case, names)
         self._purposes.note(request, robots, case.entry, tdmrep, refusals)
+        if not self._access.politeness.may_delay(pace):
+            return decision, None
+        self._judge_pace(robots, pace, case)
         return decision, pace
 
-    def judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
-        """Deny a request whose host asks for more than we are willing to wait. Raises
-        RobotsDenied.
-        """
+    def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
         request, where = case.request, case.origin
         assert where is not None
         refusal = self._access.politeness.refusal(where, pace)
@@ -80,16 +85,16 @@ class Judge:
             self.deny(case, Decision(False, rule, agent, reason))
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
-        """Tell of a refusal. Raises RobotsDenied."""
-        self._access.step_aside(case.request)
+        """Report a refusal. Raises RobotsDenied."""
+        self._access.turns.release(case.request)
         self.count_override(case.origin)
-        self._verdicts.deny(case, decision)
+        raise self._reporter.denied(case, decision)
 
     def count_override(self, where: Origin | None) -> None:
         """A request to *where* has been decided on."""
         override = override_for(self._overrides, where) if where else None
         if where and override is not None:
-            self._verdicts.override_used(override, where)
+            self._reporter.override_used(override, where)
 
     def _decide_for_each(
         self,

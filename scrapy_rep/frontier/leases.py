@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from scrapy.utils.defer import deferred_from_coro
@@ -66,8 +67,6 @@ class Leases:
     def __init__(self, store_client: StoreClient, *, shared: bool) -> None:
         self._store_client = store_client
         self.are_shared = shared
-        """Whether there may be other workers."""
-
         self._leases: dict[str, _Lease] = {}
 
     def has_turn(self, request: Request) -> bool:
@@ -75,9 +74,8 @@ class Leases:
         return False
 
     async def acquire(self, host: str, delay: float) -> bool:
-        """Whether this worker has the lease of *host* now, until it is released."""
         # A new name each time, so that the last holder has no advantage for the next lease.
-        lease = _Lease()
+        lease = _Lease(uuid.uuid4().hex)
         try:
             if not await self._store_client.reserve(host, lease.name, delay + _HOLDS):
                 return False
@@ -91,13 +89,11 @@ class Leases:
         return True
 
     def renew(self, host: str, delay: float) -> None:
-        """Keep the lease, if this worker has it, for a request that takes long."""
         lease = self._leases.get(host)
         if lease is not None and not lease.is_renewed:
             deferred_from_coro(self._renew(host, lease, delay + _HOLDS))
 
     def release(self, host: str, delay: float) -> None:
-        """Give up the lease of *host*, if this worker has it, after *delay* seconds."""
         lease = self._leases.pop(host, None)
         if lease is None:
             return
@@ -116,15 +112,13 @@ class Leases:
             await self._store_client.vacate(host, lease.name, lease.free_after)
 
 
+@dataclass(slots=True, eq=False)
 class _Lease:
     """The lease of a host, for one request."""
 
-    __slots__ = ("free_after", "is_renewed", "name")
+    name: str
+    is_renewed: bool = False
+    """Whether a renewal is under way."""
 
-    def __init__(self) -> None:
-        self.name = uuid.uuid4().hex
-        self.is_renewed = False
-        """Whether a renewal is under way."""
-
-        self.free_after: float | None = None
-        """The seconds after which it ends, once the request is done."""
+    free_after: float | None = None
+    """The seconds after which it ends, once the request is done."""

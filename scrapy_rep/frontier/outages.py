@@ -5,6 +5,7 @@ what the log says of it.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,101 +19,88 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Outage:
     """The time from when a robots.txt was found to be unreachable until it is back.
 
     Moments are those of the monotonic clock, in seconds.
     """
 
-    __slots__ = (
-        "ask_at",
-        "given_up",
-        "is_missed",
-        "is_over",
-        "known",
-        "since",
-        "until",
+    known: Known
+    """What is known since the last fetch."""
+
+    since: float
+
+    until: float
+    """When the requests of the host are given up."""
+
+    given_up: bool
+    """Whether requests of the host are refused at once."""
+
+    ask_at: float = 0.0
+    """When robots.txt is fetched again."""
+
+    is_missed: bool = False
+    """Whether requests have come since it was given up or last fetched."""
+
+    is_over: bool = False
+
+    @classmethod
+    def begin(cls, known: Known, now: float, wait: float) -> Outage:
+        """An outage whose requests wait for *wait* seconds."""
+        given_up = known.entry.result.is_permanent or not wait
+        return cls(known, now, now + wait, given_up)
+
+
+def log_begin(crawler: Crawler, outage: Outage, count: int, retry: float) -> None:
+    """Log that robots.txt is unreachable, and is fetched again in *retry* seconds."""
+    if outage.given_up:
+        message = (
+            "%(url)s is unreachable (%(result)s): the requests of this host are "
+            "refused (%(count)d are in the queue); robots.txt is asked for again in "
+            "%(retry)s at the earliest, if there are requests then"
+        )
+    else:
+        message = (
+            "%(url)s is unreachable (%(result)s): the requests of this host wait for "
+            "up to %(wait)s (%(count)d are in the queue; REP_UNREACHABLE_WAIT); it is "
+            "asked for again in %(retry)s"
+        )
+    _log(logging.WARNING, message, crawler, outage, count=count, retry=_duration(retry))
+
+
+def log_given_up(crawler: Crawler, outage: Outage, count: int) -> None:
+    """Log that the requests of the host have waited in vain."""
+    _log(
+        logging.WARNING,
+        "%(url)s is still unreachable (%(result)s) after %(wait)s: the requests of "
+        "this host are refused (%(count)d are in the queue)",
+        crawler,
+        outage,
+        count=count,
     )
 
-    def __init__(self, known: Known, now: float, wait: float) -> None:
-        self.known = known
-        """What is known since the last fetch."""
 
-        self.since = now
-        self.until = now + wait
-        """When the requests of the host are given up."""
-
-        self.ask_at = now
-        """When robots.txt is fetched again."""
-
-        self.given_up = known.entry.result.is_permanent or not wait
-        """Whether requests of the host are refused at once."""
-
-        self.is_missed = False
-        """Whether requests have come since it was given up or last fetched."""
-
-        self.is_over = False
+def log_end(crawler: Crawler, outage: Outage, now: float) -> None:
+    """Log that robots.txt is back."""
+    _log(
+        logging.INFO,
+        "%(url)s is back after %(time)s (%(result)s): requests of this host go on",
+        crawler,
+        outage,
+        time=_duration(now - outage.since),
+    )
 
 
-class OutageLog:
-    """Logs the beginning of each outage, the moment when its requests are given up, and its
-    end.
-    """
-
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-
-    def begins(self, outage: Outage, waiting: int, retry: float) -> None:
-        values = {
-            "url": outage.known.origin.robotstxt_url,
-            "result": outage.known.entry.result,
-            "count": waiting,
-            "wait": _duration(outage.until - outage.since),
-            "retry": _duration(retry),
-        }
-        if outage.given_up:
-            self._log(
-                logging.WARNING,
-                "%(url)s is unreachable (%(result)s): the requests of this host are "
-                "refused (%(count)d are in the queue); robots.txt is asked for again in "
-                "%(retry)s at the earliest, if there are requests then",
-                values,
-            )
-        else:
-            self._log(
-                logging.WARNING,
-                "%(url)s is unreachable (%(result)s): the requests of this host wait for "
-                "up to %(wait)s (%(count)d are in the queue; REP_UNREACHABLE_WAIT); it is "
-                "asked for again in %(retry)s",
-                values,
-            )
-
-    def given_up(self, outage: Outage, waiting: int) -> None:
-        self._log(
-            logging.WARNING,
-            "%(url)s is still unreachable (%(result)s) after %(wait)s: the requests of "
-            "this host are refused (%(count)d are in the queue)",
-            {
-                "url": outage.known.origin.robotstxt_url,
-                "result": outage.known.entry.result,
-                "wait": _duration(outage.until - outage.since),
-                "count": waiting,
-            },
-        )
-
-    def over(self, known: Known, outage: Outage, now: float) -> None:
-        self._log(
-            logging.INFO,
-            "%(url)s is back after %(time)s (%(result)s): requests of this host go on",
-            {
-                "url": known.origin.robotstxt_url,
-                "time": _duration(now - outage.since),
-                "result": known.entry.result,
-            },
-        )
-
-    def _log(self, level: int, message: str, values: dict[str, object]) -> None:
-        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+def _log(
+    level: int, message: str, crawler: Crawler, outage: Outage, **values: object
+) -> None:
+    values |= {
+        "url": outage.known.origin.robotstxt_url,
+        "result": outage.known.entry.result,
+        "wait": _duration(outage.until - outage.since),
+    }
+    logger.log(level, message, values, extra={"spider": crawler.spider})
 
 
 def log_waiting(crawler: Crawler, requests: int, hosts: int) -> None:

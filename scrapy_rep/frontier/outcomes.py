@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy import signals
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
     """How a browser came to it, if one did."""
 
 
-def _told(case: Case) -> str:
+def _describe_via(case: Case) -> str:
     """How a browser came to a URL, in words."""
     if case.via is None:
         return ""
@@ -71,7 +71,7 @@ def _told(case: Case) -> str:
     return visible(f"{case.request.url} {how} {what} from {case.via.page}")
 
 
-class Verdicts:
+class DecisionReporter:
     """Reports each decision once.
 
     Permissions are reported only to a ledger: all of them at its level ``"all"``, and
@@ -84,16 +84,13 @@ class Verdicts:
         self._tells_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
 
-    def are_wanted(self, case: Case) -> bool:
+    def reports_allowed(self, case: Case) -> bool:
         """Whether a permission in this case is reported."""
         return self._tells_all or case.override is not None
 
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:
             self._send(request_allowed, **case._asdict(), decision=decision)
-
-    def deny(self, case: Case, decision: Decision) -> NoReturn:
-        raise self.denied(case, decision)
 
     def denied(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report a refusal. Return the error for the errback."""
@@ -102,7 +99,9 @@ class Verdicts:
         detail = ""
         if decision.reason is Reason.UNREACHABLE and case.entry is not None:
             detail = str(case.entry.result)
-        denied = RobotsDenied(decision, url, detail, override=override, via=_told(case))
+        denied = RobotsDenied(
+            decision, url, detail, override=override, via=_describe_via(case)
+        )
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)

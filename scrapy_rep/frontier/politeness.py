@@ -13,7 +13,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.frontier.demands import Terms, demand
-from scrapy_rep.frontier.hostkeys import keys_of, keys_of_queue
+from scrapy_rep.frontier.hostkeys import delay_keys
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -69,20 +69,21 @@ class Politeness:
         self._clock = alarms.clock
         self._alarms = alarms
         self._settings = settings
-        self.is_minded = settings.crawl_delay or settings.visit_time
-        """Whether delays or windows are kept to at all."""
+        self._is_enabled = settings.crawl_delay or settings.visit_time
         self._turns = turns
-        self._closed: dict[Origin, list[BackQueue | Deferred[None]]] = {}
+        self._until_open: dict[Origin, list[BackQueue | Deferred[None]]] = {}
         self._max_groups = _MAX_GROUPS
+        self._waited = 0.0
         self._slowest: list[HeldUp] = []
         self._delayed: set[int] = set()
         self._refused: set[int] = set()
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    def concerns(self, pace: Pace) -> bool:
+    def may_delay(self, pace: Pace) -> bool:
         """Whether *pace*, or that of another host in the same group, may make a request
-        wait."""
-        return bool(pace.records) or bool(self._turns.groups)
+        wait. Of nearly all hosts it asks for nothing.
+        """
+        return self._is_enabled and (bool(pace.records) or bool(self._turns.groups))
 
     def refusal(
         self, origin: Origin, pace: Pace
@@ -146,8 +147,7 @@ class Politeness:
         if closed:
             self._wait_until_open(origin, closed).append(queue)
             return False
-        keys = keys_of_queue(queue.key)
-        group = self._group(keys, origin, delay, fetched)
+        group = self._group(queue.key.delay_keys, origin, delay, fetched)
         return group is None or self._turns.admit(queue, group)
 
     async def turn(
@@ -159,11 +159,11 @@ class Politeness:
         """
         delay, closed, _ = demand(pace, self._settings, self._now())
         if closed:
-            visitor: Deferred[None] = Deferred()
-            self._wait_until_open(origin, closed).append(visitor)
-            await maybe_deferred_to_future(visitor)
+            waiter: Deferred[None] = Deferred()
+            self._wait_until_open(origin, closed).append(waiter)
+            await maybe_deferred_to_future(waiter)
             return False
-        keys = keys_of(self._crawler, request)
+        keys = delay_keys(self._crawler, request)
         group = self._group(keys, origin, delay, fetched)
         if group is not None:
             await self._turns.wait(request, group)
@@ -174,7 +174,7 @@ class Politeness:
         their hosts.
         """
         queues = [queue for group in self._turns.groups.all() for queue in group.queues]
-        for waiting in self._closed.values():
+        for waiting in self._until_open.values():
             queues += [each for each in waiting if not isinstance(each, Deferred)]
         return sum(map(len, queues)), len({queue.key.origin for queue in queues})
 
@@ -184,17 +184,17 @@ class Politeness:
     @property
     def has_waiters(self) -> bool:
         """Whether a request in the downloader waits for a window."""
-        return any(self._visitors())
+        return any(self._open_waiters())
 
     def close(self) -> None:
         """End the waiting of requests in the downloader for a window."""
-        for visitor in list(self._visitors()):
-            visitor.errback(
+        for waiter in list(self._open_waiters()):
+            waiter.errback(
                 SpiderClosing("The spider closes before the host is open for visits")
             )
 
-    def _visitors(self) -> Iterator[Deferred[None]]:
-        for waiting in self._closed.values():
+    def _open_waiters(self) -> Iterator[Deferred[None]]:
+        for waiting in self._until_open.values():
             for each in waiting:
                 if isinstance(each, Deferred) and not each.called:
                     yield each
@@ -203,9 +203,9 @@ class Politeness:
         self, origin: Origin, seconds: float
     ) -> list[BackQueue | Deferred[None]]:
         """The list of what waits until *origin* opens, in *seconds*."""
-        waiting = self._closed.get(origin)
+        waiting = self._until_open.get(origin)
         if waiting is None:
-            waiting = self._closed[origin] = []
+            waiting = self._until_open[origin] = []
             moment = self._clock.monotonic() + seconds
             self._alarms.at(moment, self._opened, origin)
             logger.info(
@@ -216,7 +216,7 @@ class Politeness:
         return waiting
 
     def _opened(self, origin: Origin) -> None:
-        for each in self._closed.pop(origin):
+        for each in self._until_open.pop(origin):
             if not isinstance(each, Deferred):
                 each.release()
             elif not each.called:  # It was cancelled.
@@ -232,7 +232,7 @@ class Politeness:
             return None
         if delay:
             self._meet(group, origin)
-        elif not group.delays and self._turns.is_idle(group):
+        elif not group.delays and group.is_idle(self._clock.monotonic()):
             self._forget(group)
             return None
         return group
@@ -243,8 +243,9 @@ class Politeness:
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
         groups = self._turns.groups
         if len(groups) > self._max_groups:
+            now = self._clock.monotonic()
             for one in groups.all():
-                if one is not group and self._turns.is_idle(one):
+                if one is not group and one.is_idle(now):
                     self._forget(one)
             # If all groups are in use, do not search again for each new one.
             self._max_groups = max(_MAX_GROUPS, 2 * len(groups))
@@ -254,7 +255,8 @@ class Politeness:
         self._turns.groups.drop(group)
 
     def _note(self, group: DelayGroup) -> None:
-        """Remember how long *group* has held up the crawl, if that is among the longest."""
+        """Remember how long *group* has held up the crawl."""
+        self._waited += group.waited
         if group.waited:
             self._slowest.append(
                 HeldUp(group.waited, group.name, group.requests, group.delay)
@@ -266,10 +268,10 @@ class Politeness:
         logger.warning(message, values, extra={"spider": self._crawler.spider})
 
     def _spider_closed(self) -> None:
-        if self._turns.waited:
-            self._crawler.stats.set_value(stats.WAITED, round(self._turns.waited, 3))
         for group in self._turns.groups.all():
             self._note(group)
+        if self._waited:
+            self._crawler.stats.set_value(stats.WAITED, round(self._waited, 3))
         for one in self._slowest:
             logger.info(
                 "%(host)s held up the crawl for %(time)s: %(requests)d requests, "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.pqueues import QueueProtocol
+    from typing_extensions import Self
 
     from scrapy_rep.frontier.backqueue import Slot
 
@@ -53,28 +54,9 @@ class HostQueue:
     """
 
     @classmethod
-    def from_crawler(
-        cls,
-        crawler: Crawler,
-        downstream_queue_cls: type[QueueProtocol],
-        key: str,
-        startprios: Any = None,
-        *,
-        start_queue_cls: type[QueueProtocol] | None = None,
-    ) -> HostQueue:
-        """Called by the scheduler, for a queue in memory (*key* is empty) and for one on
-        disk (*key* is a folder).
-
-        *startprios* is what :meth:`close` returned, of this class or of Scrapy's. Raises
-        QueueStateError for anything else.
-        """
-        return cls(
-            crawler,
-            downstream_queue_cls,
-            key,
-            startprios,
-            start_queue_cls=start_queue_cls,
-        )
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        """Called by the scheduler, with the other arguments of the class."""
+        return cls(crawler, *args, **kwargs)
 
     def __init__(
         self,
@@ -85,6 +67,10 @@ class HostQueue:
         *,
         start_queue_cls: type[QueueProtocol] | None = None,
     ) -> None:
+        """*key* is the folder of a queue on disk, and empty for one in memory. *startprios*
+        is what :meth:`close` returned, of this class or of Scrapy's. Raises QueueStateError
+        for anything else.
+        """
         self._crawler = crawler
         self._queue_cls = downstream_queue_cls
         self._start_queue_cls = start_queue_cls
@@ -152,7 +138,7 @@ class HostQueue:
                     self.ready.add(queue)
                 else:
                     self._drop(queue)
-        self._frontier.go_on()
+        self._frontier.fetch_ahead()
         return request
 
     def peek(self) -> Request | None:
@@ -302,5 +288,5 @@ def _written(key: HostKey) -> list[object]:
     """*key* as the folder of a crawl has it. A flag that is rare is left out where it is
     not set, so that earlier versions find what they have written.
     """
-    flags = [key.was_redirected, *([True] if key.stands_in else [])]
+    flags = [key.was_redirected, *([True] if key.is_service else [])]
     return [key.slot, key.origin and str(key.origin), *flags]

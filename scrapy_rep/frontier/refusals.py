@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.outages import Outage
-    from scrapy_rep.frontier.outcomes import Verdicts
+    from scrapy_rep.frontier.outcomes import DecisionReporter
 
 logger = get_logger(__name__)
 
@@ -35,11 +35,13 @@ class Refusals:
     event loop is limited.
     """
 
-    def __init__(self, crawler: Crawler, alarms: Alarms, verdicts: Verdicts) -> None:
+    def __init__(
+        self, crawler: Crawler, alarms: Alarms, reporter: DecisionReporter
+    ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
-        self._verdicts = verdicts
+        self._reporter = reporter
         self._queues: deque[tuple[BackQueue, Outage]] = deque()
         self._is_running = False
 
@@ -48,9 +50,9 @@ class Refusals:
         self._queues.append((queue, outage))
         if not self._is_running:
             self._is_running = True
-            self._alarms.at(self._clock.monotonic(), self._go_on)
+            self._alarms.at(self._clock.monotonic(), self._refuse_some)
 
-    def _go_on(self) -> None:
+    def _refuse_some(self) -> None:
         now = self._clock.monotonic()
         until = now + _SLICE
         pause = 0.0
@@ -70,7 +72,7 @@ class Refusals:
             now = self._clock.monotonic()
         self._is_running = bool(self._queues)
         if self._is_running:
-            self._alarms.at(now + pause, self._go_on)
+            self._alarms.at(now + pause, self._refuse_some)
         # The engine may have less to wait for, or more to do.
         wake(self._crawler)
 
@@ -100,4 +102,4 @@ class Refusals:
             return
         self._crawler.stats.inc_value(stats.GIVEN_UP)
         case = Case(request, known.origin, known.entry)
-        fail(self._crawler, request, self._verdicts.denied(case, decision))
+        fail(self._crawler, request, self._reporter.denied(case, decision))

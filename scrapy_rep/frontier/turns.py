@@ -12,15 +12,10 @@ from scrapy_rep.compat.internals import active_requests, wake
 from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.delays import (
-    DelayGroup,
-    DelayGroups,
-    host_of_waiter,
-    log_delay,
-)
-from scrapy_rep.frontier.hostkeys import host_of, keys_of, keys_of_queue
+from scrapy_rep.frontier.delays import DelayGroup, DelayGroups, log_delay
+from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.leases import pause_of
-from scrapy_rep.frontier.neighbours import Neighbours
+from scrapy_rep.frontier.shareddelays import SharedDelays
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -39,7 +34,7 @@ _WATCHED_EVERY = 2.0
 _OVERDUE = 0.5
 
 # The seconds after which the number of requests that wait for a host is logged.
-_TELL_AFTER = 3.0
+_LOG_AFTER = 3.0
 
 
 class Turns:
@@ -55,17 +50,15 @@ class Turns:
         alarms: Alarms,
         leases: Leases,
         *,
-        shared: bool = False,
+        share_in_process: bool,
     ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
         self._alarms = alarms
         self.leases: TurnLeases = leases
-        self.neighbours = Neighbours(alarms, shared=shared)
+        self.shared_delays = SharedDelays(alarms, enabled=share_in_process)
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
-        self.waited = 0.0
-        """The seconds in which requests waited for a delay, added up over groups."""
 
     def group_of(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
@@ -73,34 +66,20 @@ class Turns:
         """The group of the requests with *keys*, if they have one. *origin* asks for
         *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
         """
-        if self.groups.is_lent(*keys) or not delay:
-            # Whoever stands in for a site has no delay of its own beside that, and has no
-            # other site wait for it.
-            group = self.groups.find(*keys)
-            if group is not None:
-                group.delays.pop(origin, None)
-            return group
-        if not self.groups:
+        if delay and not self.groups:
             # The signal is sent for each response, so it is not connected to before it is
             # needed.
-            self._crawler.signals.connect(self._left, signals.request_left_downloader)
-        group = self.groups.join(*keys)
-        if origin not in group.delays:
-            # The robots.txt was a request too, of this worker or another. This counts once,
-            # since by a wrong clock the fetch may be in the future.
-            group.last = max(group.last, self._clock.monotonic() - max(ago, 0.0))
-        group.delays[origin] = delay
-        return group
+            connect = self._crawler.signals.connect
+            connect(self._left_downloader, signals.request_left_downloader)
+        # By a wrong clock, the fetch may be in the future.
+        fetched_at = self._clock.monotonic() - max(ago, 0.0)
+        return self.groups.update(keys, origin, delay, fetched_at)
 
     def find(self, request: Request) -> DelayGroup | None:
         """The group of a request, if it has one."""
         if not self.groups:
             return None
-        return self.groups.find(*keys_of(self._crawler, request))
-
-    def is_idle(self, group: DelayGroup) -> bool:
-        """Whether *group* may be forgotten."""
-        return not group.is_waited_for and group.is_free(self._clock.monotonic())
+        return self.groups.find(*delay_keys(self._crawler, request))
 
     # Requests in a queue.
 
@@ -112,8 +91,7 @@ class Turns:
             return True
         now = self._clock.monotonic()
         if self._is_at_once(group, now):
-            group.holder, group.host = queue, group.name_of(queue.key.host)
-            self.neighbours.take(group)
+            self._hold(group, queue)
             return True
         group.queues.append(queue)
         self._wait(group, now)
@@ -121,25 +99,19 @@ class Turns:
 
     def popped(self, queue: BackQueue, request: Request) -> None:
         """*request* has left *queue*, and takes over its turn."""
-        group = self.groups.find(*keys_of_queue(queue.key))
-        if group is not None and group.holder is queue:
+        group = self._held_by(queue)
+        if group is not None:
             self._take(group, request)
-
-    def pass_on(self, queue: BackQueue) -> None:
-        """*queue* is not popped from after all, and gives up its turn."""
-        group = self.groups.find(*keys_of_queue(queue.key)) if self.groups else None
-        if group is not None and group.holder is queue:
-            self._leave(group, fetched=False)
 
     # Requests that are in the downloader already.
 
     async def wait(
-        self, request: Request, group: DelayGroup, *, is_stranger: bool = False
+        self, request: Request, group: DelayGroup, *, is_redirected: bool = False
     ) -> None:
         """Wait for the turn of *request*. Raises SpiderClosing where the spider closes
         meanwhile.
 
-        A *stranger* is a request for the robots.txt of another host.
+        One that *is redirected* is for the robots.txt of another host.
         """
         if group.holder is request:
             return
@@ -153,26 +125,20 @@ class Turns:
             self._take(group, request)
             return
         call: Deferred[None] = Deferred()
-        waiters = group.strangers if is_stranger else group.waiters
+        waiters = group.redirected if is_redirected else group.waiters
         waiters.append((request, call))
         if isinstance(group.holder, BackQueue):
             self._alarms.at(now + _OVERDUE, self._overdue, group, group.holder)
         self._wait(group, now)
         await maybe_deferred_to_future(call)
 
-    def step_aside(self, request: Request) -> None:
-        """*request* is not sent after all, so it begins no delay."""
-        group = self._held_by(request)
-        if group is not None:
-            self._leave(group, fetched=False)
-
     def close(self) -> None:
         """End the waiting of all requests that are in the downloader."""
-        self.neighbours.close()
+        self.shared_delays.close()
         for group in self.groups.all():
-            waiters = [*group.waiters, *group.strangers]
+            waiters = [*group.waiters, *group.redirected]
             group.waiters.clear()
-            group.strangers.clear()
+            group.redirected.clear()
             for request, call in waiters:
                 if not call.called:
                     call.errback(
@@ -181,18 +147,26 @@ class Turns:
 
     # Whose turn it is.
 
+    def release(self, holder: Request | BackQueue) -> None:
+        """*holder* gives up its turn, if it still has it, and begins no delay. The turn of a
+        request that was sent has ended with its download.
+        """
+        group = self._held_by(holder)
+        if group is not None:
+            self._leave(group, fetched=False)
+
     def _is_at_once(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
-        self.neighbours.heed(group)
+        self.shared_delays.postpone(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
 
     def _wait(self, group: DelayGroup, now: float) -> None:
         if group.waiting_since is None:
             group.waiting_since = now
-        if not group.told:
+        if not group.is_logged:
             # Later, since more requests may come.
-            self._alarms.at(now + _TELL_AFTER, log_delay, self._crawler, group)
+            self._alarms.at(now + _LOG_AFTER, log_delay, self._crawler, group)
         self._advance(group)
 
     def _advance(self, group: DelayGroup) -> None:
@@ -201,32 +175,30 @@ class Turns:
         if group.holder is not None or not group.is_waited_for:
             return
         now = self._clock.monotonic()
-        self.neighbours.heed(group)
+        self.shared_delays.postpone(group)
         if now < group.free_at:
-            if group.alarm_at is None or group.alarm_at > group.free_at:
+            if not now < group.alarm_at <= group.free_at:
                 group.alarm_at = group.free_at
-                self._alarms.at(group.free_at, self._ring, group)
+                self._alarms.at(group.free_at, self._advance, group)
             return
         waiter = group.next()
         assert waiter is not None
         if not self.leases.are_shared:
             self._give(group, waiter)
             return
-        mark = group.holder = object()
-        deferred_from_coro(self._lease(group, waiter, mark))
-
-    def _ring(self, group: DelayGroup) -> None:
-        group.alarm_at = None
-        self._advance(group)
+        placeholder = group.holder = object()
+        deferred_from_coro(self._lease(group, waiter, placeholder))
 
     async def _lease(
-        self, group: DelayGroup, waiter: BackQueue | Waiter, mark: object
+        self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""
-        host = group.name_of(host_of_waiter(waiter))
+        host = group.name_of(
+            waiter.key.host if isinstance(waiter, BackQueue) else host_of(waiter[0])
+        )
         is_ours = await self.leases.acquire(host, group.delay)
         group = self.groups.current(group)
-        is_free = group.holder is mark
+        is_free = group.holder is placeholder
         if is_free:
             group.holder = None
         if is_ours and is_free:
@@ -241,18 +213,17 @@ class Turns:
         self._advance(group)
 
     def _give(self, group: DelayGroup, waiter: BackQueue | Waiter) -> None:
-        group.host = group.name_of(host_of_waiter(waiter))
         if isinstance(waiter, BackQueue):
-            group.holder = waiter
-            self.neighbours.take(group)
+            self._hold(group, waiter)
             now = self._clock.monotonic()
             self._alarms.at(now + _WATCHED_EVERY, self._watch, group, waiter)
-            if group.waiters or group.strangers:
+            if group.has_waiters:
                 self._alarms.at(now + _OVERDUE, self._overdue, group, waiter)
             waiter.release()
             wake(self._crawler)
             return
         request, call = waiter
+        group.host = group.name_of(host_of(request))
         if call.called:  # It was cancelled.
             self.leases.release(group.host, 0.0)
             self._advance(group)
@@ -260,16 +231,20 @@ class Turns:
         self._take(group, request)
         call.callback(None)
 
+    def _hold(self, group: DelayGroup, queue: BackQueue) -> None:
+        group.holder, group.host = queue, group.name_of(queue.key.host)
+        self.shared_delays.take(group)
+
     def _take(self, group: DelayGroup, request: Request) -> None:
         now = self._clock.monotonic()
-        self.waited += group.take(request, now)
-        self.neighbours.take(group)
+        group.take(request, now)
+        self.shared_delays.take(group)
         self._holding[request] = group
         self._alarms.at(now + _WATCHED_EVERY, self._watch, group, request)
 
     def _overdue(self, group: DelayGroup, queue: BackQueue) -> None:
         group = self.groups.current(group)
-        if group.holder is queue and (group.waiters or group.strangers):
+        if group.holder is queue and group.has_waiters:
             # It is among the ready ones, and will be parked here again.
             self._leave(group, fetched=False)
 
@@ -291,7 +266,7 @@ class Turns:
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)
 
-    def _left(self, request: Request) -> None:
+    def _left_downloader(self, request: Request) -> None:
         """A request of any kind has been to a server, or has failed."""
         held = self._held_by(request)
         if held is not None:
@@ -300,22 +275,25 @@ class Turns:
         if group is not None and group is not held:
             # It needed no turn, or was sent before the delay was known.
             group.last = self._clock.monotonic()
-            self.neighbours.leave(group)
+            self.shared_delays.leave(group)
 
-    def _held_by(self, request: Request) -> DelayGroup | None:
-        """The group whose turn *request* had until now. It may differ from the group that
-        the request would wait in now.
+    def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
+        """The group whose turn *holder* had until now. That of a request may differ from the
+        group that it would wait in now.
         """
-        group = self._holding.pop(request, None)
+        if isinstance(holder, Request):
+            group = self._holding.pop(holder, None)
+        else:
+            group = self.groups.find(*holder.key.delay_keys) if self.groups else None
         if group is None:
             return None
         group = self.groups.current(group)
-        return group if group.holder is request else None
+        return group if group.holder is holder else None
 
     def _leave(self, group: DelayGroup, *, fetched: bool) -> None:
         if isinstance(group.holder, Request):
             self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
-        self.neighbours.leave(group)
+        self.shared_delays.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)
         self._advance(group)

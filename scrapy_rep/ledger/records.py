@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,10 +161,6 @@ def storable(written: str, at_most: int = MAX_TEXT) -> str:
         return written
     # SQLite stores no lone surrogates.
     return written.encode("utf-8", "replace").decode("utf-8")
-
-
-def sha256(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
 
 
 def _json(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from contextlib import suppress
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
@@ -12,13 +13,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.files import close_for_good, open_to_write
-from scrapy_rep.ledger.records import (
-    Decided,
-    EndedCrawl,
-    Snapshot,
-    StartedCrawl,
-    sha256,
-)
+from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
 from scrapy_rep.sqlitefiles import identity
 
 if TYPE_CHECKING:
@@ -65,7 +60,7 @@ _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # more than 999 values in a statement.
 _ROWS_AT_ONCE = 66
 
-# Errors that may pass. Any other would come again with the same records.
+# Errors that may pass. After any other, the same records would fail again.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)
 
 
@@ -81,7 +76,7 @@ class LedgerWriter:
         self.errors = 0
         self.recorded = 0
         self.error: Exception | None = None
-        # For the file to be the same wherever the process goes later.
+        # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl = crawl
         self._end: EndedCrawl | None = None
@@ -222,7 +217,7 @@ class LedgerWriter:
         assert connection is not None
         body, digest = snapshot.body, None
         if body is not None:
-            digest = sha256(body)
+            digest = sha256(body).hexdigest()
             connection.execute(_BODY, (digest, body))
         row = (crawl, digest, *snapshot.row)
         found = connection.execute(_SNAPSHOT, row).lastrowid

@@ -9,6 +9,7 @@ from scrapy_rep.protocol.grammar import WHITE_SPACE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -18,6 +19,9 @@ _EVERYONE = ("*", b"*")
 _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = WHITE_SPACE.encode()
+
+# Parentheses, perhaps unclosed, and the text in them.
+_COMMENT = re.compile(r"\(([^()]*)\)?")
 
 _PRODUCT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 _RFC_TOKEN = re.compile(r"[A-Za-z_-]+").fullmatch
@@ -55,32 +59,16 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
     mybot/1.0; +url``. Names of browsers are left out, and so are names with characters that
     product tokens do not have.
     """
-    outside, comments = _split_comments(user_agent[:2048])
-    tokens = _names(outside.split())
+    user_agent = user_agent[:2048]
+    tokens = _names(_COMMENT.sub(" ", user_agent).split())
     if not tokens:
-        for comment in comments:
+        for comment in _COMMENT.findall(user_agent):
             parts = [part.strip() for part in comment.split(";")]
             if "compatible" in parts:
                 tokens += _names(parts[parts.index("compatible") + 1 :])
             elif any("://" in part for part in parts):
                 tokens += _names(parts)
     return tuple(dict.fromkeys(tokens))
-
-
-def _split_comments(user_agent: str) -> tuple[str, list[str]]:
-    """The text outside of parentheses, and the text in each pair of them."""
-    outside: list[str] = []
-    comments: list[str] = []
-    for number, part in enumerate(user_agent.split("(")):
-        comment, closed, rest = part.partition(")")
-        if number and closed:
-            comments.append(comment)
-            outside.append(rest)
-        elif number:
-            comments.append(comment)
-        else:
-            outside.append(part)
-    return " ".join(outside), comments
 
 
 def _names(products: list[str]) -> list[str]:
@@ -97,15 +85,15 @@ def _names(products: list[str]) -> list[str]:
 
 def tokens_for(
     agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
-) -> Collection[AnyStr]:
+) -> AbstractSet[AnyStr]:
     """Those of the *tokens* of user-agent lines that name *agent*, which is a product token
     or ``*``. All are in lower case.
     """
     if not agent:
-        return ()
+        return frozenset()
     if dialect.agent_match == "prefix" and agent not in _EVERYONE:
         return {token for token in tokens if token and agent.startswith(token)}
-    return (agent,) if agent in tokens else ()
+    return {agent} if agent in tokens else frozenset()
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+from scrapy_rep.protocol.robotstxt.accessrules import MAX_FOLLOWED, AccessRules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ class RobotsTxt(AccessRules):
     Made by :meth:`parse` and :meth:`blanket`; immutable.
     """
 
-    __slots__ = ("_usage_records",)
+    __slots__ = ("_may_state_usage", "_usage_records")
 
     def __init__(
         self,
@@ -34,31 +34,37 @@ class RobotsTxt(AccessRules):
         blanket: Decision | None = None,
     ) -> None:
         super().__init__(body, dialect, url, blanket)
-        self._usage_records: UsageRecords | None = None
+        self._may_state_usage: bool | None = None
+        self._usage_records: dict[str | tuple[str, ...], UsageRecords] | None = None
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
-        records = self._usage_records
-        return super().weight + (records.weight if records else 0)
+        weight = super().weight
+        for records in (self._usage_records or {}).values():
+            weight += records.weight
+        return weight
 
     @property
     def may_state_usage(self) -> bool:
         """Whether it may have records about use: a quick check, since most files have none."""
-        return bool(self._usage())
+        if self._may_state_usage is None:
+            from scrapy_rep.protocol.usage import robotstxt  # noqa: PLC0415
+
+            self._may_state_usage = robotstxt.may_state_usage(self.body, self.dialect)
+        return self._may_state_usage
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
         """The preferences that it states about the use of *url*. There are none for a URL
         that is disallowed: they are only for what may be fetched
         (draft-ietf-aipref-attach-05, 3.1).
         """
-        from scrapy_rep.protocol.usage.preferences import SILENCE  # noqa: PLC0415
+        from scrapy_rep.protocol.usage.preferences import NOTHING_STATED  # noqa: PLC0415
 
-        records = self._usage()
-        if not records or not self.is_allowed(url, agents):
-            return SILENCE
-        found = records.of(self.body, agents, self.dialect)
-        return found.of_target(paths.target(url, self.dialect)) if found else SILENCE
+        if not self.may_state_usage or not self.is_allowed(url, agents):
+            return NOTHING_STATED
+        records = self._usage_for(agents if isinstance(agents, str) else tuple(agents))
+        return records.of_target(paths.target(url, self.dialect))
 
     def lint(self) -> tuple[Finding, ...]:
         """The findings about this file, by line; computed at each call."""
@@ -67,9 +73,12 @@ class RobotsTxt(AccessRules):
 
         return () if self._blanket else lint(self.body, self.dialect, self._url)
 
-    def _usage(self) -> UsageRecords:
-        if self._usage_records is None:
-            from scrapy_rep.protocol.usage.robotstxt import UsageRecords  # noqa: PLC0415
+    def _usage_for(self, agents: str | tuple[str, ...]) -> UsageRecords:
+        from scrapy_rep.protocol.usage.robotstxt import UsageRecords  # noqa: PLC0415
 
-            self._usage_records = UsageRecords(self.body, self.dialect)
-        return self._usage_records
+        records = self._usage_records
+        if records is None or (len(records) >= MAX_FOLLOWED and agents not in records):
+            records = self._usage_records = {}
+        if agents not in records:
+            records[agents] = UsageRecords(self.body, agents, self.dialect)
+        return records[agents]

@@ -6,15 +6,17 @@ So the report does not have to trust the decisions of the crawl.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.report.model import Check
 
 if TYPE_CHECKING:
-    import sqlite3
+    from scrapy_rep.report.scratch import Scratch
 
 EXAMPLES = 10
 
@@ -33,34 +35,37 @@ ORDER BY s.sha256, c.dialect
 """
 
 
-def check(ledgers: list[sqlite3.Connection]) -> Check:
-    """Check each request in *ledgers* that a robots.txt let through."""
+@dataclass(slots=True)
+class Check:
+    """The result of checking again the requests that a robots.txt let through."""
+
+    checked: int = 0
+    forbidden: int = 0
+
+    unchecked: int = 0
+    """Requests in a dialect of the user's own, or with a URL that the ledger has cut."""
+
+    examples: tuple[str, ...] = ()
+    """A few URLs that were let through and forbidden."""
+
+
+def check(scratch: Scratch) -> Check:
+    """Check each request that a robots.txt let through."""
     found = Check()
-    for ledger in ledgers:
-        _check(ledger, found)
+    for number, (_, ledger) in enumerate(scratch.ledgers):
+        rows = ledger.execute(_LET_THROUGH)
+        for (dialect, sha256), requests in groupby(rows, itemgetter(0, 1)):
+            body = scratch.body(number, sha256)
+            robots = None
+            if body is not None and dialect in DIALECTS:
+                robots = RobotsTxt.parse(body, DIALECTS[dialect])
+            for *_, agent, url in requests:
+                if robots is None or url.endswith(_CUT):
+                    found.unchecked += 1
+                    continue
+                found.checked += 1
+                if not is_allowed(robots, url, agent or "*"):
+                    found.forbidden += 1
+                    if len(found.examples) < EXAMPLES:
+                        found.examples += (url,)
     return found
-
-
-def _check(ledger: sqlite3.Connection, found: Check) -> None:
-    known: tuple[str, str] | None = None
-    robots: RobotsTxt | None = None
-    for name, sha256, agent, url in ledger.execute(_LET_THROUGH):
-        if (name, sha256) != known:
-            known = (name, sha256)
-            robots = _robots(ledger, name, sha256)
-        if robots is None or url.endswith(_CUT):
-            found.unchecked += 1
-            continue
-        found.checked += 1
-        if not is_allowed(robots, url, agent or "*"):
-            found.forbidden += 1
-            if len(found.examples) < EXAMPLES:
-                found.examples += (url,)
-
-
-def _robots(ledger: sqlite3.Connection, dialect: str, sha256: str) -> RobotsTxt | None:
-    query = "SELECT body FROM body WHERE sha256 = ?"
-    row = ledger.execute(query, (sha256,)).fetchone()
-    if row is None or dialect not in DIALECTS:
-        return None
-    return RobotsTxt.parse(bytes(row[0]), DIALECTS[dialect])

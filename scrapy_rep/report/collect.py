@@ -12,9 +12,16 @@ from scrapy_rep.ledger.terms import Layer
 from scrapy_rep.report.check import check
 from scrapy_rep.report.documents import Documents
 from scrapy_rep.report.hosts import Hosts
-from scrapy_rep.report.model import Answers, Changed, Outage, Overridden, Report, Tally
+from scrapy_rep.report.model import (
+    Answers,
+    Changed,
+    Outage,
+    Overridden,
+    Report,
+    Tally,
+    Use,
+)
 from scrapy_rep.report.urls import UrlsByHost
-from scrapy_rep.report.uses import uses
 from scrapy_rep.report.without import hosts_without
 from scrapy_rep.settings import DEFAULTS, OBEY
 from scrapy_rep.stats import RESPONSE_COUNT
@@ -23,8 +30,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from scrapy_rep.report.model import Crawl
-    from scrapy_rep.report.scratch import Scratch
+    from scrapy_rep.report.scratch import Crawl, Scratch
 
 ANSWERS = 20
 """The number of kinds of answers that are shown."""
@@ -69,6 +75,19 @@ SELECT reason, statement, verdict, sum(count), count(DISTINCT origin)
 FROM overridden GROUP BY reason, statement, verdict ORDER BY 4 DESC, reason, statement
 """
 
+# Outcomes come before statements that were only noted.
+_USES = """
+SELECT origin, purpose, verdict, source, statement, line, sum(count), url FROM used
+GROUP BY origin, purpose, verdict, source, statement, line
+ORDER BY verdict = 'noted', 7 DESC, origin, purpose, statement LIMIT ?
+"""
+
+_ALL_USES = """
+SELECT count(*) FROM (
+    SELECT 1 FROM used GROUP BY origin, purpose, verdict, source, statement, line
+)
+"""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -95,7 +114,11 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
     hosts = Hosts(scratch, documents.numbers, urls.numbers, limits.hosts)
     outages = [_outage(row) for row in scratch.database.execute(_OUTAGES)]
     answers = [Answers(*row) for row in scratch.database.execute(_ANSWERS)]
-    used, used_left_out = uses(scratch, documents.numbers, limits.rows)
+    uses = [
+        Use(*(*row, documents.numbers.get(row["origin"])))
+        for row in scratch.database.execute(_USES, (limits.rows,))
+    ]
+    (all_uses,) = scratch.database.execute(_ALL_USES).fetchone()
     overridden = [Overridden(*row) for row in scratch.database.execute(_OVERRIDDEN)]
     return Report(
         crawls=crawls,
@@ -103,24 +126,20 @@ def collect(scratch: Scratch, limits: Limits) -> Report:
         let_through=_let_through(scratch, Layer.ROBOTS_TXT.value),
         let_through_by_override=_let_through(scratch, Layer.OVERRIDE.value),
         arrived=scratch.arrived,
-        check=check([ledger for _, ledger in scratch.ledgers]),
+        check=check(scratch),
         responses=sum(map(_responses, crawls)),
         answers=tuple(answers[:ANSWERS]),
         answers_left_out=sum(one.count for one in answers[ANSWERS:]),
-        hosts_met=hosts.met,
         hosts=hosts,
-        hosts_shown=hosts.shown,
         documents=documents,
-        documents_shown=len(documents.numbers),
-        documents_left_out=documents.left_out,
         urls=urls,
         without=hosts_without(scratch.database, limits.rows),
         outages=tuple(outages[: limits.rows]),
         outages_left_out=max(0, len(outages) - limits.rows),
         overridden=tuple(overridden[: limits.rows]),
         overridden_left_out=max(0, len(overridden) - limits.rows),
-        uses=used,
-        uses_left_out=used_left_out,
+        uses=tuple(uses),
+        uses_left_out=all_uses - len(uses),
         changed=tuple(one for crawl in crawls for one in _changed(crawl)),
     )
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
-from scrapy_rep.report.excerpt import excerpt
-from scrapy_rep.report.model import Document, Mark, Version
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
 """The number of versions of one robots.txt that are shown."""
+
+WHOLE = 16_000
+"""A robots.txt of up to so many characters, and a sixteenth as many lines, is shown whole."""
+
+# Of a longer one, lines are shown from its beginning, and before and after the lines that
+# decided most.
+_BEGINNING = 40
+_AROUND = 2
+_MARKED = 100
 
 # Files with the most decisions come first.
 _ORIGINS = """
@@ -48,6 +56,73 @@ FROM line WHERE origin = ?
 """
 
 
+@dataclass(slots=True)
+class Mark:
+    """How often one line of a robots.txt decided."""
+
+    refused: int = 0
+    allowed: int = 0
+
+    use: int = 0
+    """How often it said what content may be used for."""
+
+    example: str = ""
+    """One of the URLs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    number: int
+    text: str
+    mark: Mark | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A number of lines that are left out."""
+
+    lines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a robots.txt."""
+
+    url: str
+    """The URL that it came from, after redirects."""
+
+    first: float
+    """When it was first fetched, as far as the ledgers say."""
+
+    last: float
+
+    copy_of: float | None
+    """When it was fetched, if it was followed as a copy."""
+
+    size: int
+    """In bytes, as it came."""
+
+    cut: bool
+    """Whether it was longer than the dialect reads."""
+
+    shown: tuple[ShownLine | Gap, ...]
+
+    marked: int
+    """The number of its lines that decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The robots.txt of one host, in its versions."""
+
+    number: int
+    origin: str
+    versions: tuple[Version, ...]
+    more_versions: int
+    refused: int
+    allowed: int
+
+
 class Documents:
     def __init__(self, scratch: Scratch, limit: int) -> None:
         self._scratch = scratch
@@ -75,7 +150,7 @@ class Documents:
 
     def _version(self, origin: str, row: sqlite3.Row) -> Version:
         marks = self._marks(origin, row["sha256"])
-        body = self._scratch.body(row["ledger"], row["sha256"])
+        body = self._scratch.body(row["ledger"], row["sha256"]) or b""
         crawl = self._scratch.crawls.get(row["crawl"])
         # The dialect of the crawl decides where a line ends.
         dialect = DIALECTS.get(crawl.dialect, RFC9309) if crawl else RFC9309
@@ -103,3 +178,40 @@ class Documents:
             else:
                 mark.allowed, mark.example = count, mark.example or url
         return marks
+
+
+def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[ShownLine | Gap, ...]:
+    """The lines of *text*: all of a short one; of a long one the beginning, and the lines
+    that decided most, with some lines around each.
+    """
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    numbers: Sequence[int] = range(1, len(lines) + 1)
+    if len(text) > WHOLE or len(lines) > WHOLE // 16:
+        chosen = set(numbers[:_BEGINNING])
+        for number in _most(marks):
+            chosen.update(range(number - _AROUND, number + _AROUND + 1))
+        numbers = sorted(chosen.intersection(numbers))
+    return tuple(_with_gaps(lines, numbers, marks))
+
+
+def _most(marks: Mapping[int, Mark]) -> list[int]:
+    def decided(number: int) -> int:
+        mark = marks[number]
+        return mark.refused + mark.allowed + mark.use
+
+    return sorted(marks, key=decided, reverse=True)[:_MARKED]
+
+
+def _with_gaps(
+    lines: list[str], numbers: Sequence[int], marks: Mapping[int, Mark]
+) -> Iterator[ShownLine | Gap]:
+    last = 0
+    for number in numbers:
+        if number > last + 1:
+            yield Gap(number - last - 1)
+        yield ShownLine(number, lines[number - 1], marks.get(number))
+        last = number
+    if len(lines) > last:
+        yield Gap(len(lines) - last)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.report.model import Host, TopRule
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,14 +34,57 @@ GROUP BY all_of.origin ORDER BY refused DESC, dropped DESC, decided DESC, 1 LIMI
 """  # noqa: S608
 
 _RULES = """
-SELECT statement, min(line), sum(count) FROM line
+SELECT coalesce(statement, ''), sum(count) FROM line
 WHERE origin = ? AND verdict = 'refused'
-GROUP BY statement ORDER BY 3 DESC, 2
+GROUP BY statement ORDER BY 2 DESC, min(line)
 """
 
 _GAP = "SELECT seconds FROM gap WHERE origin = ?"
 
 _LATEST = "SELECT * FROM snapshot WHERE origin = ? ORDER BY fetched DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopRule:
+    statement: str
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    origin: str
+
+    access: str | None
+    """How the last fetch of its robots.txt ended; None where there was none."""
+
+    status: int | None
+    error: str | None
+
+    copy: bool
+    """Whether an older copy held in place of the last answer."""
+
+    age: float | None
+    """The greatest age in seconds of a robots.txt when it decided."""
+
+    delay: float | None
+    """The delay in seconds that its robots.txt asks for."""
+
+    gap: float | None
+    """In seconds, the shortest time between two requests; None where there is no delay, or
+    no ledger that has what was let through."""
+
+    refused: int
+    dropped: int
+    rules: tuple[TopRule, ...]
+
+    more_rules: int
+    """The number of other rules that refused something."""
+
+    document: int | None
+    """The number of its robots.txt in the report, if it is shown."""
+
+    urls: int | None
+    """Its number among the hosts whose refused URLs are shown, if it is one of them."""
 
 
 class Hosts:
@@ -85,7 +128,7 @@ class Hosts:
             gap=gap and gap["seconds"],
             refused=row["refused"],
             dropped=row["dropped"],
-            rules=tuple(TopRule(text or "", *rest) for text, *rest in rules[:RULES]),
+            rules=tuple(TopRule(*rule) for rule in rules[:RULES]),
             more_rules=max(0, len(rules) - RULES),
             document=self._documents.get(origin),
             urls=self._urls.get(origin),
@@ -95,7 +138,7 @@ class Hosts:
         crawl = self._scratch.crawls.get(snapshot["crawl"])
         if snapshot["sha256"] is None or crawl is None:
             return None
-        body = self._scratch.body(snapshot["ledger"], snapshot["sha256"])
+        body = self._scratch.body(snapshot["ledger"], snapshot["sha256"]) or b""
         dialect = DIALECTS.get(crawl.dialect, RFC9309)
         robots = RobotsTxt.parse(body, dialect)
         agents = crawl.agents or product_tokens(crawl.user_agent)

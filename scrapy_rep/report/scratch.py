@@ -5,18 +5,20 @@ The database is on disk, so that memory does not grow with the crawls.
 
 from __future__ import annotations
 
+import heapq
 import sqlite3
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
-from scrapy_rep.ledger.reader import check_values, open_ledger, reading
-from scrapy_rep.report.gaps import shortest_gaps
-from scrapy_rep.report.model import Crawl
+from scrapy_rep.ledger.checks import check_values, read_json, read_numbers, read_texts
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TEXT_LIMIT = 20_000
 """Bytes of a URL or a statement that are copied; a ledger of ours has fewer."""
@@ -68,7 +70,7 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """The beginning of a text, as bytes: SQLite would end a text at a NUL."""
+    """SQL for the beginning of a text. It is cut as bytes: a text would end at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 
@@ -112,16 +114,45 @@ SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
 FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
 """  # noqa: S608
 
+# What an override let through did not have to keep to a delay.
+_TIMES = """
+SELECT origin, time FROM decision
+WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
+ORDER BY origin, time
+"""
+
 _SNAPSHOTS = """
 SELECT :base + crawl, :ledger, origin, access, status, error, fetched, copy_of, sha256,
        url, redirects
 FROM snapshot
 """
 
-
 _ARRIVED = """
 SELECT count(*) FROM decision WHERE verdict = 'refused' AND via LIKE 'redirect %'
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crawl:
+    ledger: str
+    """The path of its ledger."""
+
+    spider: str
+    user_agent: str
+    agents: tuple[str, ...]
+    dialect: str
+    settings: Mapping[str, object]
+    versions: Mapping[str, str]
+    started: float
+
+    ended: float | None
+    """None where it was killed, or is still running."""
+
+    finish_reason: str | None
+    counts: Mapping[str, float]
+
+    complete: bool
+    """Whether its ledger has every decision, and not only refusals."""
 
 
 class Scratch:
@@ -141,19 +172,19 @@ class Scratch:
             for path in paths:
                 ledger = opened.enter_context(closing(open_ledger(path)))
                 ledger.text_factory = _text
-                check_values(path, ledger)
                 with reading(path):
+                    check_values(ledger)
                     self._add(path, ledger)
-            self._copy("gap", 2, shortest_gaps([one for _, one in self.ledgers]))
+            self._copy("gap", 2, _shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)
             self.close = opened.pop_all().close
 
-    def body(self, ledger: int, sha256: str) -> bytes:
-        """The bytes of a robots.txt; empty if the ledger does not have it."""
+    def body(self, ledger: int, sha256: str) -> bytes | None:
+        """The bytes of a robots.txt; None if the ledger of that number lacks it."""
         connection = self.ledgers[ledger][1]
         query = "SELECT body FROM body WHERE sha256 = ?"
         row = connection.execute(query, (sha256,)).fetchone()
-        return bytes(row[0]) if row and isinstance(row[0], bytes) else b""
+        return row[0] if row and isinstance(row[0], bytes) else None
 
     def _add(self, path: str, ledger: sqlite3.Connection) -> None:
         # A crawl may be writing the ledger. A transaction reads one state of it.
@@ -185,6 +216,22 @@ class Scratch:
         places = ", ".join("?" * columns)
         insert = f"INSERT INTO {table} VALUES ({places})"  # noqa: S608
         self.database.executemany(insert, rows)
+
+
+def _shortest_gaps(
+    ledgers: Iterable[sqlite3.Connection],
+) -> Iterator[tuple[str, float]]:
+    """The origins with two requests or more, and the shortest time between two of them.
+
+    The requests of several ledgers are taken together: their crawls may have been workers
+    that shared a delay. A decision that lets a request go is made when its turn has come.
+    """
+    rows = heapq.merge(*(map(tuple, ledger.execute(_TIMES)) for ledger in ledgers))
+    for origin, requests in groupby(rows, key=itemgetter(0)):
+        times = (time for _, time in requests)
+        gap = min((after - before for before, after in pairwise(times)), default=None)
+        if gap is not None:
+            yield origin, gap
 
 
 def _text(octets: bytes) -> str:

@@ -21,8 +21,11 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
     The keys are canonical URLs (see :func:`canonical`), the values the ``rel`` of the first
     such link, as written.
     """
-    if not isinstance(response, HtmlResponse) or not _mentions(response.body, rels):
+    if not isinstance(response, HtmlResponse):
         return {}
+    body = response.body.lower()
+    if not any(rel.encode() in body for rel in rels):
+        return {}  # So that the tree of most pages is not built.
     marked: dict[str, str] = {}
     vouched_for: set[str] = set()
     for link in response.xpath("//a[@href] | //area[@href]"):
@@ -41,9 +44,3 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
 def canonical(url: str) -> str:
     """*url* in the form in which the URLs of links and requests are compared."""
     return canonicalize_url(url)
-
-
-def _mentions(body: bytes, rels: frozenset[str]) -> bool:
-    """Whether a page may have one of *rels*, so that its tree has to be built."""
-    lower = body.lower()
-    return any(rel.encode() in lower for rel in rels)

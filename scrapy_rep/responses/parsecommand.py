@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep import meta
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.display import visible
+from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,20 +18,15 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
     from scrapy_rep.protocol.usage.preferences import Denial
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
 
 def say_what_drops(
-    crawler: Crawler,
-    settings: RepSettings,
-    response: Response,
-    rules: IndexingRules,
-    denial: Denial | None,
+    crawler: Crawler, response: Response, rules: IndexingRules, denial: Denial | None
 ) -> None:
     """Say what a crawl would drop of what the command shows of *response*."""
-    why = "; ".join(_drops(settings, response, rules, denial))
+    why = "; ".join(_drops(RepSettings.of(crawler), response, rules, denial))
     if why:
         logger.warning(
             "scrapy parse shows all that the callback makes of %(url)s, but a crawl would "

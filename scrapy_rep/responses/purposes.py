@@ -10,7 +10,11 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.request_target import other_forms
 from scrapy_rep.protocol.usage.page import FIELDS
-from scrapy_rep.protocol.usage.preferences import SILENCE, Denial, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import (
+    NOTHING_STATED,
+    Denial,
+    UsagePreferences,
+)
 from scrapy_rep.protocol.usage.statements import UsageStatement
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, is_about_mining
 from scrapy_rep.settings import RepSettings
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Tag
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
@@ -37,8 +41,8 @@ _NAMES = frozenset(_FIELDS)
 class SiteStatements(NamedTuple):
     """The preferences for a URL in the files of its site, at the time of the request."""
 
-    robotstxt: UsagePreferences = SILENCE
-    tdmrep: UsagePreferences = SILENCE
+    robotstxt: UsagePreferences = NOTHING_STATED
+    tdmrep: UsagePreferences = NOTHING_STATED
     entry: Entry | None = None
     """The entry of the robots.txt."""
 
@@ -56,12 +60,6 @@ class Purposes:
     def of(cls, crawler: Crawler) -> Purposes:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
-
-    def of_request(self, request: Request | None) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError where its meta key
-        has anything else than purposes.
-        """
-        return self._identity.purposes(request)
 
     def are_about_mining(self, request: Request) -> bool:
         """Whether *request* has a purpose that TDMRep has a label for."""
@@ -85,13 +83,13 @@ class Purposes:
             return
         urls = (request.url, *other_forms(request.url, self._settings.clients))
         preferences = UsagePreferences(tuple(map(_refusal, refusals)))
-        for tokens, purposes in self._identity.names(request).items():
+        for tokens, purposes in self._identity.purposes_by_tokens(request).items():
             for url in urls:
                 found = robots.usage(url, tokens)
                 if purposes and found:
                     found = found.about(purposes)
                 preferences |= found
-        mining = SILENCE
+        mining = NOTHING_STATED
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
@@ -119,7 +117,7 @@ class Purposes:
         said = self._said.get(request)
         is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
         if is_silent and said is None:
-            return SILENCE
+            return NOTHING_STATED
         mining = None if said is None else said.tdmrep
         found = UsagePreferences.of_page(
             _fields(headers), rules.statements, tags, mining
@@ -139,7 +137,7 @@ class Purposes:
         image: bool = False,
     ) -> Denial | None:
         """The first of the purposes of *request* that its response must not serve."""
-        purposes = self.of_request(request)
+        purposes = self._identity.purposes(request)
         if not purposes:
             return None
         unknown = self._settings.usage_unknown
@@ -151,7 +149,7 @@ class Purposes:
         return {
             purpose: found.denial([purpose], unknown=self._settings.usage_unknown)
             is None
-            for purpose in self.of_request(request)
+            for purpose in self._identity.purposes(request)
         }
 
 
@@ -160,7 +158,7 @@ def stated(request: Request | None) -> UsagePreferences:
     found: UsagePreferences | None = None
     if request is not None:
         found = request.meta.get(meta.USAGE)
-    return found or SILENCE
+    return found or NOTHING_STATED
 
 
 def _fields(headers: Headers) -> Iterator[tuple[str, bytes]]:

@@ -1,9 +1,9 @@
-"""The images that pages do not want to be indexed or used, while items name them."""
+"""The images of items whose pages do not want them to be indexed or used."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from w3lib.url import safe_url_string
 
@@ -15,63 +15,73 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from typing_extensions import Self
+
+    from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.usage.preferences import Denial
 
 # The number of items that are remembered: a pipeline may replace an item, so that its end
 # is not signalled.
 _MAX_ITEMS = 1000
 
+INDEXING = "indexing"
+USAGE = "usage"
+
+Refusals: TypeAlias = "dict[str, tuple[str, Statement | Denial | None]]"
+"""What a page has against the images of its items: the URL of the page with the statement
+against INDEXING, with the denial of USAGE, or both."""
+
 
 class RefusedImages:
-    """The URLs in items of pages with ``noimageindex``, each with the URL of its page and
-    the statement.
+    """The URLs in items whose pages refuse their images.
 
     The URLs of an item are kept while it goes from its callback through the pipelines, and
     no longer, since another page may allow the same image.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
-        self._urls: Counter[str] = Counter()
-        self._of_item: dict[int, tuple[frozenset[str], Any]] = {}
-        self._because: dict[str, tuple[str, Any]] = {}
+        self._of_item: dict[int, tuple[frozenset[str], Refusals]] = {}
+        # By what is refused and URL: the items that name it, and the last of their pages.
+        self._items: Counter[tuple[str, str]] = Counter()
+        self._last: dict[tuple[str, str], tuple[str, Any]] = {}
         self._unmet: set[int] = set()
 
     @classmethod
-    def of(cls, crawler: Crawler) -> Self:
+    def of(cls, crawler: Crawler) -> RefusedImages:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def because(self, request: Request) -> tuple[str, Any] | None:
+    def because(self, request: Request, against: str) -> tuple[str, Any] | None:
         """Which page refuses the image that *request* is for, and by what. Where a pipeline
         does not say for which item it is, the last page of those whose items name it.
         """
-        refusals = request.meta.get(REFUSALS)
+        refusals: Refusals | None = request.meta.get(REFUSALS)
         if refusals is None:
-            return self._because.get(request.url)
-        found: tuple[str, Any] | None = refusals.get(type(self).__name__)
-        return found
+            return self._last.get((against, request.url))
+        return refusals.get(against)
 
-    def against(self, item: Any, url: str) -> tuple[str, Any] | None:
-        """Which page refuses the images of *item*, which a pipeline begins with, and by
-        what. An item that is not known may be in the place of one that no pipeline has met.
+    def refusals(self, item: Any, url: str) -> Refusals:
+        """What is against the image at *url* of *item*, which a pipeline begins with. An
+        item that is not known may be in the place of one that no pipeline has met.
         """
         self._unmet.discard(id(item))
-        kept = self._of_item.get(id(item))
-        if kept is not None:
-            found: tuple[str, Any] = kept[1]
-            return found
-        is_open = any(url in self._of_item[each][0] for each in self._unmet)
-        return self._because.get(url) if is_open else None
+        if id(item) in self._of_item:
+            return self._of_item[id(item)][1]
+        if not any(url in self._of_item[each][0] for each in self._unmet):
+            return {}
+        keys = ((against, url) for against in (INDEXING, USAGE))
+        return {key[0]: self._last[key] for key in keys if key in self._last}
 
-    def add(self, item: Any, because: tuple[str, Any]) -> None:
+    def add(self, item: Any, refusals: Refusals) -> None:
         """Refuse the URLs in *item*, until it is discarded."""
         self.discard(item)
         urls = frozenset(safe_url_string(text) for text in _texts(item))
         if urls:
-            self._of_item[id(item)] = urls, because
+            self._of_item[id(item)] = urls, refusals
             self._unmet.add(id(item))
-            self._urls.update(urls)
-            self._because.update(dict.fromkeys(urls, because))
+            for against, because in refusals.items():
+                for url in urls:
+                    self._items[against, url] += 1
+                    self._last[against, url] = because
         if len(self._of_item) > _MAX_ITEMS:
             self._forget(next(iter(self._of_item)))
 
@@ -80,17 +90,11 @@ class RefusedImages:
 
     def _forget(self, item_id: int) -> None:
         self._unmet.discard(item_id)
-        urls, _ = self._of_item.pop(item_id, ((), None))
-        for url in urls:
-            self._urls[url] -= 1
-            if not self._urls[url]:
-                del self._urls[url], self._because[url]
-
-
-class UnusedImages(RefusedImages):
-    """The URLs in items of pages whose images must not serve a purpose of the crawl, each
-    with the URL of its page and the denial.
-    """
+        urls, refusals = self._of_item.pop(item_id, ((), {}))
+        for key in ((against, url) for against in refusals for url in urls):
+            self._items[key] -= 1
+            if not self._items[key]:
+                del self._items[key], self._last[key]
 
 
 def _texts(item: Any) -> Iterator[str]:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from scrapy_rep.compat.startlog import say_in_one_sentence
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.freshness import Bounds
-from scrapy_rep.protocol.access.overrides import (
-    ALLOWED_OVERRIDE,
-    ALLOWED_PATTERN,
-    Override,
-    OverrideError,
-    parse_overrides,
-)
-from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
-from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
-from scrapy_rep.settings.stores import displayed, store_of
-from scrapy_rep.settings.values import LINK_TYPES, Values, named, tokens_in
+from scrapy_rep.settings import readers
+from scrapy_rep.settings.values import Values
+from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from scrapy_rep.protocol.access.overrides import Override
+    from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.stores.base import Store
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
@@ -37,127 +34,130 @@ LEDGER_LEVEL = "REP_LEDGER_LEVEL"
 NOINDEX = "REP_NOINDEX"
 NOFOLLOW = "REP_NOFOLLOW"
 
-USAGE = "REP_USAGE"
 
-DEFAULTS: dict[str, object] = {
-    "REP_AGENTS": {},
-    "REP_CRAWL_DELAY": True,
-    "REP_CRAWL_DELAY_MAX": 180,
-    "REP_DIALECT": "rfc9309",
-    "REP_DOWNLOAD_TIMEOUT": 30,
-    "REP_GOOGLE_COMPATIBLE": False,
-    "REP_HEADER_ENABLED": True,
-    "REP_ITEM_FIELD": "robots",
-    "REP_LEDGER": None,
-    "REP_LEDGER_LEVEL": "denied",
-    "REP_MAX_AGE": 86400,
-    "REP_META_ENABLED": True,
-    "REP_MIN_AGE": 300,
-    "REP_NOFOLLOW": "drop",
-    "REP_NOINDEX": "drop",
-    "REP_OVERRIDES": {},
-    "REP_PURPOSES": [],
-    "REP_QUEUE_LEASE": 60,
-    "REP_REDIRECT_PRIVATE": False,
-    "REP_REL": [],
-    "REP_REQUEST_META_KEYS": ["download_slot"],
-    "REP_RETRY_TIMES": 1,
-    "REP_SHARED_DELAY": True,
-    "REP_STOP_DOWNLOAD": False,
-    "REP_STORE": "memory://",
-    "REP_STORE_MAX_BYTES": 134217728,
-    "REP_STORE_MAX_ENTRIES": 100000,
-    "REP_UNREACHABLE_WAIT": 600,
-    "REP_USAGE": "drop",
-    "REP_USAGE_UNKNOWN": "allow",
-    "REP_VISIT_TIME": True,
-    "REP_VISIT_TIME_WAIT": 3600,
-}
-"""Every setting of this package, and its default."""
+def _setting(
+    name: str,
+    default: object,
+    read: Callable[Concatenate[Values, str, _P], _T],
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> _T:
+    """A field of RepSettings: the setting of that *name*, and how it is read."""
+
+    def value(values: Values) -> _T:
+        return read(values, name, *args, **kwargs)
+
+    found: Any = field(metadata={"name": name, "default": default, "value": value})
+    return found  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class RepSettings:
     """What the settings of a crawl say to this package."""
 
-    obey: bool
+    obey: bool = _setting(OBEY, False, Values.flag)
 
-    agents: tuple[str, ...]
+    agents: tuple[str, ...] = _setting(USER_AGENT, (), readers.user_agent)
     """The product tokens to follow; empty to take those of the User-Agent header."""
 
-    dialect: Dialect
+    dialect: Dialect = _setting(  # noqa: RUF009
+        "REP_DIALECT", "rfc9309", readers.dialect
+    )
+    google_compatible: bool = _setting("REP_GOOGLE_COMPATIBLE", False, Values.flag)
 
-    download_timeout: float
+    download_timeout: float = _setting("REP_DOWNLOAD_TIMEOUT", 30, Values.seconds)
     """In seconds, for each request."""
 
-    redirect_private: bool
+    redirect_private: bool = _setting("REP_REDIRECT_PRIVATE", False, Values.flag)
     """Whether a robots.txt on a public address may be redirected to a private one."""
 
-    retry_times: int
-    request_meta_keys: tuple[str, ...]
-    overrides: tuple[Override, ...]
+    retry_times: int = _setting("REP_RETRY_TIMES", 1, Values.whole, least=0)
+    request_meta_keys: tuple[str, ...] = _setting(
+        "REP_REQUEST_META_KEYS", ["download_slot"], Values.names
+    )
+    overrides: tuple[Override, ...] = _setting("REP_OVERRIDES", {}, readers.overrides)
 
-    bounds: Bounds
-    """For how long a robots.txt may hold."""
+    min_age: float = _setting("REP_MIN_AGE", 300, Values.seconds, least=0)
+    max_age: float = _setting("REP_MAX_AGE", 86400, readers.max_age)
+    """For how many seconds a robots.txt may hold."""
 
-    store: str | type[Store]
+    store: str | type[Store] = _setting(  # noqa: RUF009
+        "REP_STORE", "memory://", readers.store
+    )
     """The address of the store, as set or of a file in JOBDIR; or a class of the user."""
 
-    store_max_entries: int
-    store_max_bytes: int
+    store_max_entries: int = _setting(
+        "REP_STORE_MAX_ENTRIES", MAX_ENTRIES, Values.whole, least=1
+    )
+    store_max_bytes: int = _setting(
+        "REP_STORE_MAX_BYTES", MAX_BYTES, Values.whole, least=1
+    )
 
-    unreachable_wait: float
+    unreachable_wait: float = _setting(
+        "REP_UNREACHABLE_WAIT", 600, Values.seconds, least=0
+    )
     """For how many seconds a request waits for a robots.txt that can't be had."""
 
-    crawl_delay: bool
+    crawl_delay: bool = _setting("REP_CRAWL_DELAY", True, readers.paces)
     """Whether ``Crawl-delay`` and ``Request-rate`` are kept to."""
 
-    crawl_delay_max: float
+    crawl_delay_max: float = _setting("REP_CRAWL_DELAY_MAX", 180, Values.seconds)
     """In seconds; of a host that asks for more, nothing is fetched."""
 
-    queue_lease: float
+    queue_lease: float = _setting("REP_QUEUE_LEASE", 60, Values.seconds)
     """After how many seconds without a sign of a worker the requests that it has taken from
     a queue in Redis are there for others."""
 
-    shared_delay: bool
+    shared_delay: bool = _setting("REP_SHARED_DELAY", True, Values.flag)
     """Whether all workers on one store keep a delay together, where it can be shared."""
 
-    visit_time: bool
+    visit_time: bool = _setting("REP_VISIT_TIME", True, readers.paces)
 
-    visit_time_wait: float
+    visit_time_wait: float = _setting(
+        "REP_VISIT_TIME_WAIT", 3600, Values.seconds, least=0
+    )
     """For how many seconds a request waits for a window of ``Visit-time`` to open."""
 
-    ledger: str | None
+    ledger: str | None = _setting("REP_LEDGER", None, readers.ledger)
     """The path of the ledger, if one is to be written."""
 
-    ledger_level: str
+    ledger_level: str = _setting(LEDGER_LEVEL, "denied", Values.one_of, "denied", "all")
 
-    header_enabled: bool
-    meta_enabled: bool
-    noindex: str
-    nofollow: str
+    header_enabled: bool = _setting("REP_HEADER_ENABLED", True, Values.flag)
+    meta_enabled: bool = _setting("REP_META_ENABLED", True, Values.flag)
+    noindex: str = _setting(
+        NOINDEX, "drop", Values.one_of, "drop", "annotate", "ignore"
+    )
+    nofollow: str = _setting(NOFOLLOW, "drop", Values.one_of, "drop", "ignore")
 
-    rel: frozenset[str]
+    rel: frozenset[str] = _setting("REP_REL", [], readers.rel)
     """The values of ``rel``, in lower case, whose links are not followed."""
 
-    item_field: str
+    item_field: str = _setting("REP_ITEM_FIELD", "robots", Values.name)
 
-    stop_download: bool
+    stop_download: bool = _setting("REP_STOP_DOWNLOAD", False, Values.flag)
 
-    purposes: tuple[str, ...]
+    purposes: tuple[str, ...] = _setting("REP_PURPOSES", [], Values.purposes)
     """What the crawl is for: categories of use."""
 
-    purpose_agents: Mapping[str, tuple[str, ...]]
+    purpose_agents: Mapping[str, tuple[str, ...]] = _setting(
+        "REP_AGENTS", {}, Values.agents
+    )
     """The product tokens to follow for a purpose, where these are its own."""
 
-    usage: str
-
-    usage_unknown: bool
+    usage: str = _setting(
+        "REP_USAGE", "drop", Values.one_of, "drop", "annotate", "ignore"
+    )
+    usage_unknown: bool = _setting("REP_USAGE_UNKNOWN", "allow", readers.is_allow)
     """Whether a use is allowed of which nothing is stated."""
 
-    clients: frozenset[str]
+    clients: frozenset[str] = _setting("DOWNLOAD_HANDLERS", {}, readers.clients)
     """What downloads, as far as it has ways of its own (see
     :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.min_age, self.max_age)
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
@@ -168,80 +168,27 @@ class RepSettings:
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for a value that can't be."""
         try:
-            return cls._read(settings)
+            values = Values(settings, _DEFAULTS)
+            return cls(
+                **{each.name: each.metadata["value"](values) for each in fields(cls)}
+            )
         except SettingError:
             say_in_one_sentence()
             raise
 
-    @classmethod
-    def _read(cls, settings: BaseSettings) -> RepSettings:
-        values = Values(settings, {**DEFAULTS, OBEY: False})
-        dialect = _dialect(values, settings)
-        return cls(
-            obey=values.flag(OBEY),
-            agents=tokens_in(USER_AGENT, settings[USER_AGENT] or ()),
-            dialect=dialect,
-            download_timeout=values.seconds("REP_DOWNLOAD_TIMEOUT"),
-            redirect_private=values.flag("REP_REDIRECT_PRIVATE"),
-            retry_times=values.whole("REP_RETRY_TIMES", least=0),
-            request_meta_keys=tuple(values.names("REP_REQUEST_META_KEYS")),
-            overrides=_overrides(values, dialect),
-            bounds=_bounds(values),
-            store=store_of(settings),
-            store_max_entries=values.whole("REP_STORE_MAX_ENTRIES", least=1),
-            store_max_bytes=values.whole("REP_STORE_MAX_BYTES", least=1),
-            unreachable_wait=values.seconds("REP_UNREACHABLE_WAIT", least=0),
-            crawl_delay=values.flag("REP_CRAWL_DELAY") and dialect.crawl_delay,
-            crawl_delay_max=values.seconds("REP_CRAWL_DELAY_MAX"),
-            queue_lease=values.seconds("REP_QUEUE_LEASE"),
-            shared_delay=values.flag("REP_SHARED_DELAY"),
-            visit_time=values.flag("REP_VISIT_TIME") and dialect.crawl_delay,
-            visit_time_wait=values.seconds("REP_VISIT_TIME_WAIT", least=0),
-            ledger=_ledger(values),
-            ledger_level=values.one_of(LEDGER_LEVEL, "denied", "all"),
-            header_enabled=values.flag("REP_HEADER_ENABLED"),
-            meta_enabled=values.flag("REP_META_ENABLED"),
-            noindex=values.one_of("REP_NOINDEX", "drop", "annotate", "ignore"),
-            nofollow=values.one_of("REP_NOFOLLOW", "drop", "ignore"),
-            rel=_rel(values, settings, dialect),
-            item_field=values.name("REP_ITEM_FIELD"),
-            stop_download=values.flag("REP_STOP_DOWNLOAD"),
-            purposes=values.purposes("REP_PURPOSES"),
-            purpose_agents=values.agents("REP_AGENTS"),
-            usage=values.one_of(USAGE, "drop", "annotate", "ignore"),
-            usage_unknown=values.one_of("REP_USAGE_UNKNOWN", "allow", "deny")
-            == "allow",
-            clients=_clients(settings),
-        )
+
+_DEFAULTS = {
+    each.metadata["name"]: each.metadata["default"] for each in fields(RepSettings)
+}
+
+DEFAULTS = {
+    name: _DEFAULTS[name] for name in sorted(_DEFAULTS) if name.startswith("REP_")
+}
+"""Every setting of this package, and its default."""
 
 
 def _read_settings(crawler: Crawler) -> RepSettings:
     return RepSettings.from_settings(crawler.settings)
-
-
-def _dialect(values: Values, settings: BaseSettings) -> Dialect:
-    value = values.get("REP_DIALECT")
-    found = named(value, DIALECTS)
-    if not isinstance(found, Dialect):
-        names = ", ".join(map(repr, DIALECTS))
-        allowed = f"{names}, or the import path of a Dialect"
-        raise SettingError("REP_DIALECT", value, allowed)
-    if not values.flag("REP_GOOGLE_COMPATIBLE"):
-        return found
-    if settings.get("REP_DIALECT") is not None and found != GOOGLE:
-        allowed = "'google', or left out, where REP_GOOGLE_COMPATIBLE is True"
-        raise SettingError("REP_DIALECT", value, allowed)
-    return GOOGLE
-
-
-def _clients(settings: BaseSettings) -> frozenset[str]:
-    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
-    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
-    # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
-    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
-        found.add(AIOHTTP)
-    return frozenset(found)
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
@@ -253,53 +200,11 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
             yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
 
 
-def _overrides(values: Values, dialect: Dialect) -> tuple[Override, ...]:
-    name = "REP_OVERRIDES"
-    allowed = f"a dict of host patterns to {ALLOWED_OVERRIDE}"
-    written = values.mapping(name, allowed)
-    try:
-        return parse_overrides(written, dialect)
-    except OverrideError as error:
-        if error.is_pattern:
-            key = f"A key of {name}"
-            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
-        key = f"{name}[{error.pattern!r}]"
-        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
-
-
-def _rel(values: Values, settings: BaseSettings, dialect: Dialect) -> frozenset[str]:
-    name = "REP_REL"
-    if settings.get(name) is None:
-        return dialect.untrusted_rel
-    found = frozenset(map(str.lower, values.names(name)))
-    if not found <= LINK_TYPES:
-        allowed = (
-            f"a list of values of rel, each one of {', '.join(sorted(LINK_TYPES))}"
-        )
-        raise SettingError(name, settings.get(name), allowed)
-    return found
-
-
-def _bounds(values: Values) -> Bounds:
-    least = values.seconds("REP_MIN_AGE", least=0)
-    most = values.seconds("REP_MAX_AGE")
-    if most < least:
-        allowed = f"at least REP_MIN_AGE, which is {least:g}"
-        raise SettingError("REP_MAX_AGE", values.get("REP_MAX_AGE"), allowed)
-    return Bounds(least, most)
-
-
-def _ledger(values: Values) -> str | None:
-    # Empty, as the command line can have it: -s REP_LEDGER=
-    value = values.get("REP_LEDGER")
-    return None if value is None or value == "" else values.name("REP_LEDGER")
-
-
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
     """Every setting that this package follows, without credentials; *read* is what was
     read from them.
     """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
-    found["REP_STORE"] = displayed(read.store)
+    found["REP_STORE"] = readers.displayed_store(read.store)
     return found

@@ -15,14 +15,6 @@ from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-LINK_TYPES = frozenset({
-    "alternate", "author", "bookmark", "external", "help", "license", "me", "next",
-    "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
-    "sponsored", "tag", "terms-of-service", "ugc",
-})  # fmt: skip
-"""The values that ``rel`` of a link can have: those of the HTML standard (4.6.7) for ``a``
-and ``area``, the two that search engines have added, and ``me``."""
-
 _ALLOWED_TOKENS = (
     "the name of the crawler, a product token of letters, digits, '_', '-' and '.' alone "
     "(RFC 9309, 2.2.1), or a list of such names"
@@ -40,11 +32,17 @@ class Values:
     """
 
     def __init__(self, settings: BaseSettings, defaults: Mapping[str, object]) -> None:
-        self._settings = settings
+        self.settings = settings
         self._defaults = defaults
 
     def get(self, name: str) -> object:
-        return self._settings.get(name, self._defaults[name])
+        return self.settings.get(name, self._defaults[name])
+
+    def is_set(self, name: str) -> bool:
+        return self.settings.get(name) is not None
+
+    def error(self, name: str, allowed: str) -> SettingError:
+        return SettingError(name, self.get(name), allowed)
 
     def flag(self, name: str) -> bool:
         value = self.get(name)
@@ -54,27 +52,27 @@ class Values:
             for number in (f"{name}_MAX", f"{name}_WAIT"):
                 if number in self._defaults:
                     allowed += f"; {number} is the setting that takes seconds"
-            raise SettingError(name, value, allowed)
+            raise self.error(name, allowed)
         return found
 
     def one_of(self, name: str, *allowed: str) -> str:
         value = self.get(name)
         if value not in allowed:
-            raise SettingError(name, value, " or ".join(map(repr, allowed)))
+            raise self.error(name, " or ".join(map(repr, allowed)))
         return str(value)
 
     def name(self, name: str) -> str:
         value = self.get(name)
         if not isinstance(value, str) or not value:
-            raise SettingError(name, value, "a name")
+            raise self.error(name, "a name")
         return value
 
-    def names(self, name: str) -> list[str]:
+    def names(self, name: str) -> tuple[str, ...]:
         """A list, or a text with commas between the names, or a list in JSON."""
         found = _listed(self.get(name))
         if found is None:
-            raise SettingError(name, self.get(name), "a list of names")
-        return found
+            raise self.error(name, "a list of names")
+        return tuple(found)
 
     def mapping(self, name: str, allowed: str) -> dict[str, object]:
         """A dictionary with texts for keys, or one in JSON; an empty text is an empty one."""
@@ -84,7 +82,7 @@ class Values:
         if not isinstance(value, Mapping) or not all(
             isinstance(key, str) for key in value
         ):
-            raise SettingError(name, self.get(name), allowed)
+            raise self.error(name, allowed)
         return dict(value)
 
     def purposes(self, name: str) -> tuple[str, ...]:
@@ -92,7 +90,7 @@ class Values:
         found = self.names(name)
         if not CATEGORIES.keys() >= set(found):
             allowed = f"a list of purposes, each one of {', '.join(CATEGORIES)}"
-            raise SettingError(name, self.get(name), allowed)
+            raise self.error(name, allowed)
         return tuple(dict.fromkeys(found))
 
     def agents(self, name: str) -> dict[str, tuple[str, ...]]:
@@ -103,7 +101,7 @@ class Values:
             isinstance(value, (str, list, tuple)) and value
             for value in written.values()
         ):
-            raise SettingError(name, self.get(name), allowed)
+            raise self.error(name, allowed)
         return {
             purpose: tokens_in(f"{name}[{purpose!r}]", value)
             for purpose, value in written.items()
@@ -120,7 +118,7 @@ class Values:
         good = seconds > 0 if least is None else seconds >= least
         if not good or seconds == float("inf"):
             allowed = "greater than 0" if least is None else f"{least:g} or greater"
-            raise SettingError(name, value, f"a number of seconds, {allowed}")
+            raise self.error(name, f"a number of seconds, {allowed}")
         return seconds
 
     def whole(self, name: str, *, least: int) -> int:
@@ -130,23 +128,24 @@ class Values:
         except ValueError:
             number = least - 1
         if number < least:
-            raise SettingError(name, value, f"a whole number, {least} or greater")
+            raise self.error(name, f"a whole number, {least} or greater")
         return number
 
+    def named(self, name: str, names: Mapping[str, object] | None = None) -> object:
+        """The object that a setting chooses: by one of *names*, or by its import path.
 
-def named(value: object, names: Mapping[str, object]) -> object:
-    """The object that a setting chooses: by one of *names*, or by its import path.
-
-    A value that is not a string is the object itself. None for a string that names nothing.
-    """
-    if not isinstance(value, str):
-        return value
-    if value in names:
-        return names[value]
-    try:
-        return load_object(value)
-    except (ImportError, NameError, TypeError, ValueError):
-        return None
+        A value that is not a string is the object itself. None for a string that names
+        nothing.
+        """
+        value = self.get(name)
+        if not isinstance(value, str):
+            return value
+        if names and value in names:
+            return names[value]
+        try:
+            return load_object(value)
+        except (ImportError, NameError, TypeError, ValueError):
+            return None
 
 
 def tokens_in(setting: str, value: object) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from scrapy.utils.log import logformatter_adapter
 
 from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
+from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.log import get_logger
 from scrapy_rep.responses.purposes import Purposes, stated
-from scrapy_rep.responses.refusedimages import RefusedImages, UnusedImages
+from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import item_annotated, usage_annotated
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.usage.preferences import Denial
+    from scrapy_rep.responses.refusedimages import Refusals
 
 logger = get_logger(__name__)
 
@@ -36,9 +39,9 @@ class ItemGate:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._settings = RepSettings.of(crawler)
+        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._refused_images = RefusedImages.of(crawler)
-        self._unused_images = UnusedImages.of(crawler)
         self._listens = False
         self._dropped: Counter[str] = Counter()
 
@@ -46,7 +49,7 @@ class ItemGate:
         """Whether all items may pass without annotation, as for most pages."""
         if self._settings.usage != "ignore":
             request = response.request
-            if self._purposes.of_request(request) and (
+            if self._identity.purposes(request) and (
                 self._settings.usage == "annotate"
                 or self._purposes.denial(request, stated(request), image=True)
             ):
@@ -61,12 +64,18 @@ class ItemGate:
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
         """Whether *item* passes. It is annotated first, if the settings say so."""
-        counts = rules is not None and self._settings.noindex != "ignore"
-        if counts and not response.meta.get(meta.DONT_OBEY_NOINDEX):
-            assert rules is not None
-            if not self._may_be_in_index(item, response, rules):
-                return False
-        return self._settings.usage == "ignore" or self._may_serve(item, response)
+        if rules is not None and response.meta.get(meta.DONT_OBEY_NOINDEX):
+            rules = None
+        if (
+            rules is not None
+            and self._settings.noindex != "ignore"
+            and not self._may_be_in_index(item, response, rules)
+        ):
+            return False
+        if self._settings.usage != "ignore" and not self._may_serve(item, response):
+            return False
+        self._refuse_images(item, response, rules)
+        return True
 
     # Indexing rules.
 
@@ -87,20 +96,15 @@ class ItemGate:
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
         if rules.unavailable_after is not None and now <= rules.unavailable_after:
             self._crawler.stats.inc_value(stats.EXPIRING)
-        if not rules.image_index and self._settings.noindex == "drop":
-            self._listen()
-            statement = rules.because("noimageindex")
-            self._refused_images.add(item, (response.url, statement))
         return True
 
     # Purposes.
 
     def _may_serve(self, item: Any, response: Response) -> bool:
         request = response.request
-        if request is None or not self._purposes.of_request(request):
+        if request is None or not self._identity.purposes(request):
             return True
-        preferences = stated(request)
-        denial = self._purposes.denial(request, preferences)
+        denial = self._denial(response)
         entry = self._purposes.entry(request)
         if self._settings.usage == "annotate":
             found = {"usage": self._purposes.summary(request)}
@@ -113,14 +117,30 @@ class ItemGate:
             exception = UsageDenied(response.url, denial, entry)
             self._drop(item, response, purpose, exception)
             return False
-        else:
-            of_images = self._purposes.denial(request, preferences, image=True)
-            if of_images is not None:
-                self._listen()
-                self._unused_images.add(item, (response.url, of_images))
         return True
 
+    def _denial(self, response: Response, *, image: bool = False) -> Denial | None:
+        request = response.request
+        return self._purposes.denial(request, stated(request), image=image)
+
     # Both.
+
+    def _refuse_images(
+        self, item: Any, response: Response, rules: IndexingRules | None
+    ) -> None:
+        """Have the images that *item* names refused, if its page does not want them to be
+        indexed or used.
+        """
+        refusals: Refusals = {}
+        if self._settings.noindex == "drop" and rules and not rules.image_index:
+            refusals[INDEXING] = response.url, rules.because("noimageindex")
+        if self._settings.usage == "drop" and response.request is not None:
+            denial = self._denial(response, image=True)
+            if denial is not None:
+                refusals[USAGE] = response.url, denial
+        if refusals:
+            self._listen()
+            self._refused_images.add(item, refusals)
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
         """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
@@ -197,20 +217,9 @@ class ItemGate:
             for signal in (
                 signals.item_scraped, signals.item_dropped, signals.item_error
             ):  # fmt: skip
-                self._crawler.signals.connect(self._item_done, signal)
+                self._crawler.signals.connect(self._refused_images.discard, signal)
             # It imports the pipelines, some megabytes: not before there is need.
             from scrapy_rep.compat.pipelines import mark_media_requests  # noqa: PLC0415
 
-            mark_media_requests(self._crawler, meta.REFUSALS, self._refusals)
-
-    def _refusals(self, item: Any, url: str) -> dict[str, Any]:
-        """What the page of *item* has against an image at *url*, by who knows of it."""
-        found = {
-            type(images).__name__: images.against(item, url)
-            for images in (self._refused_images, self._unused_images)
-        }
-        return {name: because for name, because in found.items() if because}
-
-    def _item_done(self, item: Any) -> None:
-        self._refused_images.discard(item)
-        self._unused_images.discard(item)
+            refusals = self._refused_images.refusals
+            mark_media_requests(self._crawler, meta.REFUSALS, refusals)

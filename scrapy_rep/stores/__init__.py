@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scrapy_rep.stores.base import Store
 
 ALLOWED = (
@@ -15,13 +14,6 @@ ALLOWED = (
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB"
 )
 """The addresses that :func:`open_store` takes, in words that end a sentence."""
-
-
-class Opener(Protocol):
-    """Opens the stores of one scheme."""
-
-    def __call__(self, address: str, max_entries: int, max_bytes: int) -> Store | None:
-        """The store at *address*; None where the address does not fit the scheme."""
 
 
 def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
@@ -34,50 +26,34 @@ def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
     Nothing is read, written or connected before the first call. Raises ValueError for any
     other address, and StoreNotInstalled where the store needs a package that is missing.
     """
-    opener = SCHEMES.get(address.partition("://")[0])
-    store = None
-    if opener is not None:
-        store = opener(address, max_entries, max_bytes)
-    if store is None:
-        # The message leaves the address out, which may hold a password.
-        raise ValueError(f"The address of a store must be {ALLOWED}.")
-    return store
+    # Modules are imported when they are needed: not every Python has SQLite, and the client
+    # of Redis is an extra.
+    scheme, separator, rest = address.partition("://")
+    if address == "memory://":
+        from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
+
+        return MemoryStore(max_entries, max_bytes)
+    if scheme == "sqlite" and _is_file(rest):
+        from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(rest[1:])
+    if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
+        from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
+
+        # They are about the options in its query.
+        with suppress(TypeError, ValueError):
+            return RedisStore(address)
+    # The message leaves the address out, which may hold a password.
+    raise ValueError(f"The address of a store must be {ALLOWED}.")
 
 
-# Modules are imported when they are needed: not every Python has SQLite, and the client of
-# Redis is an extra.
-
-
-def _open_memory(address: str, max_entries: int, max_bytes: int) -> Store | None:
-    from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
-
-    return MemoryStore(max_entries, max_bytes) if address == "memory://" else None
-
-
-def _open_sqlite(address: str, max_entries: int, max_bytes: int) -> Store | None:
-    path = address.partition("://")[2]
+def _is_file(path: str) -> bool:
     # ":memory:" is SQLite's name for a database that no other process can see.
-    if not path.startswith("/") or path in {"/", "/:memory:"} or "\0" in path:
-        return None
-    from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
-
-    return SqliteStore(path[1:])
-
-
-def _open_redis(address: str, max_entries: int, max_bytes: int) -> Store | None:
-    if not _is_server(address):
-        return None
-    from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
-
-    try:
-        return RedisStore(address)
-    except (TypeError, ValueError):  # one of the options in its query
-        return None
+    is_named = path.startswith("/") and path not in {"/", "/:memory:"}
+    return is_named and "\0" not in path
 
 
 def _is_server(address: str) -> bool:
-    if "://" not in address:
-        return False
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -88,13 +64,3 @@ def _is_server(address: str) -> bool:
     # The client takes anything else than a number for database 0.
     database = parts.path.removeprefix("/")
     return port != 0 and (not database or database.isdecimal())
-
-
-SCHEMES: Mapping[str, Opener] = {
-    "memory": _open_memory,
-    "sqlite": _open_sqlite,
-    "redis": _open_redis,
-    "rediss": _open_redis,
-    "unix": _open_redis,
-}
-"""What opens a store, by the scheme of its address."""

@@ -17,7 +17,7 @@ import json
 import math
 import zlib
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 
@@ -27,6 +27,8 @@ MAX_BODY = 600_000
 KEEP = 30 * 24 * 3600.0
 """The seconds for which an expired entry is kept: while a robots.txt is unreachable, the
 last good one may be used for that long (RFC 9309, 2.3.1.4)."""
+
+_T = TypeVar("_T")
 
 _MAGIC = b"rep\x01"
 _HEAD = len(_MAGIC) + 4
@@ -58,16 +60,13 @@ class Store(ABC):
     """Whether calls use a disk or a network, so that they are made on a thread, and other
     processes may use the store."""
 
-    def __init__(self, keep: float = KEEP) -> None:
-        self._keep = keep
-
     def get(self, origin: str, now: float) -> Entry | None:
-        """The entry of *origin*, an expired one too, unless it expired more than *keep*
+        """The entry of *origin*, an expired one too, unless it expired more than KEEP
         seconds ago. None where there is none, or none that can be read.
         """
         data = self.read(origin)
         entry = None if data is None else loads(data)
-        if entry is None or entry.expires + self._keep <= now:
+        if entry is None or entry.expires + KEEP <= now:
             return None
         return entry
 
@@ -77,7 +76,7 @@ class Store(ABC):
         An entry that cannot be written, or expired too long ago, is not kept, and the one
         before it is removed.
         """
-        until = entry.expires + self._keep
+        until = entry.expires + KEEP
         try:
             data = dumps(entry) if now < until else None
         except ValueError:
@@ -144,41 +143,43 @@ def loads(data: bytes) -> Entry | None:
 def _header(entry: Entry, bodies: list[bytes]) -> dict[str, object]:
     """The JSON object of *entry*. Its bodies, in the form in which they are stored, are
     appended to *bodies*."""
-    header: dict[str, object] = {
-        **_result_header(entry.result, bodies),
-        "fetched": entry.fetched,
-        "expires": entry.expires,
-        "unreachable_since": entry.unreachable_since,
-        "attempts": entry.attempts,
-        "copy": None if entry.copy is None else _result_header(entry.copy, bodies),
-        "copy_fetched": entry.copy_fetched,
-    }
-    return {name: value for name, value in header.items() if value is not None}
+    copy = entry.copy
+    return _written(
+        {
+            **_result_header(entry.result, bodies),
+            "fetched": entry.fetched,
+            "expires": entry.expires,
+            "unreachable_since": entry.unreachable_since,
+            "attempts": entry.attempts,
+            "copy": None if copy is None else _result_header(copy, bodies),
+            "copy_fetched": entry.copy_fetched,
+        }
+    )
 
 
 def _result_header(result: AccessResult, bodies: list[bytes]) -> dict[str, object]:
-    if len(result.body) > MAX_BODY:
-        raise ValueError(
-            f"A body of {len(result.body)} bytes is too long to be stored."
-        )
-    deflated = False
     body = result.body
-    if len(body) >= _DEFLATED_FROM:
-        shorter = zlib.compress(body)
-        if len(shorter) < len(body):
-            body, deflated = shorter, True
-    bodies.append(body)
-    header = {
-        "url": result.url,
-        "redirects": result.redirects or None,
-        "status": result.status,
-        "headers": result.headers or None,
-        "error": result.error or None,
-        "permanent": result.is_permanent or None,
-        "size": len(body),
-        "deflated": deflated,
-    }
-    return {name: value for name, value in header.items() if value is not None}
+    if len(body) > MAX_BODY:
+        raise ValueError(f"A body of {len(body)} bytes is too long to be stored.")
+    deflated = zlib.compress(body) if len(body) >= _DEFLATED_FROM else body
+    is_deflated = len(deflated) < len(body)
+    bodies.append(deflated if is_deflated else body)
+    return _written(
+        {
+            "url": result.url,
+            "redirects": result.redirects or None,
+            "status": result.status,
+            "headers": result.headers or None,
+            "error": result.error or None,
+            "permanent": result.is_permanent or None,
+            "size": len(bodies[-1]),
+            "deflated": is_deflated,
+        }
+    )
+
+
+def _written(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _load(data: bytes) -> Entry:
@@ -187,37 +188,34 @@ def _load(data: bytes) -> Entry:
     if data[:_HEAD] != _MAGIC + crc:
         raise ValueError(data)
     written, _, bodies = content.partition(b"\n")
-    header = _dict(json.loads(written))
-    size = _whole(header["size"])
-    copy, copied = None, header.get("copy")
-    if copied is not None:
-        copy = _result(_dict(copied), bodies[size:])
-        bodies = bodies[:size]
-    since, copy_fetched = header.get("unreachable_since"), header.get("copy_fetched")
+    header = _checked(dict, json.loads(written))
+    size = _checked(int, header["size"])
+    copy = header.get("copy")
     return Entry(
-        result=_result(header, bodies),
+        result=_result(header, bodies if copy is None else bodies[:size]),
         fetched=_time(header["fetched"]),
         expires=_time(header["expires"]),
-        unreachable_since=None if since is None else _time(since),
-        attempts=_whole(header["attempts"]),
-        copy=copy,
-        copy_fetched=None if copy_fetched is None else _time(copy_fetched),
+        unreachable_since=_optional_time(header, "unreachable_since"),
+        attempts=_checked(int, header["attempts"]),
+        copy=None if copy is None else _result(_checked(dict, copy), bodies[size:]),
+        copy_fetched=_optional_time(header, "copy_fetched"),
     )
 
 
 def _result(header: dict[str, Any], stored: bytes) -> AccessResult:
-    if len(stored) != _whole(header["size"]) or len(stored) > MAX_BODY:
+    if len(stored) != _checked(int, header["size"]) or len(stored) > MAX_BODY:
         raise ValueError(header)
     status = header.get("status")
     return AccessResult(
-        url=_text(header["url"]),
-        status=None if status is None else _whole(status),
+        url=_checked(str, header["url"]),
+        status=None if status is None else _checked(int, status),
         headers=tuple(
-            (_text(name), _text(value)) for name, value in header.get("headers", ())
+            (_checked(str, name), _checked(str, value))
+            for name, value in header.get("headers", ())
         ),
         body=_inflated(stored) if header["deflated"] is True else stored,
-        redirects=tuple(map(_text, header.get("redirects", ()))),
-        error=_text(header.get("error", "")),
+        redirects=tuple(_checked(str, url) for url in header.get("redirects", ())),
+        error=_checked(str, header.get("error", "")),
         is_permanent=header.get("permanent") is True,
     )
 
@@ -230,28 +228,17 @@ def _inflated(data: bytes) -> bytes:
     return body
 
 
-def _dict(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(value)
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int):
+def _checked(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind):
         raise TypeError(value)
     return value
 
 
 def _time(value: object) -> float:
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(value)
-    seconds = float(value)
-    if not math.isfinite(seconds):
-        raise ValueError(value)
-    return seconds
+    return float(value)
+
+
+def _optional_time(header: dict[str, Any], name: str) -> float | None:
+    return None if header.get(name) is None else _time(header[name])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Lock
-
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.protocol.access.results import MAX_AHEAD
-from scrapy_rep.stores.base import KEEP, Store
+from scrapy_rep.stores.base import Store
 from scrapy_rep.stores.lru import LRU
 
 MAX_ENTRIES = 100_000
@@ -16,9 +13,6 @@ MAX_BYTES = 128 * 1024 * 1024
 # the two objects, the pair of value and cost, and a slot of an ordered dictionary that has
 # just grown. Measured on Python 3.10 and 3.11.
 _OVERHEAD = 370
-
-# Expired locks are removed once in so many calls.
-_LOCKS_SWEPT_EVERY = 1000
 
 
 class MemoryStore(Store):
@@ -36,13 +30,8 @@ class MemoryStore(Store):
         self,
         max_entries: int = MAX_ENTRIES,
         max_bytes: int = MAX_BYTES,
-        keep: float = KEEP,
     ) -> None:
-        super().__init__(keep)
         self._entries: LRU[bytes] = LRU(max_entries, max_bytes)
-        self._locks: dict[str, tuple[str, float]] = {}
-        self._locks_taken = 0
-        self._mutex = Lock()
         self._closed = False
 
     def __len__(self) -> int:
@@ -55,32 +44,14 @@ class MemoryStore(Store):
 
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
         self._check_open()
-        with self._mutex:
-            self._sweep_locks(now)
-            held = self._locks.get(origin)
-            until = now + seconds
-            # A lock that expires much later was made before the clock was set back.
-            if (
-                held is not None
-                and held[0] != owner
-                and now < held[1] <= until + MAX_AHEAD
-            ):
-                return False
-            self._locks[origin] = (owner, until)
-            return True
+        return True  # No other process has this store.
 
     def unlock(self, origin: str, owner: str) -> None:
         self._check_open()
-        with self._mutex:
-            held = self._locks.get(origin)
-            if held is not None and held[0] == owner:
-                del self._locks[origin]
 
     def close(self) -> None:
         self._closed = True
         self._entries.clear()
-        with self._mutex:
-            self._locks.clear()
 
     def read(self, origin: str) -> bytes | None:
         self._check_open()
@@ -97,10 +68,3 @@ class MemoryStore(Store):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("memory://", "it is closed")
-
-    def _sweep_locks(self, now: float) -> None:
-        self._locks_taken += 1
-        if self._locks_taken % _LOCKS_SWEPT_EVERY == 0:
-            self._locks = {
-                origin: held for origin, held in self._locks.items() if now < held[1]
-            }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
-from scrapy_rep.stores.base import KEEP, Store
+from scrapy_rep.stores.base import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +48,7 @@ class RedisStore(Store):
 
     blocking = True
 
-    def __init__(
-        self, url: str, prefix: str = "rep", keep: float = KEEP, timeout: float = 2.0
-    ) -> None:
-        super().__init__(keep)
+    def __init__(self, url: str, prefix: str = "rep", timeout: float = 2.0) -> None:
         self._where = address_without_credentials(url).partition("?")[0]
         self._prefix = prefix
         self._closed = False

@@ -20,7 +20,7 @@ from scrapy_rep.sqlitefiles import (
     use_write_ahead_log,
     version_of,
 )
-from scrapy_rep.stores.base import KEEP, Store
+from scrapy_rep.stores.base import Store
 
 if TYPE_CHECKING:
     import os
@@ -67,10 +67,7 @@ class SqliteStore(Store):
 
     blocking = True
 
-    def __init__(
-        self, path: str | os.PathLike[str], keep: float = KEEP, timeout: float = 5.0
-    ) -> None:
-        super().__init__(keep)
+    def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
         # Absolute, since the process may change its working directory.
         self._path = Path(path).absolute()
         self._timeout = timeout

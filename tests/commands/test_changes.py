@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep import CLASSIC, RFC9309, RobotsTxt
-from scrapy_rep.commands.diff.changes import group_changes, sample_paths
+from scrapy_rep.commands.changes import group_changes, sample_paths
 
 PATTERNS = ["/a", "/b", "/c*", "/d$"]
 rules = st.lists(

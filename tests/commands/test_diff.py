@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands.diff import changes
+from scrapy_rep.commands import changes
 from tests.commands.rep import ROBOTS, write_ledger
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands import SUBCOMMANDS
+from scrapy_rep.commands.arguments import SUBCOMMANDS
 from tests.commands.rep import ROBOTS, ROOT, SCHEMAS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scrapy_rep.commands.replay import command
+from scrapy_rep.commands import replay
 from tests.commands.rep import write_ledger
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*arguments: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(command.Replayer, "_compare", killed)
+    monkeypatch.setattr(replay.Replayer, "_compare", killed)
     with pytest.raises(Killed):
         rep("replay", ledger, *FILE, "--purge-list", "purge")
     assert Path("purge").read_text() == "before"

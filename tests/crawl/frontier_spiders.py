@@ -10,6 +10,8 @@ from scrapy.utils.asyncio import call_later
 
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier import frontier
+from scrapy_rep.signals import robotstxt_known
+from scrapy_rep.stores import sqlite
 from scrapy_rep.stores.memory import MemoryStore
 from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import HurriedSpider
@@ -44,15 +46,40 @@ class CountingSpider(HurriedSpider):
             self.under_way -= 1
 
 
+class KnowingSpider(HurriedSpider):
+    """Asks for the URLs of ``follow`` when so many robots.txt files have come to be known."""
+
+    name = "knowing"
+    retries = None
+    known: int
+    follow: list[str]
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> KnowingSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.count, robotstxt_known)
+        return spider
+
+    def count(self) -> None:
+        self.known -= 1
+        if not self.known:
+            # They are in use when the receivers of the signal have been called.
+            call_later(0.1, self.ask)
+
+    def ask(self) -> None:
+        for url in self.follow:
+            self.crawler.engine.crawl(self.request({"url": url}))
+
+
 class TellingSpider(HurriedSpider):
-    """Says what it waits for every half second, not every minute."""
+    """Says what it waits for every fifth of a second, not every minute."""
 
     name = "telling"
     retries = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> TellingSpider:
-        frontier._TELL_EVERY = 0.5
+        frontier._LOG_EVERY = 0.2
         return super().from_crawler(crawler, *args, **kwargs)
 
 
@@ -81,22 +108,47 @@ class DropRobotsTxt:
 
 
 class AgainSpider(HurriedSpider):
-    """When all is done, waits so many seconds and asks for a URL, for each of ``again``."""
+    """Asks for ``early`` when all is done, and for each URL of ``again``, one after the other,
+    when the robots.txt has come to be known another time.
+    """
 
     name = "again"
     retries = None
-    again: list[tuple[float, str]]
-    is_waiting = False
+    early: str
+    again: list[str]
+    known = 0
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> AgainSpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.count, robotstxt_known)
+        return spider
+
+    def count(self) -> None:
+        self.known += 1
 
     def next_step(self) -> None:
-        if self.is_waiting:
-            raise DontCloseSpider
+        if self.early:
+            self.ask(self.early)
+            self.early = ""
+        elif self.again and self.known > 1:
+            self.ask(self.again.pop(0))
         if self.again:
-            seconds, url = self.again.pop(0)
-            self.is_waiting = True
-            call_later(seconds, self.ask, url)
             raise DontCloseSpider
 
     def ask(self, url: str) -> None:
-        self.is_waiting = False
         self.crawler.engine.crawl(self.request({"url": url}))
+
+
+class ShortOfTimeSpider(PlanSpider):
+    """Waits two seconds for a lock of its SQLite store, not five."""
+
+    name = "short-of-time"
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler, *args: Any, **kwargs: Any
+    ) -> ShortOfTimeSpider:
+        connect = sqlite._connect
+        sqlite._connect = lambda path, _: connect(path, 2.0)
+        return super().from_crawler(crawler, *args, **kwargs)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
+from scrapy.core.downloader import Downloader
 
 from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import Clock, DownloadingSpider
 
 if TYPE_CHECKING:
+    from scrapy.core.downloader import Slot
     from scrapy.crawler import Crawler
 
 
@@ -32,6 +34,21 @@ class CollectingSpider(PlanSpider):
         downloader._slot_gc(age=0)
         collected = before - len(downloader.slots)
         self.crawler.stats.inc_value("collected", collected)
+
+
+class NotingDownloader(Downloader):
+    """Scrapy's, which notes in stats when a slot that has a delay sent its requests, by the
+    clock that it keeps the delay by: ``sent_at/`` and the key of the slot.
+    """
+
+    def _process_queue(self, slot: Slot) -> None:
+        before = slot.lastseen
+        super()._process_queue(slot)
+        if slot.lastseen != before:
+            (key,) = (key for key, one in self.slots.items() if one is slot)
+            stats = self.crawler.stats
+            sent_at = stats.get_value(f"sent_at/{key}", [])
+            stats.set_value(f"sent_at/{key}", [*sent_at, slot.lastseen])
 
 
 class VisitingSpider(PlanSpider):

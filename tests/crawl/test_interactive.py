@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import ADDON, ROOT
+from tests.crawl.crawl import ADDON
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,21 +40,13 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
         f'SPIDER_MODULES = ["pages"]\nADDONS = {ADDON["ADDONS"]!r}\n'
     )
     (tmp_path / "pages.py").write_text(PROJECT)
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
 
     def parse(path: str) -> str:
-        command = [sys.executable, "-m", "scrapy", "parse", "--spider", "pages"]
-        done = subprocess.run(
-            [*command, host.url(path)],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": python_path},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert f"{{'url': '{host.url(path)}'}}" in done.stdout, done.stderr
-        return done.stderr
+        command = ["scrapy", "parse", "--spider", "pages", host.url(path)]
+        done = forks.run(command, cwd=tmp_path)
+        said = done.stderr.decode()
+        assert f"{{'url': '{host.url(path)}'}}" in done.stdout.decode(), said
+        return said
 
     said = parse("/none")
     assert (
@@ -71,17 +61,10 @@ def test_a_site_that_answers_503(site: Site, command: str, tmp_path: Path) -> No
     host = site.add(Answer(status=503))
     code = ["-c", "print('the response is', response)"] if command == "shell" else []
     addons = f"ADDONS={json.dumps(ADDON['ADDONS'])}"
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "scrapy", command, "-s", addons, *code, host.url("/a")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": python_path},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = forks.run(
+        ["scrapy", command, "-s", addons, *code, host.url("/a")], cwd=tmp_path
     )
-    said = done.stdout + done.stderr
+    said = (done.stdout + done.stderr).decode()
     assert host.pages == []
     assert len(host.robots_hits) == 1
     assert f"{host.robotstxt} is unreachable (status 503)" in said

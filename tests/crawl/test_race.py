@@ -40,6 +40,7 @@ def test_fifty_requests_to_a_cold_host(
     assert "log_count/ERROR" not in result.stats, result.log
 
 
+@pytest.mark.newest
 def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
     """Where everything is forbidden, robots.txt is the only hit."""
     host = site.add(robots("User-agent: *\nDisallow: /\n", delay=0.3))
@@ -50,6 +51,7 @@ def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
     assert len(result.errors) == 50
 
 
+@pytest.mark.newest
 def test_ports_and_schemes_of_one_host_are_hosts_apart(
     site: Site, every_mode: str
 ) -> None:
@@ -71,6 +73,7 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(
     assert result.stats["robotstxt/request_count"] == 4
 
 
+@pytest.mark.newest
 def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
     """An origin goes by its name and not by the address behind it."""
     host = site.add("User-agent: *\nDisallow: /private\n")

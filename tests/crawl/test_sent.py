@@ -271,6 +271,7 @@ def test_robotstxt_with_more(site: Site, every_mode: str) -> None:
     assert [error["url"] for error in result.errors] == [host.url("/robots.txt;no")]
 
 
+@pytest.mark.newest
 def test_the_ledger(site: Site, tmp_path: Path) -> None:
     """It has what was refused for its form, and what can't be read; a replay and a report
     of it stand that, and find nothing to object to.

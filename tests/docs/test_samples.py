@@ -17,7 +17,8 @@ from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
 from scrapy_rep import UsagePreferences, stats
-from scrapy_rep.commands import SUBCOMMANDS, RepCommand
+from scrapy_rep.commands import RepCommand
+from scrapy_rep.commands.arguments import SUBCOMMANDS
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
 from tests.docs.pages import PAGES, ROOT, Sample, python, samples

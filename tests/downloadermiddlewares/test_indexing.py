@@ -13,7 +13,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import IndexingDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.responses.refusedimages import RefusedImages
+from scrapy_rep.responses.refusedimages import INDEXING, RefusedImages
 from tests.fakes import fake_crawler
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_media_of_a_page_with_noimageindex() -> None:
     item = {"images": [URL, 3, "no URL"], "one": URL, "other": None}
     images = RefusedImages.of(crawler)
     request = Request(URL, callback=NO_CALLBACK)
-    images.add(item, (URL, None))
+    images.add(item, {INDEXING: (URL, None)})
     pdf = page(b"", content_type="application/pdf")
     assert mw.process_response(request, pdf) is pdf
     image = page(b"", content_type="image/png")
@@ -163,14 +163,14 @@ def test_refused_images_are_bounded() -> None:
     images = RefusedImages()
     items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
     for item in items:
-        images.add(item, (URL, None))
-        images.add(item, (URL, None))
+        for _ in range(2):
+            images.add(item, {INDEXING: (URL, None)})
     newest, oldest = (Request(items[at]["url"]) for at in (-1, 0))
-    assert images.because(newest)
-    assert not images.because(oldest)
+    assert images.because(newest, INDEXING)
+    assert not images.because(oldest, INDEXING)
     for item in items:
         images.discard(item)
-    assert not images.because(newest)
+    assert not images.because(newest, INDEXING)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,17 @@ import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 
-from scrapy_rep.fetching.causes import Causes
+from scrapy_rep.fetching.decompression import before_decompression
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
-from scrapy_rep.fetching.request import before_decompression
+from scrapy_rep.fetching.request import Causes, cause_of
 from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import AccessResult
     from tests.fakes import FakeEngine
+
+pytestmark = pytest.mark.newest
 
 URL = "http://example.com/robots.txt"
 CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
@@ -27,8 +29,9 @@ async def fetch(
     answers: dict[str, Any], cause: Request = CAUSE, **settings: Any
 ) -> tuple[AccessResult, FakeEngine]:
     crawler = fake_crawler(settings, answers)
-    fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
-    result = await fetcher.fetch(URL, Causes(fetcher.cause_of(cause)))
+    read = RepSettings.from_settings(crawler.settings)
+    causes = Causes(cause_of(cause, read.request_meta_keys))
+    result = await RobotsTxtFetcher(crawler, read).fetch(URL, causes)
     return result, crawler.engine
 
 

@@ -17,6 +17,7 @@ from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.stores.memory import MemoryStore
 from tests.fakes import coroutine_test, fake_crawler
+from tests.stores.places import LockingStore
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -25,12 +26,11 @@ WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"
 
 
-class Shared(MemoryStore):
+class Shared(LockingStore):
     """A store in memory that is called on threads, as those of others are, and that can
     be made to fail.
     """
 
-    blocking = True
     error: StoreError | None = None
 
     def get(self, origin: str, now: float) -> Entry | None:

@@ -16,7 +16,7 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ class Forked:
     ) -> None:
         self.args = args
         self.returncode: int | None = None
-        self.stdin: IO[bytes] | None = None
-        self.stdout: IO[bytes] | None = None
-        self.stderr: IO[bytes] | None = None
+        self.stdin: IO[Any] | None = None
+        self.stdout: IO[Any] | None = None
+        self.stderr: IO[Any] | None = None
         self._server = server
         self._channel = channel
         self._reading = threading.Lock()
@@ -72,6 +72,16 @@ class Forked:
             with contextlib.suppress(OSError, ValueError):
                 self._has_come(min(left or 1, 1))
         return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[Any, None]:
+        """Return what the process writes to its standard output, and wait for its end."""
+        assert self.stdout is not None
+        if self.stdin:
+            self.stdin.close()
+        with self.stdout as output:
+            said = output.read()
+        self.wait(timeout)
+        return said, None
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:

@@ -25,14 +25,12 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier import hostaccess
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.queue import HostQueue
-from scrapy_rep.settings import RepSettings
-from scrapy_rep.stores.memory import MemoryStore
+from tests.stores.places import LockingStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +125,7 @@ class FakeStoreClient:
     """
 
     def __init__(self, clock: FakeClock, *, is_shared: bool = False) -> None:
-        self.store = MemoryStore()
+        self.store = LockingStore()
         self.is_shared = is_shared
         self.is_slow = False
         self.waiting: deque[Deferred[None]] = deque()
@@ -453,16 +451,10 @@ class Crawl:
         ]
 
     def _obey(self) -> None:
-        middleware = self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
-        access = self.frontier.access = HostAccess(
-            self.crawler,
-            self.frontier.alarms,
-            RepSettings.from_settings(self.crawler.settings),
-            Identity.of(self.crawler),
-            middleware._verdicts,
-            store_client=self.store_client,  # type: ignore[arg-type]
-        )
-        middleware._access = middleware._judge._access = access
+        with mock.patch.object(
+            hostaccess, "_store_client", return_value=self.store_client
+        ):
+            self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
 
     # What a crawl does.
 

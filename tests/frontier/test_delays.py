@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.frontier.delays import DelayGroup, DelayGroups
 from scrapy_rep.protocol.origins import origin_of
+
+pytestmark = pytest.mark.newest
 
 HTTP, HTTPS = origin_of("http://host.example/"), origin_of("https://host.example/")
 REQUEST = Request("http://host.example/")
@@ -43,33 +46,36 @@ def test_how_long_a_host_holds_up_the_crawl() -> None:
     """What counts is the time in which requests wait and none is on its way."""
     group = DelayGroup("host.example")
     group.delays = {HTTP: 10.0}
-    assert group.take(REQUEST, 100) == 0
+    group.take(REQUEST, 100)
+    assert group.waited == 0
     group.waiters.append(waiter())
     group.waiting_since = 101
     group.leave(104, fetched=True)
-    assert group.take(REQUEST, 114) == 10
+    group.take(REQUEST, 114)
+    assert group.waited == 10
     group.leave(115, fetched=True)
     group.waiters.clear()
-    assert group.take(REQUEST, 125) == 10
+    group.take(REQUEST, 125)
+    assert group.waited == 20
     group.leave(126, fetched=True)
-    assert group.take(REQUEST, 200) == 0
+    group.take(REQUEST, 200)
     assert (group.waited, group.requests) == (20, 4)
 
 
 def test_who_goes_next() -> None:
     """Requests that are in the downloader go before queues, each in the order in which
-    they came. What strangers redirect here goes last, but after three others.
+    they came. What other hosts redirect here goes last, but after three others.
     """
     group = DelayGroup("host.example")
-    stranger, other_stranger = waiter(), waiter()
+    redirected, other_redirected = waiter(), waiter()
     waiters = [waiter(), waiter()]
     queues: list[Any] = [SimpleNamespace() for _ in range(3)]
-    group.strangers.extend([stranger, other_stranger])
+    group.redirected.extend([redirected, other_redirected])
     group.queues.extend(queues)
     group.waiters.extend(waiters)
     assert group.is_waited_for
     order = [group.next() for _ in range(7)]
-    assert order == [*waiters, queues[0], stranger, *queues[1:], other_stranger]
+    assert order == [*waiters, queues[0], redirected, *queues[1:], other_redirected]
     assert not group.is_waited_for
     assert group.next() is None
 
@@ -103,7 +109,7 @@ def test_two_groups_become_one() -> None:
     waiting = [waiter() for _ in range(4)]
     first.waiters.append(waiting[0])
     second.waiters.append(waiting[1])
-    second.strangers.append(waiting[2])
+    second.redirected.append(waiting[2])
     queue: Any = SimpleNamespace()
     second.queues.append(queue)
     groups.join("a.example", "slot")
@@ -113,8 +119,27 @@ def test_two_groups_become_one() -> None:
     assert (group.last, group.not_before) == (20, 24)
     assert (group.holder, group.host) == (REQUEST, "b.example")
     assert list(group.waiters) == [waiting[1], waiting[0]]
-    assert list(group.strangers) == [waiting[2]]
+    assert list(group.redirected) == [waiting[2]]
     assert list(group.queues) == [queue]
     names = [("a.example", "a.example"), ("b.example", "b.example"), ("x", "slot")]
     assert {groups.find(*name) for name in names} == {group}
     assert len(groups.all()) == 1
+
+
+def test_a_host_in_the_slot_of_another() -> None:
+    """A host without a delay takes that of the site whose slot its requests have, as a
+    service does. One that asks for a delay keeps it there too.
+    """
+    groups = DelayGroups()
+    site, host = origin_of("http://site.example/"), origin_of("http://host.example/")
+    group = groups.update(("site.example", "site.example"), site, 5.0, 0.0)
+    in_slot = ("host.example", "site.example")
+    assert groups.update(in_slot, host, 0.0, 0.0) is group
+    assert groups.find("host.example", "host.example") is None
+    own = groups.update(("host.example", "host.example"), host, 1.0, 0.0)
+    assert own is not group
+    joined = groups.update(in_slot, host, 1.0, 0.0)
+    assert joined is not None
+    assert joined.delays == {site: 5.0, host: 1.0}
+    assert groups.find("host.example", "host.example") is joined
+    assert groups.find("site.example", "site.example") is joined

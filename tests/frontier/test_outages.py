@@ -17,6 +17,8 @@ from tests.frontier.fakes import Crawl, page
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.newest
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 URL = "http://a.example/robots.txt"
 
@@ -151,7 +153,7 @@ def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
 
 def test_remembered_so_far(crawl: Crawl) -> None:
     """Of hosts that were given up, the least recent ones are forgotten."""
-    hosts = crawl.frontier.access._hosts
+    hosts = crawl.frontier.access.hosts
     with mock.patch("scrapy_rep.frontier.hoststate._MAX_GIVEN_UP", 2):
         for number in range(4):
             crawl.push(f"http://{number}.example/")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from unittest import mock
+
+import pytest
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.newest
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 
@@ -64,13 +64,13 @@ def test_a_delay_that_is_taken_back() -> None:
     crawl.pass_time(5)
     crawl.answer("http://a.example/")
     crawl.pass_time(600)
-    assert crawl.frontier.access._turns.groups
+    assert crawl.frontier.access.turns.groups
     ask(crawl, "a.example", "", "/1")
     for number in (2, 3):
         crawl.push(f"http://a.example/{number}")
     crawl.run()
     assert len(crawl.on_network) == 3
-    assert not crawl.frontier.access._turns.groups
+    assert not crawl.frontier.access.turns.groups
 
 
 def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:

@@ -134,11 +134,11 @@ def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
     crawl = Crawl()
     for number in range(3):
         crawl.push(f"http://a.example/{number}")
-    verdicts = crawl.frontier.access._hosts._verdicts
+    reporter = crawl.frontier.access.hosts._reporter
     with mock.patch.object(
-        verdicts,
+        reporter,
         "denied",
-        wraps=verdicts.denied,
+        wraps=reporter.denied,
         side_effect=[OSError("broken"), mock.DEFAULT, mock.DEFAULT],
     ):
         give_up(crawl)

@@ -14,6 +14,7 @@ from scrapy_rep.protocol.request_target import (
     AIOHTTP,
     HTTP2,
     decide,
+    have_same_target,
     is_allowed,
     is_robotstxt,
     other_forms,
@@ -242,6 +243,25 @@ def test_a_blanket_and_robotstxt() -> None:
 def test_is_robotstxt(rest: str, exact: bool) -> None:
     """Only the exact target is that of robots.txt."""
     assert is_robotstxt(HOST + rest) is exact
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("", "/", True),
+        ("?q", "/?q", True),
+        ("/a#x", "/a#y", True),
+        ("/%7Ea/./b", "/~a/b", True),
+        ("/a b", "/a%20b", True),
+        ("/a", "/a/", False),
+        ("/a", "/a?q", False),
+        ("/a", "/b", False),
+    ],
+)
+def test_have_same_target(one: str, other: str, same: bool) -> None:
+    """Two ways to write a target are one; a fragment is no part of it."""
+    assert have_same_target(HOST + one, HOST + other) is same
+    assert have_same_target(HOST + other, HOST + one) is same
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 START = 1_790_000_000.0
@@ -130,8 +131,17 @@ Sitemap: https://press.example/sitemap.xml
 
 
 def realistic(path: Path) -> str:
-    """Two crawls of a dozen hosts, in which about everything happens once."""
-    ledger = Ledger(path)
+    """Two crawls of a dozen hosts, in which about everything happens."""
+    names = ("press", "shop", "library", "museum", "weather")
+    return _two_crawls(Ledger(path), names, fewer=1)
+
+
+def brief(path: Path) -> str:
+    """What happens in the realistic one, on fewer hosts and far less often."""
+    return _two_crawls(Ledger(path), ("press", "shop"), fewer=30)
+
+
+def _two_crawls(ledger: Ledger, names: Sequence[str], fewer: int) -> str:
     first = ledger.crawl(
         settings={
             "REP_OVERRIDES": {
@@ -143,15 +153,15 @@ def realistic(path: Path) -> str:
         }
     )
     second = ledger.crawl(spider="archive", started=START + 90000, ended=None)
-    for number, name in enumerate(("press", "shop", "library", "museum", "weather")):
-        _ordinary(ledger, first, f"https://{name}.example", number + 1)
-    _outages(ledger, first)
-    _pages(ledger, first)
+    for number, name in enumerate(names):
+        _ordinary(ledger, first, f"https://{name}.example", (number + 1) * fewer)
+    _outages(ledger, first, fewer)
+    _pages(ledger, first, fewer)
     changed = PRESS.replace(b"/private/\n", b"/private/\nDisallow: /archive/\n", 1)
     later = ledger.snapshot(
         second, "https://press.example", changed, fetched=START + 90010
     )
-    for number in range(40):
+    for number in range(40 // fewer):
         url = f"https://press.example/archive/{number}"
         time = START + 91000 + number
         ledger.refused(second, later, url, 4, "Disallow: /archive/", time=time)
@@ -175,11 +185,11 @@ def _ordinary(ledger: Ledger, crawl: int, origin: str, share: int) -> None:
             ledger.allowed(crawl, snapshot, url, reason="rule", **given)
 
 
-def _outages(ledger: Ledger, crawl: int) -> None:
+def _outages(ledger: Ledger, crawl: int, fewer: int) -> None:
     nothing = {"access": "unreachable", "status": None, "error": "DNS lookup failed"}
     busy = {"access": "unreachable", "status": 503}
     gone = ledger.snapshot(crawl, "https://gone.example", **nothing)
-    for number in range(25):
+    for number in range(-(-25 // fewer)):
         url = f"https://gone.example/{number}"
         ledger.decision(crawl, gone, url, reason="unreachable")
     ledger.snapshot(crawl, "https://busy.example", **busy)
@@ -196,7 +206,7 @@ def _outages(ledger: Ledger, crawl: int) -> None:
     )
     ledger.refused(crawl, copy, "https://old.example/x", 2, "Disallow: /x")
     bare = ledger.snapshot(crawl, "https://bare.example")
-    for number in range(120):
+    for number in range(120 // fewer):
         url = f"https://bare.example/{number}"
         ledger.allowed(crawl, bare, url, reason="unavailable", agent=None)
 
@@ -229,7 +239,7 @@ def outages(path: Path) -> str:
     return ledger.close()
 
 
-def _pages(ledger: Ledger, crawl: int) -> None:
+def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
     origin = "https://shop.example"
     for layer, verdict, reason, statement, times in (
         ("header", "dropped", "noindex", "noindex", 48),
@@ -239,7 +249,7 @@ def _pages(ledger: Ledger, crawl: int) -> None:
         ("override", "allowed", "override", "staging.example: ignore", 14),
         ("delay", "refused", "delay", "Crawl-delay: 600", 9),
     ):
-        for number in range(times):
+        for number in range(-(-times // fewer)):
             host = "https://staging.example" if layer == "override" else origin
             given = {"layer": layer, "verdict": verdict, "reason": reason}
             ledger.decision(
@@ -247,7 +257,7 @@ def _pages(ledger: Ledger, crawl: int) -> None:
             )
 
 
-def large(path: Path, hosts: int = 2_000, decisions: int = 100_000) -> str:
+def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
     """So many decisions on so many hosts, each with a robots.txt of its own."""
     ledger = Ledger(path)
     crawl = ledger.crawl()

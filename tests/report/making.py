@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.settings import Settings
 
 from scrapy_rep.commands import report
+from scrapy_rep.commands.arguments import SUBCOMMANDS
 from scrapy_rep.commands.shared.exit_status import exit_status
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def run(*arguments: object) -> int:
     """The exit status of the command."""
     parser = ArgumentParser()
-    report.add_arguments(parser)
+    SUBCOMMANDS["report"].add_arguments(parser)
     given = parser.parse_args(list(map(str, arguments)))
     return exit_status(report.run, given, Settings(), unknown=[])
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.model import Gap, Host, Overridden, ShownLine
+from scrapy_rep.report.documents import Gap, ShownLine
+from scrapy_rep.report.model import Overridden
 from scrapy_rep.report.scratch import Scratch
 from scrapy_rep.report.urls import JudgedUrl
 from scrapy_rep.report.words import headline, without_robotstxt
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from scrapy_rep.report.hosts import Host
     from scrapy_rep.report.model import Report
 
 ORIGIN = "https://a.example"
@@ -45,7 +47,7 @@ def test_hosts(tmp_path: Path) -> None:
     """Those with most refusals first, each with what is known of its robots.txt."""
     report, hosts = read(realistic(tmp_path / "ledger"))
     by_origin = {host.origin: host for host in hosts}
-    assert report.hosts_met == len(hosts) == 10
+    assert report.hosts.met == len(hosts) == 10
     assert [host.refused for host in hosts] == sorted(
         (host.refused for host in hosts), reverse=True
     )
@@ -70,9 +72,9 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
     with closing(Scratch([path])) as scratch:
         report = collect(scratch, limits)
         assert [host.document for host in report.hosts] == [1, 2, None]
-        assert len(list(report.documents)) == report.documents_shown == 2
-    assert (report.hosts_shown, report.hosts_met) == (3, 10)
-    assert report.documents_left_out == 5
+        assert len(list(report.documents)) == len(report.documents.numbers) == 2
+    assert (report.hosts.shown, report.hosts.met) == (3, 10)
+    assert report.documents.left_out == 5
     assert (len(report.outages), report.outages_left_out) == (1, 2)
 
 
@@ -396,7 +398,7 @@ def test_a_url_without_a_host(ledger: Ledger) -> None:
     ledger.decision(crawl, None, "http://a:+80/", origin="", reason="bad-url")
     report, hosts = read(ledger.close())
     assert [host.origin for host in hosts] == [ORIGIN]
-    assert report.hosts_met == 1
+    assert report.hosts.met == 1
     assert [(one.reason, one.count) for one in report.held_back] == [("bad-url", 1)]
 
 

@@ -7,13 +7,11 @@ import os
 import re
 import resource
 import sqlite3
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands import report
 from tests.report import ledgers
 from tests.report.making import make_report, run
 
@@ -220,16 +218,3 @@ def test_without_jinja(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run(ledgers.empty(tmp_path / "ledger")) == 2
     assert "pip install scrapy-rep[report]" in capsys.readouterr().err
-
-
-def test_light_at_import() -> None:
-    """Scrapy loads each command at each start: this one loads no template engine."""
-    code = (
-        "import sys; import scrapy_rep.commands.report;"
-        "print([name for name in ('jinja2', 'scrapy_rep.report') if name in sys.modules])"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
-    assert found.stdout.strip() == "[]"
-    assert "\n" not in report.HELP

@@ -14,7 +14,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.responses.refusedimages import RefusedImages
+from scrapy_rep.responses.refusedimages import INDEXING, RefusedImages
 from scrapy_rep.signals import link_dropped
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler
@@ -224,9 +224,9 @@ def test_noimageindex_refuses_what_the_item_names() -> None:
     item, second = mw.process_spider_output(page(b"noimageindex"), made)
     images = RefusedImages.of(crawler)
     of_image, of_other = Request(image), Request(other)
-    assert images.because(of_image)
+    assert images.because(of_image, INDEXING)
     crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
-    assert not images.because(of_image)
-    assert images.because(of_other)
+    assert not images.because(of_image, INDEXING)
+    assert images.because(of_other, INDEXING)
     crawler.signals.send_catch_log(signals.item_dropped, item=second, response=None)
-    assert not images.because(of_other)
+    assert not images.because(of_other, INDEXING)

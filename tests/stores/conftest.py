@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty place of each kind that a store can keep entries in."""
+    yield from _place(request, tmp_path)
+
+
+@pytest.fixture(params=[kind for kind in PLACES if kind != "memory"])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """One of each kind that several processes can use."""
+    yield from _place(request, tmp_path)
+
+
+def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     kind = PLACES[request.param]
     if kind is RedisPlace:
         found: Place = RedisPlace(request.getfixturevalue("redis_server"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import MAX_AHEAD, AccessResult, Entry
 from scrapy_rep.stores.base import MAX_BODY, Store
 from scrapy_rep.stores.memory import MemoryStore
 from scrapy_rep.stores.redis import RedisStore
@@ -38,6 +38,28 @@ def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entr
     for name, value in fields.items():
         (of_entry if name in _OF_ENTRY else of_result)[name] = value
     return Entry(result=AccessResult(**of_result), **of_entry)
+
+
+class LockingStore(MemoryStore):
+    """A store in memory for what several clients of one process do with it."""
+
+    blocking = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._locks: dict[str, tuple[str, float]] = {}
+
+    def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
+        holder, until = self._locks.get(origin, (owner, now))
+        # A lock that expires much later was made before the clock was set back.
+        if holder != owner and now < until <= now + seconds + MAX_AHEAD:
+            return False
+        self._locks[origin] = owner, now + seconds
+        return True
+
+    def unlock(self, origin: str, owner: str) -> None:
+        if self._locks.get(origin, ("", 0.0))[0] == owner:
+            del self._locks[origin]
 
 
 class Place:

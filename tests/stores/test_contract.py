@@ -102,6 +102,11 @@ class TestEntries:
 
 
 class TestLocks:
+    @pytest.fixture
+    def place(self, shared_place: Place) -> Place:
+        """A store in memory is for one process, which needs no locks."""
+        return shared_place
+
     def test_one_has_it(self, place: Place) -> None:
         """While one owner is fetching, no other is, through whichever store it asks."""
         one, other = place.store(), place.store()

@@ -91,12 +91,12 @@ class TestBounds:
         """What the entries count with is what Python takes for them, two fifths more
         at most, and no less than that, also after many have come and gone.
         """
-        kept = bodies(1000, size)
+        kept = bodies(300, size)
         gc.collect()
         tracemalloc.start()
         try:
-            store = MemoryStore(max_entries=6000, max_bytes=10**9)
-            for number in range(9_000):
+            store = MemoryStore(max_entries=1300, max_bytes=10**9)
+            for number in range(1_950):
                 put = entry(kept[number % len(kept)])
                 store.put(f"http://{number}.example", put, START)
             gc.collect()
@@ -105,19 +105,12 @@ class TestBounds:
             tracemalloc.stop()
         assert taken <= store.size <= taken * 1.4
 
-    @pytest.mark.unmeasured
-    def test_locks(self) -> None:
-        """Locks that were not given up are removed some time after they expired."""
-        gc.collect()
-        tracemalloc.start()
-        try:
-            store = MemoryStore()
-            for second in range(50_000):
-                store.lock(f"http://{second}.example", "one", 5, START + second)
-            taken = tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
-        assert taken < 500_000
+
+def test_locks() -> None:
+    """No other process has the store, so nobody waits for a lock."""
+    store = MemoryStore()
+    assert store.lock(ORIGIN, "one", 5, START)
+    assert store.lock(ORIGIN, "other", 5, START)
 
 
 def test_nothing_outlives_closing() -> None:

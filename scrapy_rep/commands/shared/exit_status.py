@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.shared.output import complain
+from scrapy_rep.commands.shared.output import notify
 from scrapy_rep.exceptions import LedgerError, SettingError
 
 if TYPE_CHECKING:
@@ -48,6 +48,6 @@ def exit_status(
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (UsageError, SettingError, LedgerError) as error:
-        complain(str(error))
+        notify(str(error))
         return WRONG_USAGE
     return status

@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
-    from typing import Any, TextIO
+    from typing import Any
 
-GREEN, RED, YELLOW, BLUE, BOLD = "32", "31", "33", "34", "1"
+Style: TypeAlias = Literal["blue", "bold", "green", "red", "yellow"]
+
+# Parameters of the control sequence of terminals that selects the style.
+_CODES: dict[Style, str] = {
+    "blue": "34",
+    "bold": "1",
+    "green": "32",
+    "red": "31",
+    "yellow": "33",
+}
 
 
 class Painted(NamedTuple):
-    """A part of a line, and its colour on terminals."""
+    """A part of a line, and its style on terminals."""
 
     text: str
-    colour: str
+    style: Style
 
 
 class Output:
@@ -31,17 +40,13 @@ class Output:
     terminal.
     """
 
-    def __init__(self, stream: TextIO, *, as_json: bool, colour: bool) -> None:
-        self.as_json = as_json
-        self.write: Callable[[str], object] = stream.write
-        self.flush = stream.flush
-        self._colour = colour
-
-    @classmethod
-    def of(cls, arguments: Namespace) -> Output:
-        as_json = arguments.format == "json"
-        colour = not as_json and has_colours(sys.stdout)
-        return cls(sys.stdout, as_json=as_json, colour=colour)
+    def __init__(self, arguments: Namespace) -> None:
+        self.as_json = arguments.format == "json"
+        self.write: Callable[[str], object] = sys.stdout.write
+        self.flush = sys.stdout.flush
+        # See https://no-color.org.
+        no_color = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._has_colours = sys.stdout.isatty() and not no_color
 
     def line(self, *parts: str | Painted) -> None:
         self.write("".join(map(self._shown, parts)) + "\n")
@@ -58,22 +63,12 @@ class Output:
     def _shown(self, part: str | Painted) -> str:
         if isinstance(part, str):
             return visible(part)
-        if not self._colour:
+        if not self._has_colours:
             return visible(part.text)
-        return f"\x1b[{part.colour}m{visible(part.text)}\x1b[0m"
+        return f"\x1b[{_CODES[part.style]}m{visible(part.text)}\x1b[0m"
 
 
-def has_colours(stream: TextIO) -> bool:
-    """Whether *stream* is a terminal that colours may be written to.
-
-    See https://no-color.org.
-    """
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return stream.isatty()
-
-
-def complain(message: str) -> None:
+def notify(message: str) -> None:
     """Write a message to standard error."""
     sys.stdout.flush()
     print(f"scrapy rep: {visible(message)}", file=sys.stderr)

@@ -8,8 +8,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.ledger.checks import read_texts
-from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.ledger.checks import check_values, read_texts
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -19,24 +19,18 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
 
+_DECIDED = """
+    FROM decision WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+"""
 # Of a URL that was decided on several times, the last time counts: SQLite takes all
 # columns from the row that has the maximum. It sorts on disk what is too much for memory.
-_DECISIONS = """
+_DECISIONS = f"""
     SELECT origin, url, verdict, reason, line, statement, crawl, snapshot,
-        max(time) AS time, count(*) AS times
-    FROM decision
-    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+        max(time) AS time, count(*) AS times {_DECIDED}
     GROUP BY origin, url ORDER BY origin, url
 """
-_ORIGINS = """
-    SELECT DISTINCT origin FROM decision
-    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
-    ORDER BY origin
-"""
-_COUNT = """
-    SELECT count(*) AS times FROM decision
-    WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
-"""
+_ORIGINS = f"SELECT DISTINCT origin {_DECIDED} ORDER BY origin"
+_COUNT = f"SELECT count(*) AS times {_DECIDED}"
 _BODY = """
     SELECT body FROM snapshot JOIN body USING (sha256) WHERE id = CAST(? AS INTEGER)
 """
@@ -103,25 +97,11 @@ class PastCrawls:
             yield last._replace(times=sum(one.times for one in each))
 
 
-class PastFiles:
-    """The robots.txt files of the past."""
-
-    def __init__(self) -> None:
-        self._latest: tuple[tuple[str, int], Dialect, RobotsTxt | None] | None = None
-
-    def robots(self, past: PastDecision, dialect: Dialect) -> RobotsTxt | None:
-        """The robots.txt that decided; None where the ledger does not have it."""
-        if past.snapshot is None:
-            return None
-        latest = self._latest
-        if latest is None or latest[:2] != (past.snapshot, dialect):
-            path, number = past.snapshot
-            rows = _rows(path, _BODY, str(number))
-            body = next((row["body"] for row in rows), None)
-            robots = body and RobotsTxt.parse(bytes(body), dialect)
-            # Decisions come in the order of origins, so one file is enough to keep.
-            latest = self._latest = (past.snapshot, dialect, robots or None)
-        return latest[2]
+def past_robotstxt(snapshot: tuple[str, int], dialect: Dialect) -> RobotsTxt | None:
+    """The robots.txt of a PastDecision; None where the ledger does not have it."""
+    path, number = snapshot
+    body = next((row["body"] for row in _rows(path, _BODY, str(number))), None)
+    return RobotsTxt.parse(bytes(body), dialect) if body else None
 
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
@@ -142,7 +122,7 @@ def origin_count(path: str) -> int:
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    """The agents and the dialect of each crawl in a ledger. Checks all of it first."""
     _check(path)
     with reading(path):
         return {
@@ -152,8 +132,8 @@ def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
 
 
 def _check(path: str) -> None:
-    with closing(open_ledger(path)) as connection:
-        check_values(path, connection)
+    with closing(open_ledger(path)) as connection, reading(path):
+        check_values(connection)
 
 
 def _decisions(

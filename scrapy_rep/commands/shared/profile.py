@@ -1,9 +1,9 @@
-"""The crawler in whose name a question is asked: its agents, dialect and settings."""
+"""The crawler that a command answers for: its agents, dialect and settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
@@ -15,7 +15,6 @@ from scrapy_rep.settings import USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Sequence
 
     from scrapy.settings import Settings
 
@@ -41,12 +40,9 @@ class Profile:
     def dialect(self) -> Dialect:
         return self.rep.dialect
 
-    def decide(
-        self, robots: RobotsTxt, url: str, agents: Sequence[str] | None = None
-    ) -> Decision:
-        """What such a crawler decides; *agents* ask in the place of its own."""
-        asking = self.agents if agents is None else agents
-        return decide(robots, url, asking, self.rep.clients)
+    def decide(self, robots: RobotsTxt, url: str) -> Decision:
+        """What such a crawler decides."""
+        return decide(robots, url, self.agents, self.rep.clients)
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
@@ -54,57 +50,55 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 
     Raises UsageError for an agent, a dialect or a purpose that does not exist.
     """
-    settings = settings.copy()
-    # Reading these settings would create the folder of a crawl and the file of its store.
-    settings.setdict({"JOBDIR": None, "REP_STORE": "memory://"}, "cmdline")
     written = [name.strip() for each in arguments.agent for name in each.split(",")]
     names = [name for name in written if name] or written
     if len(names) > 1 and names[-1] == EVERYONE:
         # The group for everyone is followed last in any case.
         names.pop()
-    if names == [EVERYONE]:
-        settings.set(USER_AGENT, None, "cmdline")
-    elif names:
-        # The header of a browser has commas that separate nothing.
-        given = arguments.agent if any("(" in name for name in names) else names
-        settings.set(USER_AGENT, given, "cmdline")
-    if arguments.dialect is not None:
-        settings.set("REP_GOOGLE_COMPATIBLE", False, "cmdline")
-        settings.set("REP_DIALECT", arguments.dialect, "cmdline")
-    purposes = [each for each in getattr(arguments, "purpose", ()) if each]
-    if purposes:
-        settings.set("REP_PURPOSES", ",".join(purposes), "cmdline")
-    rep = _settings(settings, arguments)
+    settings = settings.copy()
+    rep = _with_options(settings, arguments, names)
     if names == [EVERYONE]:
         return Profile(settings, rep, (EVERYONE,), "")
     if rep.agents:
         return Profile(settings, rep, rep.agents, "")
     header = default_header(settings)
-    text = header.decode("latin-1") if isinstance(header, bytes) else header or ""
-    agents = product_tokens(text)
+    agents = product_tokens(header)
     if agents:
         return Profile(settings, rep, agents, "")
     note = (
-        f"The User-Agent {text!r} does not say which crawler this is; the group for everyone "
+        f"The User-Agent {header!r} does not say which crawler this is; the group for everyone "
         "(*) is followed. Name the crawler with --agent."
     )
     return Profile(settings, rep, (EVERYONE,), note)
 
 
-def _settings(settings: Settings, arguments: Namespace) -> RepSettings:
-    """The settings of this package. An error names the option that was given, not its
-    setting.
+def _with_options(
+    settings: Settings, arguments: Namespace, names: list[str]
+) -> RepSettings:
+    """Put the options into the *settings*, and read those of this package. An error names
+    the option that was given, not its setting.
     """
-    options = {
-        USER_AGENT: ("--agent", arguments.agent),
-        "REP_DIALECT": ("--dialect", arguments.dialect is not None),
-        "REP_PURPOSES": ("--purpose", getattr(arguments, "purpose", None)),
-    }
+    # Reading these settings would create the folder of a crawl and the file of its store.
+    changed: dict[str, Any] = {"JOBDIR": None, "REP_STORE": "memory://"}
+    options = {}
+    if names:
+        # The header of a browser has commas that separate nothing.
+        given = arguments.agent if any("(" in name for name in names) else names
+        changed[USER_AGENT] = None if names == [EVERYONE] else given
+        options[USER_AGENT] = "--agent"
+    if arguments.dialect is not None:
+        changed["REP_GOOGLE_COMPATIBLE"] = False
+        changed["REP_DIALECT"] = arguments.dialect
+        options["REP_DIALECT"] = "--dialect"
+    purposes = [each for each in getattr(arguments, "purpose", ()) if each]
+    if purposes:
+        changed["REP_PURPOSES"] = ",".join(purposes)
+        options["REP_PURPOSES"] = "--purpose"
+    settings.setdict(changed, "cmdline")
     try:
         return RepSettings.from_settings(settings)
     except SettingError as error:
         message = str(error)
-        for setting, (option, is_given) in options.items():
-            if is_given:
-                message = message.replace(f"{setting} is", f"{option} is")
+        for setting, option in options.items():
+            message = message.replace(f"{setting} is", f"{option} is")
         raise UsageError(message) from None

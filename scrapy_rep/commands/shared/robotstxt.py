@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
+from scrapy_rep.protocol.access.results import AccessResult, renew, robots_of
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
@@ -17,36 +18,31 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 
-class ContextLine(NamedTuple):
-    """A line of a robots.txt."""
-
-    number: int
-    text: str
-
-
 class LoadedRobotsTxt:
     """A robots.txt, parsed in one dialect, with its source and its lines."""
 
-    def __init__(self, robots: RobotsTxt, where: str) -> None:
+    def __init__(
+        self,
+        robots: RobotsTxt,
+        where: str,
+        result: AccessResult | None = None,
+        *,
+        is_override: bool = False,
+    ) -> None:
         self.robots = robots
         self.where = where
         """Its URL, the name of its file, or the setting."""
 
-        self.result: AccessResult | None = None
+        self.result = result
         """The result of the fetch, if it was fetched."""
 
-        self.override: Override | None = None
-        """The override that takes its place, if there is one."""
-
-        self._lines: list[str] | None = None
-        self._groups: dict[int, tuple[str, ...]] | None = None
+        self.is_override = is_override
+        """Whether an override of the settings takes its place."""
 
     @classmethod
     def of_result(cls, result: AccessResult, dialect: Dialect) -> LoadedRobotsTxt:
         entry = renew(result, None, dialect=dialect, now=time.time())
-        loaded = cls(robots_of(entry, dialect), result.url)
-        loaded.result = result
-        return loaded
+        return cls(robots_of(entry, dialect), result.url, result)
 
     @classmethod
     def of_override(cls, override: Override, dialect: Dialect) -> LoadedRobotsTxt:
@@ -56,44 +52,35 @@ class LoadedRobotsTxt:
             )
         else:
             robots = RobotsTxt.parse(override.robots.body, dialect)
-        loaded = cls(robots, f"REP_OVERRIDES[{override.pattern!r}]")
-        loaded.override = override
-        return loaded
+        where = f"REP_OVERRIDES[{override.pattern!r}]"
+        return cls(robots, where, is_override=True)
 
     @property
     def dialect(self) -> Dialect:
         return self.robots.dialect
 
-    @property
-    def is_unreachable(self) -> bool:
-        return self.result is not None and self.result.access is Access.UNREACHABLE
-
-    @property
-    def cost(self) -> int:
-        """The bytes of memory that it takes, about."""
-        return len(self.robots.body) + 1000
-
-    def context(self, line: int, around: int = 2) -> list[ContextLine]:
-        """A line, with *around* lines before and after it."""
-        if self._lines is None:
-            # Numbers are those of the lines that the dialect reads.
-            read = decoded_text(self.robots.body, self.dialect)
-            self._lines = read.decode("utf-8", "replace").split("\n")
-            if not self._lines[-1]:
-                self._lines.pop()
-        first = max(line - around, 1)
-        found = self._lines[first - 1 : line + around]
-        return [ContextLine(first + at, each) for at, each in enumerate(found)]
+    def lines_around(self, line: int) -> list[tuple[int, str]]:
+        """A line, with two before and two after it: their numbers and texts."""
+        first = max(line - 2, 1)
+        return list(enumerate(self._lines[first - 1 : line + 2], first))
 
     def group(self, line: int) -> tuple[str, ...]:
         """The agents of the group that has the rule on *line*."""
-        if self._groups is None:
-            self._groups = {
-                rule.line: group.agents
-                for group in self.robots.groups
-                for rule in group.rules
-            }
         return self._groups.get(line, ())
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        # Numbers are those of the lines that the dialect reads.
+        read = decoded_text(self.robots.body, self.dialect).decode("utf-8", "replace")
+        return read.removesuffix("\n").split("\n")
+
+    @cached_property
+    def _groups(self) -> dict[int, tuple[str, ...]]:
+        return {
+            rule.line: group.agents
+            for group in self.robots.groups
+            for rule in group.rules
+        }
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:
@@ -125,7 +112,7 @@ def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
     """The result of loading a robots.txt, as a JSON object."""
     result = loaded.result
     if result is None:
-        outcome = "override" if loaded.override else "file"
+        outcome = "override" if loaded.is_override else "file"
         result = AccessResult(url=loaded.where, status=None)
     else:
         outcome = str(result.access)
@@ -142,7 +129,7 @@ def describe_access(loaded: LoadedRobotsTxt) -> str:
     """The result of loading a robots.txt, in words."""
     result = loaded.result
     if result is None:
-        return "as the settings say" if loaded.override else "as given"
+        return "as the settings say" if loaded.is_override else "as given"
     words = f"{result.access} ({result})"
     if result.redirects:
         words += f", redirected to {result.redirects[-1]}"

@@ -1,18 +1,20 @@
-"""Loads the robots.txt of each origin: from files, from the settings, or from the web."""
+"""Loads robots.txt files: from files, from the settings, or from the web."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
-from scrapy_rep.commands.shared.urls import open_error
+from scrapy_rep.commands.shared.urls import asked_argument, is_url, read_file
+from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.lru import LRU
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.commands.shared.web import Web
@@ -29,9 +31,6 @@ _T = TypeVar("_T")
 # Parsed files that are kept in memory; those beyond are fetched again.
 _MAX_KEPT = 5_000
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
-
-# Bytes read of a file or of standard input: more than any dialect reads of a robots.txt.
-_MAX_READ = 16 * 1024 * 1024
 
 
 class Sources:
@@ -54,47 +53,45 @@ class Sources:
         self._web = web
         self._kept: LRU[ByDialect] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
 
-    def at_hand(self, origin: Origin) -> ByDialect | None:
-        """The robots.txt of *origin*, if it is given, overridden or still in memory."""
-        return self._settled(origin) or self._kept.get(origin)
+    @property
+    def web(self) -> Web:
+        """Fetches. Must not be asked for where a given file is for every origin."""
+        assert self._web is not None
+        return self._web
 
-    async def of(self, origins: Collection[Origin]) -> dict[Origin, ByDialect]:
+    async def of(self, origins: Iterable[Origin]) -> dict[Origin, ByDialect]:
         """The robots.txt of each of *origins*; those that are missing are fetched side by side."""
         found = {}
         missing = []
         for origin in dict.fromkeys(origins):
-            by_dialect = self.at_hand(origin)
+            by_dialect = self._settled(origin) or self._kept.get(origin)
             if by_dialect is None:
                 missing.append(origin)
             else:
                 found[origin] = by_dialect
         if missing:
-            assert self._web is not None
             urls = [origin.robotstxt_url for origin in missing]
-            results = await self._web.robotstxts(urls)
+            results = await self.web.robotstxts(urls)
             for origin, result in zip(missing, results, strict=True):
                 found[origin] = tuple(
                     LoadedRobotsTxt.of_result(result, dialect)
                     for dialect in self._dialects
                 )
-                cost = sum(loaded.cost for loaded in found[origin])
-                self._kept.put(origin, found[origin], cost)
+                weight = sum(loaded.robots.weight for loaded in found[origin])
+                self._kept.put(origin, found[origin], weight)
         return found
 
     def _settled(self, origin: Origin) -> ByDialect | None:
-        if self._given:
-            given = self._given.get(origin) or self._given.get(None)
-            if given:
-                return given
-        for override in self._profile.rep.overrides:
-            if override.covers(origin):
-                if override.kind == "obey":
-                    break
-                return tuple(
-                    LoadedRobotsTxt.of_override(override, dialect)
-                    for dialect in self._dialects
-                )
-        return None
+        """The robots.txt of *origin*, if it is given or overridden."""
+        given = self._given.get(origin) or self._given.get(None)
+        if given:
+            return given
+        override = override_for(self._profile.rep.overrides, origin)
+        if override is None or override.kind == "obey":
+            return None
+        return tuple(
+            LoadedRobotsTxt.of_override(override, dialect) for dialect in self._dialects
+        )
 
 
 def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
@@ -105,14 +102,50 @@ def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
     )
 
 
+def given_files(
+    arguments: Sequence[str], profile: Profile
+) -> list[LoadedRobotsTxt | UsageError]:
+    """The files that *arguments* name, in order. An error is in the place of a file that
+    can't be read, and of what is not a URL.
+    """
+    loaded: dict[str, LoadedRobotsTxt | UsageError] = {}
+    urls: dict[str, str] = {}
+    for each in dict.fromkeys(arguments):
+        try:
+            if is_url(each):
+                urls[each] = _robotstxt_url(each)
+            else:
+                [loaded[each]] = given_robotstxt(each, [profile.dialect])
+        except UsageError as error:
+            loaded[each] = error
+    if urls:
+        asked = urls.values()
+        results = ask(profile, [], {}, lambda sources: sources.web.robotstxts(asked))
+        for each, result in zip(urls, results, strict=True):
+            loaded[each] = LoadedRobotsTxt.of_result(result, profile.dialect)
+    return [loaded[each] for each in arguments]
+
+
+def _robotstxt_url(argument: str) -> str:
+    """The URL in *argument*; of a URL without a path, that of the robots.txt of its host.
+
+    Raises UsageError for what is not a URL.
+    """
+    url, origin = asked_argument(argument)
+    parts = urlsplit(url)
+    if parts.path in {"", "/"} and not parts.query:
+        return origin.robotstxt_url
+    return url
+
+
 def ask(
     profile: Profile,
     dialects: Sequence[Dialect],
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """What *job* returns with these sources. It runs in a crawl, unless every origin has a
-    given file.
+    """Run *job* with these sources, and return its result. It runs in a crawl, unless a given
+    file is for every origin.
     """
     if None in given:
         return finish(job(Sources(profile, dialects, given, None)))
@@ -135,22 +168,3 @@ def finish(coroutine: Coroutine[None, None, _T]) -> _T:
         return result
     coroutine.close()
     raise RuntimeError("the coroutine waits for something")
-
-
-def read_file(path: str) -> bytes:
-    """The bytes of a file, or of standard input for ``-``.
-
-    Raises UsageError where it can't be read.
-    """
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(_MAX_READ)
-        with Path(path).open("rb") as file:
-            return file.read(_MAX_READ)
-    except (OSError, ValueError) as error:
-        raise open_error(path, error) from None
-
-
-def is_url(argument: str) -> bool:
-    """Whether an argument is a URL, and not a path."""
-    return "://" in argument

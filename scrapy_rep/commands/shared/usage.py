@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Painted
+from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.protocol.request_target import other_forms
-from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
@@ -17,50 +17,51 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
 
 _OUTCOMES = {
-    True: Painted("allowed", GREEN),
-    False: Painted("disallowed", RED),
-    None: Painted("unknown", YELLOW),
+    True: Painted("allowed", "green"),
+    False: Painted("disallowed", "red"),
+    None: Painted("unknown", "yellow"),
 }
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """What *robots* states about the use of a URL. Each purpose is asked about in the name of
-    its own agents, where it has any.
+    """What *robots* states about the use of a URL. A purpose with agents of its own in
+    REP_AGENTS follows the groups of these.
     """
-    found = SILENCE
+    found = NOTHING_STATED
     for each in (url, *other_forms(url, profile.rep.clients)):
-        for purpose in asked_about(profile):
+        for purpose in shown_purposes(profile):
             tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
             found |= robots.usage(each, tokens).about([purpose])
     return found
 
 
-def asked_about(profile: Profile) -> tuple[str, ...]:
-    """The purposes of the crawl; all purposes where it has none."""
+def shown_purposes(profile: Profile) -> tuple[str, ...]:
+    """The purposes of the crawl, or all purposes where it has none."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_change(
-    old: UsagePreferences, new: UsagePreferences, profile: Profile
-) -> dict[str, Any] | None:
-    """The purposes whose verdict has changed, as a JSON object; None if none has."""
-    changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
+    then: RobotsTxt, now: RobotsTxt, url: str, profile: Profile
+) -> tuple[dict[str, Any], str] | None:
+    """The purposes that two robots.txt files judge differently for a URL: as a JSON object,
+    and in words on one line, with the statements behind them. None where there are none.
+    """
+    old = robotstxt_usage(then, url, profile)
+    new = robotstxt_usage(now, url, profile)
+    changed = [
+        each for each in shown_purposes(profile) if old.get(each) != new.get(each)
+    ]
     if not changed:
         return None
-    return {
+    record = {
         "old": {purpose: old.get(purpose) for purpose in changed},
         "new": {purpose: new.get(purpose) for purpose in changed},
     }
-
-
-def in_words(
-    change: dict[str, Any], old: UsagePreferences, new: UsagePreferences
-) -> str:
-    """A *change* with the statements behind it, on one line."""
-    return "; ".join(
+    words = [
         f"{purpose} was {_word(old, purpose)}, is {_word(new, purpose)}"
-        for purpose in change["new"]
-    )
+        for purpose in changed
+    ]
+    return record, "; ".join(words)
 
 
 def _word(preferences: UsagePreferences, purpose: str) -> str:
@@ -83,7 +84,7 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
                 "allowed": preferences.get(purpose),
                 "because": _record(preferences.because(purpose)),
             }
-            for purpose in asked_about(profile)
+            for purpose in shown_purposes(profile)
         },
         "statements": [_record(each) for each in preferences.statements],
         "licenses": list(preferences.licenses),
@@ -112,9 +113,9 @@ def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) 
     """
     if not preferences and not profile.rep.purposes:
         return
-    for purpose in asked_about(profile):
+    for purpose in shown_purposes(profile):
         outcome = _OUTCOMES[preferences.get(purpose)]
-        output.line("  for ", Painted(purpose, BOLD), ": ", outcome)
+        output.line("  for ", Painted(purpose, "bold"), ": ", outcome)
         for each in preferences.statements:
             if each.category == purpose and each.value is not None:
                 more = " (overridden)" if each.is_overridden else ""

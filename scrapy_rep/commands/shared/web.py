@@ -7,8 +7,9 @@ its extensions, pipelines, feeds or queues.
 from __future__ import annotations
 
 import signal
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
@@ -19,8 +20,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import DeferredList
 
 from scrapy_rep import meta
-from scrapy_rep.fetching.causes import Causes
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -91,34 +92,16 @@ class Web:
         return await self._crawler.engine.download_async(request)
 
 
-class _Outcome(Generic[_T]):
-    """The result of a job in a crawl: what it returned, or raised."""
-
-    def __init__(self, job: Callable[[Crawler], Awaitable[_T]]) -> None:
-        self._job = job
-        self._result: list[_T] = []
-        self._error: BaseException | None = None
-
-    async def fill(self, crawler: Crawler) -> None:
-        try:
-            self._result.append(await self._job(crawler))
-        except BaseException as error:  # noqa: BLE001  raised again in get()
-            self._error = error
-
-    def get(self) -> _T:
-        if self._error is not None:
-            raise self._error
-        if not self._result:
-            raise UsageError("Scrapy could not start with these settings; see its log")
-        return self._result[0]
-
-
 class _AskingSpider(Spider):
     name = "scrapy_rep"
-    outcome: _Outcome[Any]
+    job: Callable[[Crawler], Awaitable[Any]]
+    outcome: Future[Any]
 
     async def start(self) -> AsyncIterator[Any]:
-        await self.outcome.fill(self.crawler)
+        try:
+            self.outcome.set_result(await self.job(self.crawler))
+        except BaseException as error:  # noqa: BLE001  raised again by in_crawl()
+            self.outcome.set_exception(error)
         return
         yield
 
@@ -135,11 +118,13 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
         process = AsyncCrawlerProcess(settings)
     else:
         process = CrawlerProcess(settings)
-    outcome = _Outcome(job)
-    process.crawl(_AskingSpider, outcome=outcome)
+    outcome: Future[_T] = Future()
+    process.crawl(_AskingSpider, job=job, outcome=outcome)
     with _interruptible():
         process.start(install_signal_handlers=False)
-    return outcome.get()
+    if not outcome.done():
+        raise UsageError("Scrapy could not start with these settings; see its log")
+    return outcome.result()
 
 
 @contextmanager

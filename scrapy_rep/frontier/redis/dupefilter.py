@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from scrapy_redis.dupefilter import RFPDupeFilter
 
 from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.frontier.redis.fingerprints import Fingerprints
 from scrapy_rep.frontier.redis.link import Link
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from typing_extensions import Self
+
+_FINGERPRINTS: WeakKeyDictionary[Request, tuple[str, str]] = WeakKeyDictionary()
 
 
 class DupeFilter(RFPDupeFilter):
@@ -34,12 +36,23 @@ class DupeFilter(RFPDupeFilter):
         crawler = spider.crawler
         found._link = shared_component(crawler, Link)
         found._link.connect(found.server)
-        found._fingerprints = shared_component(crawler, Fingerprints)
         return found
 
     def request_seen(self, request: Request) -> bool:
         fingerprint = self.request_fingerprint(request)
         if self._link.ask("SISMEMBER", self.key, fingerprint):
             return True
-        self._fingerprints.put(request, self.key, fingerprint)
+        note_fingerprint(request, self.key, fingerprint)
         return False
+
+
+def note_fingerprint(request: Request, key: str, fingerprint: str) -> None:
+    """Have the fingerprint of *request* added to the set at *key* when the request is
+    pushed.
+    """
+    _FINGERPRINTS[request] = key, fingerprint
+
+
+def take_fingerprint(request: Request) -> tuple[str, str]:
+    """The key of the set and the fingerprint of *request*; empty where there is none."""
+    return _FINGERPRINTS.pop(request, ("", ""))

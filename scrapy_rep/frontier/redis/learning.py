@@ -1,4 +1,4 @@
-"""The queues whose robots.txt this worker finds out about, for all workers."""
+"""The queues whose robots.txt this worker learns, for all workers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped, Unknown, Worker
 
-# So many robots.txt files are on their way at once; those that are unreachable, and asked
-# for again later, do not count.
+# The number of robots.txt files that are fetched at once. Those that are unreachable, and
+# fetched again later, do not count.
 _MAX_LEARNING = 256
 
-# So many are begun with at once. Where there were fewer, the server is asked again after
-# so many seconds; and where there was none, later.
+# The number of fetches that are begun at once, and the seconds after which the server is
+# asked for more where it had fewer, and where it had none.
 _AT_ONCE = 32
 _PAUSE = 0.1
 _IDLE_PAUSE = 0.5
 
-# Seconds for which a queue whose request can't be read passes for one that is known.
+# The seconds for which a queue whose request can't be read counts as known.
 _UNREADABLE_HOLDS = 60.0
 
 
@@ -61,7 +61,9 @@ class RemoteQueue(BackQueue):
 
 
 class Learning:
-    """Has the frontier find out what holds for queues, and tells the server."""
+    """Has the frontier learn robots.txt for queues on the server, and reports what they say
+    to it.
+    """
 
     def __init__(
         self,
@@ -78,48 +80,44 @@ class Learning:
         self._enough = enough
         self._queues: dict[str, RemoteQueue] = {}
         self.again_at = float("-inf")
-        """When the server is asked for more of them, at the soonest."""
+        """The moment before which the server is not asked for more queues."""
 
     @property
     def queues(self) -> Iterable[str]:
         return self._queues
 
-    @property
-    def is_needless(self) -> bool:
-        """Whether robots.txt has no say in this crawl."""
-        return self._frontier.access is None
-
-    def go_on(self, now: float) -> None:
-        """Begin with more queues, if there is need and room."""
+    def learn_more(self, now: float) -> None:
+        """Ask the server for more queues, if there is room."""
         if now < self.again_at:
             return
         quota = self._quota()
         found = []
         if quota > 0:
-            found = self._worker.learn(quota, self._enough, all_known=self.is_needless)
+            found = self._worker.learn(quota, self._enough)
         if len(found) < quota or quota <= 0:
             self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
         for unknown in found:
             self.begin(unknown)
 
     def _quota(self) -> int:
-        """Of how many more queues the robots.txt may be asked for now."""
+        """The number of queues whose robots.txt may be fetched in addition now."""
         access = self._frontier.access
         under_way = len(self._queues)
         if access is not None and under_way >= _MAX_LEARNING:
             under_way -= sum(
-                queue.key.origin is not None and access.is_unreachable(queue.key.origin)
+                queue.key.origin is not None
+                and access.hosts.is_unreachable(queue.key.origin)
                 for queue in self._queues.values()
             )
         return min(_MAX_LEARNING - under_way, _AT_ONCE)
 
     def begin(self, unknown: Unknown) -> None:
-        """Find out about a queue."""
+        """Have the robots.txt of a queue fetched."""
         name = unknown.queue
         request = self._read(unknown.data)
         access = self._frontier.access
         if request is None or access is None:
-            # To be popped, which says what is wrong with it.
+            # It can be popped then, which logs what is wrong with it.
             self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
             return
         key = self._frontier.key_of(request)
@@ -136,18 +134,14 @@ class Learning:
             access.note_cause(queue, request)
 
     def end(self, queue: BackQueue) -> None:
-        """Tell the server what holds for *queue*."""
+        """Report to the server what holds for *queue*."""
         assert isinstance(queue, RemoteQueue)
         name = queue.name
         if self._queues.pop(name, None) is None:
             return
         self._frontier.leave_slot(queue.slot)
         access, origin = self._frontier.access, queue.key.origin
-        terms = access.terms(origin) if access and origin else None
-        if terms is None:
-            self._worker.unlearned(name)
-        else:
-            self._worker.learned(name, terms)
+        self._worker.learned(name, access.terms(origin) if access and origin else None)
 
     def take(self, queue: BackQueue) -> Popped | None:
         """A request of a queue whose host was given up."""
@@ -156,3 +150,15 @@ class Learning:
         if not left and self._queues.pop(queue.name, None) is not None:
             self._frontier.leave_slot(queue.slot)
         return popped
+
+
+def name_of(key: HostKey) -> str:
+    """The name on the server of the queue of requests with *key*: a host, a tab, and an
+    origin.
+
+    Delays are of a host; requests that no robots.txt has a say in have only the limit of
+    their download slot.
+    """
+    if key.origin is None:
+        return key.slot.replace("\t", " ") + "\t"
+    return f"{key.host}\t{key.origin}"

@@ -26,10 +26,10 @@ logger = get_logger(__name__)
 # Seconds. Calls of a queue hold up the event loop, as all of scrapy-redis does.
 _TIMEOUT = 3.0
 
-# How long, in seconds, a server that does not answer is left alone.
+# The seconds for which a server that did not answer is not called.
 _LEFT_ALONE = 2.0
 
-# How much later than it was given up a call may run, in seconds. The clocks of two
+# The seconds after its timeout within which a call may still run: the clocks of two
 # machines do not run alike.
 _MARGIN = 1.0
 
@@ -51,9 +51,11 @@ class Link:
         self._scripts: dict[str, Script] = {}
         self._offset: float | None = None
         self._failed_at: float | None = None
-        self._has_warned = False
+        self.is_failing = False
+        """Whether calls have failed, and not all that was to be done has been done since."""
+
         self.has_lost_answer = False
-        """Whether something may have been done of which no answer came."""
+        """Whether the server may have done something whose answer did not arrive."""
 
     def connect(self, server: Any) -> None:
         """Use the server that *server*, a client, is connected to."""
@@ -73,14 +75,9 @@ class Link:
         return self._clock.monotonic() < self._failed_at + _LEFT_ALONE
 
     @property
-    def is_failing(self) -> bool:
-        """Whether the last call has failed."""
-        return self._has_warned
-
-    @property
     def deadline(self) -> int:
-        """Until when, by the clock of the server in milliseconds, a call that is made now
-        may run; 0 where that can't be told yet.
+        """The moment, by the clock of the server in milliseconds, until which a call that is
+        made now may run; 0 where that is not known yet.
         """
         if self._offset is None:
             return 0
@@ -88,7 +85,7 @@ class Link:
         return round(seconds * 1000 + self._offset)
 
     def note_time(self, now: int) -> None:
-        """The server's clock, in milliseconds, has just shown *now*."""
+        """The server's clock has just shown *now*, in milliseconds."""
         self._offset = now - self._clock.monotonic() * 1000
 
     def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
@@ -118,13 +115,13 @@ class Link:
 
     def works(self) -> None:
         """All that was to be done has been done."""
-        if self._has_warned:
-            self._has_warned = False
+        if self.is_failing:
+            self.is_failing = False
             self._log(logging.INFO, "The queue in Redis works again")
 
     def _failed(self, error: Exception) -> None:
-        if not self._has_warned:
-            self._has_warned = True
+        if not self.is_failing:
+            self.is_failing = True
             self._log(
                 logging.WARNING,
                 "The queue in Redis fails (%(error)s): new requests wait in the memory of "
@@ -145,7 +142,7 @@ class Link:
 
 @cache
 def source(name: str) -> str:
-    """The text of a script, after that of those that its first line names."""
+    """The text of a script, after the texts of the scripts that its first line names."""
     text = (files(__package__) / f"{name}.lua").read_text(encoding="utf-8")
     needs = _NEEDS.match(text)
     names = needs[1].split(", ") if needs else ()
@@ -153,7 +150,7 @@ def source(name: str) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the server lives, and has no room."""
+    """Whether the server works, but has no memory left."""
     if isinstance(error, OutOfMemoryError):
         return True
     # Redis 6 has it in the middle of what it says of a script.

@@ -11,12 +11,10 @@ from scrapy_redis.queue import Base
 from scrapy_rep.compat.internals import wake
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis.custody import Custody
-from scrapy_rep.frontier.redis.fingerprints import Fingerprints
-from scrapy_rep.frontier.redis.learning import Learning, RemoteQueue
+from scrapy_rep.frontier.redis.dupefilter import take_fingerprint
+from scrapy_rep.frontier.redis.inflight import InFlight
+from scrapy_rep.frontier.redis.learning import Learning, name_of
 from scrapy_rep.frontier.redis.link import Link
-from scrapy_rep.frontier.redis.names import host_of, name_of
-from scrapy_rep.frontier.redis.turns import QueueTurns
 from scrapy_rep.frontier.redis.worker import Worker
 from scrapy_rep.log import get_logger
 from scrapy_rep.settings import RepSettings
@@ -29,15 +27,14 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Seconds. What happens to a request is told with the next pop, or after so long.
-_TELL_AFTER = 0.02
+# The seconds after which the end of a request is reported, if not with a pop.
+_REPORT_AFTER = 0.02
 
-# How often, in seconds, a worker with nothing to do asks whether others have left it
-# something. There is nothing to await on a server that others write to.
+# The seconds after which an idle worker asks the server again. There is nothing to await
+# on a server that others write to.
 _ASK_EVERY = 0.5
 
-# How soon, in seconds, it is tried again to hand over requests that the server did not
-# take.
+# The seconds after which requests that the server did not take are sent again.
 _SEND_EVERY = 1.0
 
 _MIN_READY = 64
@@ -73,24 +70,25 @@ class HostQueue(Base):
         self._link = link = shared_component(crawler, Link)
         link.connect(server)
         self._prefix = f"{{{self.key}}}"
-        self._worker = Worker(link, self._clock, self._prefix, settings.queue_lease)
+        access = self._frontier.access
+        self._worker = Worker(
+            link, self._clock, self._prefix, settings.queue_lease,
+            obeys=access is not None,
+        )  # fmt: skip
         enough = max(_MIN_READY, 2 * crawler.settings.getint("CONCURRENT_REQUESTS"))
         self._learning = Learning(
             self._frontier, self._worker, self, self._read, enough
         )
-        self._fingerprints = shared_component(crawler, Fingerprints)
-        self._custody = Custody(crawler, self._worker)
+        self._in_flight = InFlight(crawler, self._worker)
         self._ask_at = float("-inf")
         self._wakes_at = float("inf")
-        self._is_telling = False
+        self._will_report = False
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        self._turns = QueueTurns(self._worker, self._custody)
-        access = self._frontier.access
         if access is not None:
-            access.take_turns(self._turns)
+            access.turns.leases = self._in_flight
         connect = crawler.signals.connect
-        connect(self._left, signals.request_left_downloader)
+        connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_idle, signals.spider_idle)
         connect(self._spider_closed, signals.spider_closed)
@@ -98,7 +96,7 @@ class HostQueue(Base):
     # For the scheduler.
 
     def __len__(self) -> int:
-        """How many requests are not done, those included that workers have taken."""
+        """The number of requests that are not done, those included that workers have taken."""
         return self._worker.count_all()
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
@@ -113,7 +111,7 @@ class HostQueue(Base):
         data = self._encode_request(request)
         if isinstance(data, str):
             data = data.encode()
-        fingerprint = self._fingerprints.take(request)
+        fingerprint = take_fingerprint(request)
         self._beat()
         self._worker.push(name_of(key), -request.priority, data, *fingerprint)
         self._ask_at = float("-inf")
@@ -127,20 +125,19 @@ class HostQueue(Base):
         """
         self._idle_seconds = timeout
         self._frontier.settle()
-        self._custody.note_ends()
+        self._in_flight.settle()
         request = None
         now = self._clock.monotonic()
         if self._frontier.has_room and (now >= self._ask_at or self._worker.has_news):
             self._beat()
             self._resync()
-            limits, is_needless = self._custody.limits, self._learning.is_needless
-            popped = self._worker.pop(limits, all_known=is_needless)
-            self._learning.go_on(now)
+            popped = self._worker.pop(self._in_flight.limits)
+            self._learning.learn_more(now)
             if popped is not None:
                 request = self._lease(popped)
             else:
                 self._ask_later()
-        self._frontier.go_on()
+        self._frontier.fetch_ahead()
         return request
 
     def clear(self) -> None:
@@ -157,7 +154,7 @@ class HostQueue(Base):
         if popped is None:
             return None
         self._worker.done(popped.number, self._worker.kept)
-        self._tell_soon()
+        self._report_soon()
         return self._read(popped.data, is_taken=True)
 
     def release(self, queue: BackQueue) -> None:
@@ -178,26 +175,23 @@ class HostQueue(Base):
     def _lease(self, popped: Popped) -> Request | None:
         request = self._read(popped.data, is_taken=True)
         if request is None:
-            self._worker.left(popped.number, host_of(popped.queue), fetched=False)
+            self._worker.left(popped.number, popped.host, fetched=False)
             self._worker.done(popped.number, self._worker.kept)
             # There may be others, and the engine takes it that there are none.
             wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
-        self._custody.add(request, popped.number, host_of(popped.queue), key.slot)
+        self._in_flight.add(request, popped, key.slot)
         slot = self._frontier.slot(key.slot)
-        queue = RemoteQueue(
-            key, slot, self, worker=self._worker, name=popped.queue, first=request
-        )
-        self._frontier.popped(queue, request)
+        self._frontier.started(slot, request)
         self._frontier.leave_slot(slot)
         self._last_request = self._clock.monotonic()
         return request
 
-    def _left(self, request: Request) -> None:
+    def _left_downloader(self, request: Request) -> None:
         """A request, of whatever kind, has been to a server, or tried."""
-        if self._custody.left(request):
-            self._tell_soon()
+        if self._in_flight.on_left_downloader(request):
+            self._report_soon()
 
     def _read(self, data: bytes, *, is_taken: bool = False) -> Request | None:
         try:
@@ -231,23 +225,23 @@ class HostQueue(Base):
         self._wakes_at = float("inf")
         wake(self._crawler)
 
-    def _tell_soon(self) -> None:
-        if not self._is_telling:
-            self._is_telling = True
-            self._alarms.at(self._clock.monotonic() + _TELL_AFTER, self._tell)
+    def _report_soon(self) -> None:
+        if not self._will_report:
+            self._will_report = True
+            self._alarms.at(self._clock.monotonic() + _REPORT_AFTER, self._report)
 
-    def _tell(self) -> None:
-        """Tell what has happened, unless that was told with a pop."""
-        self._is_telling = False
-        self._custody.note_ends()
+    def _report(self) -> None:
+        """Report what has happened, unless a pop has done so."""
+        self._will_report = False
+        self._in_flight.settle()
         if self._worker.has_news:
             self._resync()
-            self._worker.tell()
+            self._worker.report()
             self._ask_at = float("-inf")
             wake(self._crawler)
 
     def _beat_on(self) -> None:
-        """Say that this worker lives as long as it does."""
+        """Send heartbeats as long as this worker lives."""
         self._resync()
         self._beat()
         self._alarms.at(
@@ -255,10 +249,10 @@ class HostQueue(Base):
         )
 
     def _beat(self) -> None:
-        """Say that this worker lives, where it is time to say so, and get back what one that
-        does not has taken.
+        """Send a heartbeat if one is due, by which the requests of a worker that has died
+        return to the queue.
         """
-        if not self._worker.is_due:
+        if not self._worker.is_beat_due:
             return
         returned = self._worker.beat()
         if returned:
@@ -270,11 +264,9 @@ class HostQueue(Base):
             )
 
     def _resync(self) -> None:
-        if not self._link.has_lost_answer:
-            return
-        custody = self._custody
-        places = [*custody.places, *self._turns.numbers]
-        self._worker.resync(custody.requests, places, self._learning.queues)
+        if self._link.has_lost_answer:
+            requests, places = self._in_flight.requests, self._in_flight.places
+            self._worker.resync(requests, places, self._learning.queues)
 
     # The spider.
 
@@ -287,9 +279,9 @@ class HostQueue(Base):
             raise DontCloseSpider
 
     def _spider_closed(self) -> None:
-        self._custody.note_ends()
+        self._in_flight.settle()
         self._resync()
-        self._worker.tell()
+        self._worker.report()
         self._worker.retire()
         if self._worker.unsent:
             logger.error(

@@ -1,4 +1,4 @@
-"""What one worker has of the queue that all of them share, and what it has to tell."""
+"""The calls of one worker to the queue that all workers share."""
 
 from __future__ import annotations
 
@@ -14,31 +14,36 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.demands import Terms
     from scrapy_rep.frontier.redis.link import Link
 
-# How many queues are looked at in one call to find one whose host is ready. Those that
-# are not ready are put where they belong, so that each is looked at once.
+# The number of queues that are checked in one call to find one whose host is ready. Those
+# that are not ready are moved to where they wait, so that each is checked once.
 _LOOKS = 32
 
-# Where so many requests wait for the server to take them, no more are asked for, whose
-# callbacks would make more of them.
+# While more requests than this wait for the server to take them, none is popped: its
+# callback would make more of them.
 MAX_UNSENT = 1000
 
-# The length of the number that a request begins with.
+# The length of the number at the start of each stored request.
 _NUMBER = 14
 
-# After which part of its lease a worker says again that it lives.
+# The part of its lease after which a worker sends the next heartbeat.
 _PART_OF_LEASE = 1 / 4
 
-# Seconds. What holds for longer, since the user has said so, is told again after a day:
-# nothing stays on the server for each host that was ever met.
+# Seconds. What holds for longer, by a setting, is sent again after a day, so that nothing
+# stays on the server for each host that was ever met.
 _LONGEST = 86_400.0
 
 
 class Popped(NamedTuple):
-    """A request that was handed out."""
+    """A request that was popped."""
 
     number: str
     queue: str
     data: bytes
+
+    @property
+    def host(self) -> str:
+        """The host, or download slot, that requests of the queue are counted by."""
+        return self.queue.partition("\t")[0]
 
 
 class Unknown(NamedTuple):
@@ -54,7 +59,7 @@ class Unknown(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How a host may be asked where no robots.txt says otherwise."""
+    """The limits of a host where no robots.txt says otherwise."""
 
     at_once: int
     """Requests under way, over all workers."""
@@ -63,73 +68,77 @@ class Limits(NamedTuple):
     """Milliseconds between the starts of two."""
 
     of_hosts: str = ""
-    """The same of some hosts, as JSON."""
+    """Those of some hosts, as JSON."""
 
 
 class Worker:
-    """Speaks for one worker: asks for requests, and tells what has become of them.
+    """Pops requests for one worker, and reports what has become of them.
 
-    That waits for the next call, since each is a trip to the server.
+    Reports go with the next call, since each is a round trip. Where the crawl does not
+    *obey* robots.txt, no queue waits for it.
     """
 
-    def __init__(self, link: Link, clock: Clock, prefix: str, lease: float) -> None:
+    def __init__(
+        self, link: Link, clock: Clock, prefix: str, lease: float, *, obeys: bool = True
+    ) -> None:
         self._link = link
         self._clock = clock
         self._prefix = prefix
         self._lease = round(lease * 1000)
+        self._all_known = int(not obeys)
         self.beat_every = lease * _PART_OF_LEASE
-        """Seconds after which it is to say again that it lives."""
+        """The seconds between two heartbeats."""
 
         self._last_beat = float("-inf")
-        self.life = 0
-        """How often the server has met this worker: at first, and when it had taken it for
-        dead, so that others have what it had."""
+        self.generation = 0
+        """The number of times that the server has registered this worker: at first, and
+        after each time that its lease had expired, so that others have what it had."""
 
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
         self._done: list[tuple[str, int]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
         self.kept = 0
-        """How many requests were not taken by the server at once, ever."""
+        """The number of requests so far that the server did not take at once."""
 
         self._count = 0
         self.again = 0.0
-        """In how many seconds there may be something to hand out, as the server said."""
+        """The seconds after which a host may be ready, as the server said."""
 
     # What has become of requests.
 
     def left(self, number: str, host: str, *, fetched: bool, gap: int = 0) -> None:
-        """A request has left the downloader; *fetched* is whether its host was asked, and
-        *gap* how many milliseconds its download slot asks for, if not what is usual.
+        """A request has left the downloader; *fetched* is whether it was sent to its host,
+        and *gap* the delay of its download slot in milliseconds, if not the usual one.
         """
         self._left += (number, host, int(fetched), gap)
 
     def done(self, number: str, kept: int = 0) -> None:
-        """All that comes of a request has come. :attr:`kept` was *kept* when it was popped.
+        """The callback of a request has ended. :attr:`kept` was *kept* when it was popped.
 
-        It is told when the server has taken all requests that were pushed meanwhile, since
-        the callback may have made them.
+        This is reported when the server has taken all requests that were pushed meanwhile,
+        since the callback may have made them.
         """
         self._done.append((number, self.kept if self.kept > kept else 0))
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell."""
+        """Whether there is something to report."""
         return bool(self._left or self._done or self._unsent)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server still takes this worker for one that lives."""
+        """Whether the lease of this worker has not expired."""
         return self._clock.monotonic() < self._last_beat + self._lease / 1000
 
     @property
-    def is_due(self) -> bool:
-        """Whether it is time to say that this worker lives."""
+    def is_beat_due(self) -> bool:
+        """Whether it is time for a heartbeat."""
         return self._clock.monotonic() >= self._last_beat + self.beat_every
 
     @property
     def unsent(self) -> int:
-        """Requests that the server has not taken yet."""
+        """The number of requests that the server has not taken yet."""
         return len(self._unsent)
 
     # Requests.
@@ -142,9 +151,7 @@ class Worker:
             self._unsent.append(record)
             self.kept += 1
 
-    def pop(
-        self, limits: Limits, *, all_known: bool = False, looks: int = _LOOKS
-    ) -> Popped | None:
+    def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
         """The best request of a host that is ready, if there is one."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
@@ -155,7 +162,7 @@ class Worker:
         self.again = float("inf")
         found = self._ask(
             "pop",
-            *(0 if is_crowded else looks, *limits, int(all_known)),
+            *(0 if is_crowded else looks, *limits, self._all_known),
             *(len(done), *done, *self._left),
         )
         if found is None:
@@ -173,15 +180,15 @@ class Worker:
         queue, item = handed_out
         return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
 
-    def tell(self) -> None:
-        """Say what has become of requests, without asking for another."""
+    def report(self) -> None:
+        """Report what has become of requests, without asking for another."""
         for _ in range(2):  # Again, where the server took it for a call of long ago.
             self.pop(Limits(1, 0), looks=0)
             if not self.has_news:
                 break
 
     def take(self, queue: str) -> tuple[Popped | None, int]:
-        """A request of *queue*, whatever its host is ready for; and how many are left."""
+        """A request of *queue*, even if its host is not ready; and how many are left."""
         found = self._ask("take", queue)
         if not found:
             return None, 0 if found == [] else 1
@@ -193,13 +200,13 @@ class Worker:
         return 0 if found is None else int(found)
 
     def count_all(self) -> int:
-        """Requests of all workers that are not done; those of this one that the server
-        has not taken count.
+        """The number of requests of all workers that are not done, and of those of this one
+        that the server has not taken.
         """
         keys = f"{self._prefix}:number", f"{self._prefix}:ended"
         found = self._link.ask("MGET", *keys)
         if found is None:
-            # Not to be taken for the end.
+            # Zero would end the crawl.
             return max(self._count + self.unsent, 1)
         number, ended = (int(each or 0) for each in found)
         self._count = number - ended
@@ -207,13 +214,11 @@ class Worker:
 
     # Hosts.
 
-    def learn(
-        self, quota: int, enough: int, *, all_known: bool = False
-    ) -> list[Unknown]:
-        """Queues whose robots.txt this worker is to get: at most *quota*, and none where
+    def learn(self, quota: int, enough: int) -> list[Unknown]:
+        """Queues whose robots.txt this worker is to fetch: at most *quota*, and none where
         *enough* hosts are ready.
         """
-        found = self._ask("learn", quota, enough, int(all_known))
+        found = self._ask("learn", quota, enough, self._all_known)
         if found is None:
             return []
         return [
@@ -221,31 +226,29 @@ class Worker:
             for queue, delay, data in found[0]
         ]
 
-    def learned(self, queue: str, terms: Terms) -> bool:
-        """The robots.txt of *queue* is known. Returns whether the server knows it, too."""
-        times = [round(min(each, _LONGEST) * 1000) for each in terms]
+    def learned(self, queue: str, terms: Terms | None) -> bool:
+        """The robots.txt of *queue* is known; or, without *terms*, is left to another
+        worker. Returns whether the server has noted that.
+        """
+        times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
         return self._run("learned", queue, *times) is not None
 
-    def unlearned(self, queue: str) -> bool:
-        """The robots.txt of *queue* won't be known here: another worker may get it."""
-        return self._run("learned", queue) is not None
-
     def acquire(self, number: str, host: str) -> bool | None:
-        """Whether the only place at *host* is ours; None where the server fails."""
+        """Whether this worker gets the only place at *host*; None where the server fails."""
         found = self._ask("acquire", number, host)
         if found is None:
             return None if self._link.is_failing else False
         return bool(found[0])
 
     def release(self, number: str, host: str, delay: float) -> None:
-        """A place that was acquired is free after *delay* seconds."""
+        """Free a place that was acquired, after *delay* seconds."""
         self._run("release", number, host, round(delay * 1000))
 
     # This worker.
 
     def beat(self, *, looks: bool = True) -> int:
-        """Say that this worker lives, and, unless *looks* is false, have the requests of one
-        that does not come back. Returns how many these are.
+        """Send a heartbeat. Where it *looks* for a worker whose lease has expired, the
+        requests of that one return to the queue. Returns their number.
         """
         now = self._clock.monotonic()
         found = self._run("beat", self._lease, int(looks))
@@ -254,15 +257,15 @@ class Worker:
         self._last_beat = now
         time, returned, is_new = found
         self._link.note_time(time)
-        self.life += is_new
+        self.generation += is_new
         return int(returned)
 
     def resync(
         self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]
     ) -> None:
-        """Say what this worker has, where an answer was lost that may have given it more,
-        or said what it has no longer: the numbers of requests, those of places at hosts,
-        and the queues whose robots.txt it is getting.
+        """Say what this worker has, where an answer was lost: the numbers of requests, those
+        of places at hosts, and the queues whose robots.txt it fetches. The rest of what it
+        has on the server returns to the queue.
         """
         if not self._link.has_lost_answer or self._link.is_left_alone:
             return
@@ -274,7 +277,7 @@ class Worker:
             self._link.has_lost_answer = False
 
     def retire(self) -> None:
-        """Leave what this worker has to others."""
+        """Return all that this worker has to the queue."""
         self._run("retire")
 
     def _push(self, record: tuple[Any, ...]) -> bool:
@@ -288,8 +291,8 @@ class Worker:
         return self._link.run(script, [self._prefix], self._name, *args)
 
     def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
-        """What a script hands out; None where the server fails, or refuses, since it takes
-        the call for one of long ago or this worker for dead: it says that it lives.
+        """What a script hands out; None where the server fails, or refuses, since the call
+        is late or the lease of this worker has expired: then a heartbeat is sent.
         """
         found = self._run(script, self._link.deadline, *args)
         if found is None:

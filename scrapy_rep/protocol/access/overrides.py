@@ -50,7 +50,7 @@ class Override(NamedTuple):
         return origin.host == self.host
 
     @property
-    def precision(self) -> tuple[bool, int, bool]:
+    def specificity(self) -> tuple[bool, int, bool]:
         """A sort key: of several overrides that cover an origin, the greatest decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
@@ -67,12 +67,12 @@ class OverrideError(ValueError):
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """The overrides of a setting, the most precise first.
+    """The overrides of a setting, the most specific first.
 
     Raises OverrideError for what is none.
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
-    return tuple(sorted(overrides, key=lambda one: one.precision, reverse=True))
+    return tuple(sorted(overrides, key=lambda one: one.specificity, reverse=True))
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
@@ -88,14 +88,13 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port <= _MAX_PORT):
         raise OverrideError(pattern, is_pattern=True)
-    # A robots.txt has a field and a colon; a misspelt word has not.
-    if not isinstance(value, str) or (
-        value not in {"obey", "ignore"} and ":" not in value
-    ):
-        raise OverrideError(pattern, is_pattern=False)
     host = match[1]
-    if value in {"obey", "ignore"}:
-        kind: Literal["obey", "ignore"] = "obey" if value == "obey" else "ignore"
-        return Override(pattern, kind, None, host, port)
+    if value == "obey":
+        return Override(pattern, "obey", None, host, port)
+    if value == "ignore":
+        return Override(pattern, "ignore", None, host, port)
+    # A robots.txt has a field and a colon; a misspelt word has not.
+    if not isinstance(value, str) or ":" not in value:
+        raise OverrideError(pattern, is_pattern=False)
     robots = RobotsTxt.parse(value.encode("utf-8", "replace"), dialect)
     return Override(pattern, "robotstxt", robots, host, port)

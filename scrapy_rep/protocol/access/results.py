@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -47,8 +47,7 @@ class Access(str, Enum):
     UNAVAILABLE = "unavailable"
     UNREACHABLE = "unreachable"
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +121,7 @@ class State(str, Enum):
     GIVEN_UP = "given-up"
     """Everything may be fetched: robots.txt has been unreachable for too long."""
 
-    def __str__(self) -> str:
-        return self.value
-
-
-_ANSWERED = {
-    Access.SUCCESSFUL: State.SUCCESSFUL,
-    Access.UNAVAILABLE: State.UNAVAILABLE,
-    Access.UNREACHABLE: State.UNREACHABLE,
-}
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +144,7 @@ class Entry:
     attempts: int = 0
     """How many fetches in a row found it unreachable."""
 
-    copy: AccessResult | None = field(default=None)
+    copy: AccessResult | None = None
     """The last good answer, where it is unreachable."""
 
     copy_fetched: float | None = None
@@ -168,7 +159,7 @@ class Entry:
     def state(self, dialect: Dialect) -> State:
         """What a crawler keeps to until the next fetch."""
         if self.unreachable_since is None:
-            return _ANSWERED[self.result.access]
+            return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
         if self.copy is None or must_revalidate(self.copy.headers):
             limit, denies = dialect.unreachable_without_copy, None
@@ -185,12 +176,9 @@ class Entry:
         counts.
         """
         state = self.state(dialect)
-        if state is State.STALE:
-            return self.copy
-        return None if state in _NO_ANSWER else self.result
-
-
-_NO_ANSWER = frozenset({State.UNREACHABLE, State.GIVEN_UP})
+        if state in {State.UNREACHABLE, State.GIVEN_UP}:
+            return None
+        return self.copy if state is State.STALE else self.result
 
 
 def renew(

@@ -1,4 +1,4 @@
-"""Finds the ``<meta>`` start tags in the bytes of a page, as an HTML parser does.
+"""Finds the ``<meta>`` and ``<link>`` start tags in the bytes of a page, as an HTML parser does.
 
 This is the tokenizer of the HTML Standard (WHATWG, 13.2.5), reduced to what decides whether
 bytes are a tag: comments, elements whose content is text, ``<template>``, and attributes
@@ -40,7 +40,7 @@ _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*(=[\t\n\f\r ]*)?"
 )
 _UNQUOTED = re.compile(rb"[^\t\n\f\r >]*")
-_ATTRIBUTES = (b"name", b"content", b"rel", b"href")
+_ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
 
 
 def any_case(word: bytes) -> bytes:
@@ -70,29 +70,26 @@ _SCRIPT_MARK = re.compile(
 )
 
 # Text and plain tags, several at once, up to a tag that matters.
-_DULL = re.compile(
+_SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
     + rb")[\t\n\f\r />])[a-z][a-z0-9-]*" + _PLAIN_REST + rb"){1,50}"
 )  # fmt: skip
 
 
-class Meta(NamedTuple):
-    """A ``<meta>`` or ``<link>`` start tag.
-
-    The first of several attributes with one name counts. Values are as written; None for an
-    attribute that is missing, or that has no meaning: the name of a ``<link>``, say.
-    """
+class StartTag(NamedTuple):
+    """A start tag that was looked for."""
 
     start: int
     """The offset of its ``<``."""
-    name: bytes | None
-    content: bytes | None
-    rel: bytes | None = None
-    href: bytes | None = None
+    element: bytes
+    """The name of its element, in lower case."""
+    attributes: dict[bytes, bytes]
+    """Those of its attributes that matter, as written. The first of several with one name
+    counts."""
 
 
-def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
+def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
     """Yield the tags that start at one of the offsets, but in templates.
 
     The offsets are in ascending order; behind the last of them, the page is not read.
@@ -106,8 +103,8 @@ def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
             next_start = next(ahead, -1)
         if next_start < 0:
             return
-        if (dull := _DULL.match(html, position, next_start)) is not None:
-            position = dull.end()
+        if (skipped := _SKIPPABLE.match(html, position, next_start)) is not None:
+            position = skipped.end()
         match = _MARKUP.search(html, position)
         if match is None or match.start() > starts[-1]:
             return
@@ -118,12 +115,12 @@ def find_metas(html: bytes, starts: list[int]) -> Iterator[Meta]:
             continue
         name = name.lower()
         if match.start() == next_start:
-            meta, position = _read_attributes(html, match.start(), match.end(2))
+            attributes, position = _read_attributes(html, match.end(2))
             if not templates and position >= 0:
-                yield _as_element(meta, name)
+                yield StartTag(match.start(), name, attributes)
             continue
         if plain is None:
-            _, position = _read_attributes(html, match.start(), position)
+            _, position = _read_attributes(html, position)
         if position < 0 or name == b"plaintext":
             return
         if name == b"template":
@@ -146,8 +143,8 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
     return -1 if match is None else match.end()
 
 
-def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]:
-    """Read a tag's attributes from the offset; return the offset behind its ``>``."""
+def _read_attributes(html: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
+    """Read a tag's attributes from the offset; return the offset behind its ``>`` too."""
     values: dict[bytes, bytes] = {}
     while (match := _ATTRIBUTE.match(html, position)) is not None:
         position = match.end()
@@ -157,7 +154,7 @@ def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]
             if quote in {b'"', b"'"}:
                 end = html.find(quote, position + 1)
                 if end < 0:
-                    return _meta(start, values), -1
+                    return values, -1
                 value = html[position + 1 : end]
                 position = end + 1
             elif (unquoted := _UNQUOTED.match(html, position)) is not None:
@@ -166,18 +163,7 @@ def _read_attributes(html: bytes, start: int, position: int) -> tuple[Meta, int]
         attribute = match[1].lower()
         if attribute in _ATTRIBUTES:
             values.setdefault(attribute, value)
-    return _meta(start, values), html.find(b">", position) + 1 or -1
-
-
-def _meta(start: int, values: dict[bytes, bytes]) -> Meta:
-    return Meta(start, *map(values.get, _ATTRIBUTES))
-
-
-def _as_element(meta: Meta, name: bytes) -> Meta:
-    """Leave out the attributes that mean nothing in the element."""
-    if name == b"link":
-        return meta._replace(name=None, content=None)
-    return meta._replace(rel=None, href=None)
+    return values, html.find(b">", position) + 1 or -1
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:

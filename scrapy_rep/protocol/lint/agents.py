@@ -15,10 +15,8 @@ from scrapy_rep.protocol.grammar import RULES, USER_AGENT
 from scrapy_rep.protocol.lint.findings import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.groups import Group
     from scrapy_rep.protocol.robotstxt.lines import Line
 
@@ -31,27 +29,26 @@ _VERSION = re.compile(rb"(?:/v?[0-9.x]*)?\*?", re.IGNORECASE)
 _SHOWN = 2000
 
 
-def check_agents(
-    lines: Sequence[Line], groups: Sequence[Group], dialect: Dialect, found: Findings
-) -> None:
+def check_agents(file: LintedFile) -> None:
     """Check each user-agent line, and each rule that is in no group."""
-    in_groups = {rule.line for group in groups for rule in group.rules}
-    first = groups[0].lines[0] if groups else 0
-    for line in lines:
+    in_groups = {rule.line for group in file.groups for rule in group.rules}
+    first = file.groups[0].lines[0] if file.groups else 0
+    for line in file.lines:
         if line.field == USER_AGENT:
-            _check_agent(line, dialect, found)
+            _check_agent(line, file)
         elif line.field in RULES and line.number not in in_groups:
             if 0 < first < line.number:
                 message = "a blank line ended the group above, so that nobody follows"
                 message += " this: delete the blank line"
-                found.add(line.number, "rule-after-blank-line", message)
+                file.add(line.number, "rule-after-blank-line", message)
             else:
                 message = "in no group, so that nobody follows it: write User-agent: *"
-                found.add(line.number, "rule-before-group", f"{message} above")
+                file.add(line.number, "rule-before-group", f"{message} above")
 
 
-def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
+def _check_agent(line: Line, file: LintedFile) -> None:
     number, _, whole = line
+    dialect = file.dialect
     value = whole[:_SHOWN]
     tokens = agents_of_line(value, dialect)
     token = tokens[0]
@@ -62,76 +59,73 @@ def _check_agent(line: Line, dialect: Dialect, found: Findings) -> None:
     is_list = dialect.comma_separated_agents and len(tokens) > 1
     if not value:
         message = "names nobody: write a product token, or * for everyone"
-        found.add(number, "no-agent", message)
+        file.add(number, "no-agent", message)
     elif _HEADER.match(value):
         names = product_tokens(value.decode("utf-8", "replace"))
         message = f"a User-Agent header, of which {quoted(token.encode())} is read"
         meant = names[0] if names else "the crawler's product token"
-        found.add(number, "browser-header", f"{message}: write {meant}")
+        file.add(number, "browser-header", f"{message}: write {meant}")
     elif is_list or _LIST.match(value):
         message = "names are not listed in one line"
         if is_list:
             message = "several names in one line, of which Google reads the first"
         message += ": write a user-agent line for each"
-        found.add(number, "agent-list", message)
+        file.add(number, "agent-list", message)
     elif not token:
         message = f"{quoted(value)} names nobody: write a product token, of letters, - "
-        found.add(number, "no-agent", f"{message}and _ alone")
+        file.add(number, "no-agent", f"{message}and _ alone")
     elif rest.strip() and _VERSION.fullmatch(rest):
         message = f"{quoted(rest)} is not read, as names are compared without: write"
-        found.add(number, "agent-version", f"{message} {quoted(token.encode())}")
+        file.add(number, "agent-version", f"{message} {quoted(token.encode())}")
     elif rest:
         message = f"only {quoted(token.encode())} is read, and names all that are named"
         message += " like this: write the crawler's product token"
-        found.add(number, "agent-cut", message)
+        file.add(number, "agent-cut", message)
 
 
-def check_groups(
-    lines: Sequence[Line], groups: Sequence[Group], dialect: Dialect, found: Findings
-) -> None:
+def check_groups(file: LintedFile) -> None:
     """Check the groups, and compare them."""
     everyone_is_restricted = any(
         rule.kind == "disallow" and rule.pattern
-        for group in groups
+        for group in file.groups
         if EVERYONE in group.agents
         for rule in group.rules
     )
     seen: dict[str, int] = {}
-    for group in groups:
-        _check_names(group, seen, dialect, found)
+    for group in file.groups:
+        _check_names(group, seen, file)
         for token, number in zip(group.agents, group.lines, strict=True):
             seen.setdefault(token, number)
         if not group.rules:
-            _check_no_rules(group, everyone_is_restricted, found)
+            _check_no_rules(group, everyone_is_restricted, file)
         forbids = any(rule.kind == "disallow" and rule.pattern for rule in group.rules)
         for rule in group.rules:
             if forbids and rule.kind == "disallow" and not rule.pattern:
                 message = "says nothing beside a Disallow that forbids something"
-                if dialect.empty_disallow == "allow-all":
+                if file.dialect.empty_disallow == "allow-all":
                     message = "allows everything, and ends what the group forbids"
-                found.add(rule.line, "empty-disallow", f"{message}: delete it")
+                file.add(rule.line, "empty-disallow", f"{message}: delete it")
 
 
-def _check_names(
-    group: Group, seen: dict[str, int], dialect: Dialect, found: Findings
-) -> None:
+def _check_names(group: Group, seen: dict[str, int], file: LintedFile) -> None:
+    dialect = file.dialect
     if not dialect.merge_groups and any(group.agents):
         earlier = [_earlier(token, seen, dialect) for token in group.agents if token]
         if all(earlier):
             message = f"nobody follows this group, as that of line {earlier[0]} comes"
             message += " first: write all rules there"
-            found.add(group.lines[0], "hidden-group", message)
+            file.add(group.lines[0], "hidden-group", message)
     ours: set[str] = set()
     for token, number in zip(group.agents, group.lines, strict=True):
         if token and token in ours:
             message = "the group has this name already: delete the line"
-            found.add(number, "repeated-agent", message)
+            file.add(number, "repeated-agent", message)
         elif token and token in seen and dialect.merge_groups:
             message = (
                 f"counts as one group with that of line {seen[token]}, but not for"
             )
             message += " all crawlers: write all rules there"
-            found.add(number, "merged-group", message)
+            file.add(number, "merged-group", message)
         ours.add(token)
 
 
@@ -144,7 +138,7 @@ def _earlier(token: str, seen: dict[str, int], dialect: Dialect) -> int:
 
 
 def _check_no_rules(
-    group: Group, everyone_is_restricted: bool, found: Findings
+    group: Group, everyone_is_restricted: bool, file: LintedFile
 ) -> None:
     if group.records and not everyone_is_restricted:
         return
@@ -155,4 +149,4 @@ def _check_no_rules(
         message += ", also what is forbidden to everyone: repeat those rules here"
     else:
         message += ": write Disallow: / to forbid it, or an empty Disallow: to say so"
-    found.add(group.lines[-1], "group-without-rules", message)
+    file.add(group.lines[-1], "group-without-rules", message)

@@ -11,8 +11,7 @@ from scrapy_rep.protocol.lint.findings import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
 
 # The fields in their proper spelling.
@@ -63,9 +62,9 @@ class FieldCheck:
 
     known = frozenset(_PROPER)
 
-    def __init__(self, dialect: Dialect, found: Findings) -> None:
-        self._dialect = dialect
-        self._found = found
+    def __init__(self, file: LintedFile) -> None:
+        self._dialect = file.dialect
+        self._add = file.add
         self._meant: dict[str, str | None] = {}
 
     def check(self, number: int, raw: bytes, line: Line | None) -> None:
@@ -77,19 +76,19 @@ class FieldCheck:
             self._check_words(number, content.split(), line)
         elif not name.strip():
             message = "nothing stands before the colon: write a field, or put a # first"
-            self._found.add(number, "missing-field", message)
+            self._add(number, "missing-field", message)
         elif line is not None:
             self._check_name(line, name.strip())
             if line.field in _PROPER and _ANOTHER_FIELD(value):
                 message = (
                     f"{quoted(value.strip())} has a field in it: one line for each"
                 )
-                self._found.add(number, "fields-in-value", message)
+                self._add(number, "fields-in-value", message)
 
     def _check_words(self, number: int, words: list[bytes], line: Line | None) -> None:
         if line is not None and line.field in _PROPER:
             message = f"read without its colon by few: write {_PROPER[line.field]}:"
-            self._found.add(number, "tolerated-spelling", message)
+            self._add(number, "tolerated-spelling", message)
             return
         word = words[0]
         name = word[:_MAX_LENGTH].decode("utf-8", "replace").lower()
@@ -98,12 +97,12 @@ class FieldCheck:
             message = f"no colon, so that it is not read: write {meant}: and the value"
         else:
             message = "neither a field and a value nor a comment: put a # before it"
-        self._found.add(number, "missing-colon", message)
+        self._add(number, "missing-colon", message)
 
     def _check_name(self, line: Line, written: bytes) -> None:
         number, field, _ = line
         name = written[: 2 * _MAX_LENGTH].decode("utf-8", "replace").lower()
-        add = self._found.add
+        add = self._add
         if field in _PROPER:
             if name != field:
                 message = f"{quoted(written)} is read by few: write {_PROPER[field]}"
@@ -130,12 +129,12 @@ class FieldCheck:
         meant = self._field_meant(name)
         if meant:
             message = f"{quoted(written)} is not read: write {meant}"
-            self._found.add(number, "misspelt-field", message)
+            self._add(number, "misspelt-field", message)
         else:
             message = (
                 f"{quoted(written)} is no field known here: if it is text, put a #"
             )
-            self._found.add(number, "unknown-field", f"{message} before it")
+            self._add(number, "unknown-field", f"{message} before it")
 
     def _field_meant(self, name: str) -> str | None:
         """The field of which *name* is a misspelling."""

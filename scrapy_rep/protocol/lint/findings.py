@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from scrapy_rep.protocol.robotstxt.groups import groups_of
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scrapy_rep.protocol.dialect import Dialect
 
 Severity = Literal["error", "warning", "note"]
 
@@ -117,10 +122,30 @@ class Finding(NamedTuple):
     """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
-class Findings:
-    """Collects the findings of one file."""
+class LintedFile:
+    """A robots.txt, and what is found in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: bytes, dialect: Dialect, url: str | None) -> None:
+        self.body = body
+        self.dialect = dialect
+
+        self.url = url
+        """The address that it was fetched from; None where it was not. The end of a file
+        that was fetched may be missing."""
+
+        self.content = decoded_text(body, dialect)
+        """The part that is read."""
+
+        self.written = self.content.split(b"\n")
+        """All lines as written."""
+
+        self.read = [
+            read_line(n, raw, dialect) for n, raw in enumerate(self.written, 1)
+        ]
+        """For each line its field and value; None where it has none."""
+
+        self.lines = [line for line in self.read if line is not None]
+        self.groups, _ = groups_of(self.lines, dialect)
         self._found: list[tuple[int, str, str]] = []
         self._counts: dict[str, int] = {}
         self._last: dict[str, int] = {}
@@ -132,13 +157,15 @@ class Findings:
         else:
             self._last.setdefault(code, line)
 
-    def by_line(self, lines: list[bytes]) -> Iterator[Finding]:
-        """All findings, by line; *lines* are the lines of the file."""
+    def findings(self) -> Iterator[Finding]:
+        """All findings, by line."""
         for code, line in self._last.items():
             more = self._counts[code] - MAX_OF_A_CODE
             self._found.append((line, code, f"{more} more like this, from here on"))
         for number, code, message in sorted(self._found):
-            octets = lines[number - 1] if 0 < number <= len(lines) else b""
+            octets = b""
+            if 0 < number <= len(self.written):
+                octets = self.written[number - 1]
             # No character takes more than four octets.
             shown = octets[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
             yield Finding(number, code, CODES[code][0], message, shown)

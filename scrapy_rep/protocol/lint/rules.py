@@ -17,11 +17,9 @@ from scrapy_rep.protocol.robotstxt.rules import RuleLines
 from scrapy_rep.protocol.robotstxt.rulescan import directories_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Findings
-    from scrapy_rep.protocol.robotstxt.groups import Group
+    from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.robotstxt.paths import Pattern
 
@@ -32,33 +30,28 @@ _ANYTHING = "\u0100"
 _BUDGET = 150_000_000
 
 
-def check_rules(
-    lines: Mapping[int, Line],
-    groups: Sequence[Group],
-    dialect: Dialect,
-    found: Findings,
-) -> None:
+def check_rules(file: LintedFile) -> None:
     """Find rules that are equal to another, or that another rule always overrules."""
+    lines = {line.number: line for line in file.lines}
     together: dict[object, list[Line]] = {}
-    for place, group in enumerate(groups):
+    for place, group in enumerate(file.groups):
         # Groups of the same names are followed by the same crawlers.
-        names = frozenset(group.agents) if dialect.merge_groups else place
+        names = frozenset(group.agents) if file.dialect.merge_groups else place
         rules = together.setdefault(names, [])
         rules += [lines[rule.line] for rule in group.rules]
     budget = _BUDGET
     for rules in together.values():
         if len(rules) > 1:
-            budget -= _check_together(rules, dialect, found, budget)
+            budget -= _check_together(rules, file, budget)
     if budget < 0:
         message = "there are too many patterns to compare each with all: use fewer *"
-        found.add(0, "not-compared", message)
+        file.add(0, "not-compared", message)
 
 
-def _check_together(
-    rules: list[Line], dialect: Dialect, found: Findings, budget: int
-) -> int:
+def _check_together(rules: list[Line], file: LintedFile, budget: int) -> int:
     """Check rules that the same crawlers follow; return the characters compared."""
-    read, marks = _read(rules, found)
+    dialect = file.dialect
+    read, marks = _read(rules, file)
     index = RuleIndex(read, dialect)
     directories: dict[int, list[Pattern]] = {}
     for mark, _, pattern in directories_of(read, dialect):
@@ -83,12 +76,12 @@ def _check_together(
                 if winner is not None:
                     winners[-winner[1] >> 1] = -winner[1]
         if mark >> 1 not in winners:
-            _tell(mark, winners[min(winners)], dialect, found)
+            _report(mark, winners[min(winners)], file)
     return spent
 
 
 def _read(
-    rules: list[Line], found: Findings
+    rules: list[Line], file: LintedFile
 ) -> tuple[RuleLines, list[tuple[int, str]]]:
     """The rules in the form for the index, and their marks and values in file order.
     Duplicates become findings.
@@ -104,7 +97,7 @@ def _read(
             marks.append((mark, value))
         elif value:
             message = f"line {first >> 1} says the same: delete one of the two"
-            found.add(number, "duplicate-rule", message)
+            file.add(number, "duplicate-rule", message)
     return read, marks
 
 
@@ -122,14 +115,14 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
         yield witness.removeprefix(_ANYTHING)
 
 
-def _tell(mark: int, winner: int, dialect: Dialect, found: Findings) -> None:
+def _report(mark: int, winner: int, file: LintedFile) -> None:
     line, allows = winner >> 1, winner & 1
     if allows == mark & 1:
         message = f"line {line} decides wherever this matches, and says the same"
-        found.add(mark >> 1, "redundant-rule", f"{message}: delete this")
+        file.add(mark >> 1, "redundant-rule", f"{message}: delete this")
     else:
         says = "allows" if allows else "forbids"
         message = f"line {line} decides wherever this matches, and {says} it: delete"
-        first = dialect.rule_choice == "first"
+        first = file.dialect.rule_choice == "first"
         remedy = "put this above" if first else "make this longer"
-        found.add(mark >> 1, "shadowed-rule", f"{message} one, or {remedy}")
+        file.add(mark >> 1, "shadowed-rule", f"{message} one, or {remedy}")

@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.usage.robotstxt import FIELDS, UsageGroups, expression_of
-from scrapy_rep.protocol.usage.statements import Where, split_path
+from scrapy_rep.protocol.usage.robotstxt import (
+    FIELDS,
+    expression_of,
+    statements_of,
+    usage_groups,
+)
+from scrapy_rep.protocol.usage.statements import split_path
 from scrapy_rep.protocol.usage.vocabulary import (
     ROWS,
     Signal,
-    Source,
     labels_of,
     row_of,
     values_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Findings
+    from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
 
 # The number and the length of labels that are compared with the known ones.
@@ -33,34 +36,34 @@ _MAX_LENGTH = 20
 _LOOKED_AT = 50_000
 
 
-def check_usage(lines: Sequence[Line], dialect: Dialect, found: Findings) -> None:
+def check_usage(file: LintedFile) -> None:
     """Check the records about use, one by one and together."""
-    records = [line for line in lines if line.field in FIELDS]
+    records = [line for line in file.lines if line.field in FIELDS]
     if not records:
         return
-    check = _UsageCheck(dialect, found)
-    groups = UsageGroups(lines, dialect)
-    in_groups = {line.number for _, each in groups.groups for line in each}
-    in_groups |= {line.number for line in groups.for_all}
+    check = _UsageCheck(file)
+    for_all, groups = usage_groups(file.lines, file.dialect)
+    in_groups = {line.number for _, each in groups for line in each}
+    in_groups |= {line.number for line in for_all}
     for line in records:
         check.check(line)
         if line.number not in in_groups and line.field == "content-usage":
             message = "in no group, so that it is for nobody: move it below a"
-            found.add(line.number, "record-outside-group", f"{message} user-agent line")
-    check.compare(groups.for_all)
+            file.add(line.number, "record-outside-group", f"{message} user-agent line")
+    check.compare(for_all)
     together: dict[object, list[Line]] = {}
-    for place, (names, each) in enumerate(groups.groups):
+    for place, (names, each) in enumerate(groups):
         # Groups of the same names are followed by the same crawlers.
-        key = frozenset(names) if dialect.merge_groups else place
+        key = frozenset(names) if file.dialect.merge_groups else place
         together.setdefault(key, []).extend(each)
     for each in together.values():
         check.compare(each)
 
 
 class _UsageCheck:
-    def __init__(self, dialect: Dialect, found: Findings) -> None:
-        self._dialect = dialect
-        self._found = found
+    def __init__(self, file: LintedFile) -> None:
+        self._dialect = file.dialect
+        self._add = file.add
         self._names = 0
         self._octets = 0
 
@@ -72,20 +75,19 @@ class _UsageCheck:
         if line.field == "license":
             if b"://" not in line.value:
                 message = f"{quoted(line.value)} is no absolute URL: write one with"
-                self._found.add(line.number, "bad-license", f"{message} https://")
+                self._add(line.number, "bad-license", f"{message} https://")
             return
         first, _, rest = line.value.partition(b" ")
         is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
         if b"=" in rest and not is_label and not first.startswith(b"/"):
             message = f"{quoted(first)} is no path, as it begins with no /: write"
-            self._found.add(
+            self._add(
                 line.number, "preference-path", f"{message} {quoted(b'/' + first)}"
             )
             return
         signal, expression = expression_of(line)
         for code, message in expression.findings:
-            if code not in {"unknown-label", "unknown-preference"}:
-                self._found.add(line.number, code, f"{message}: {_how(signal)}")
+            self._add(line.number, code, f"{message}: {_how(signal)}")
         for label, value in expression.pairs:
             self._check_pair(line, signal, label, value)
 
@@ -98,11 +100,11 @@ class _UsageCheck:
             meant = self._meant(signal, label)
             remedy = f"write {meant}" if meant else _how(signal)
             message = f"{shown} is no label of {signal}, and says nothing: {remedy}"
-            self._found.add(line.number, "unknown-label", message)
+            self._add(line.number, "unknown-label", message)
         elif label == "use":
             if value not in {"immediate", "reference", "full"}:
                 message = "use is immediate, reference or full: write one of these"
-                self._found.add(line.number, "unknown-preference", message)
+                self._add(line.number, "unknown-preference", message)
         elif value not in {row.allows, row.disallows}:
             meant = _value_meant(signal, value)
             remedy = f"write {label}={meant}" if meant else "write one of the two"
@@ -110,7 +112,7 @@ class _UsageCheck:
                 f"{label} is {row.allows} or {row.disallows}, and says nothing else: "
                 f"{remedy}"
             )
-            self._found.add(line.number, "unknown-preference", message)
+            self._add(line.number, "unknown-preference", message)
 
     def _meant(self, signal: Signal, label: str) -> str | None:
         """The label that is meant by *label*, which is misspelt or from another signal."""
@@ -131,32 +133,21 @@ class _UsageCheck:
         octets = 0
         for line in records:
             octets += len(line.value)
-            if line.field == "license" or octets > _LOOKED_AT:
-                continue
+            if octets > _LOOKED_AT:
+                return
             path = split_path(line.value)[0].decode("latin-1")
             pattern = paths.pattern(path, self._dialect) if path else None
-            key = pattern[:2] if pattern else path
-            signal, expression = expression_of(line)
-            where = Where(Source.ROBOTS_TXT, signal, None, line.number, "")
-            for label, value in expression.pairs:
-                for each in where.says(label, value):
-                    if each.value is not None:
-                        self._compare(line, (key, each.category), each.value, said)
-
-    def _compare(
-        self,
-        line: Line,
-        key: tuple[object, str],
-        value: bool,
-        said: dict[tuple[object, str], tuple[bool, int]],
-    ) -> None:
-        other, number = said.setdefault(key, (value, line.number))
-        if other is not value:
-            message = (
-                f"line {number} says the opposite about {key[1]} for the same path, and "
-                "what forbids counts: write one of the two"
-            )
-            self._found.add(line.number, "contradicting-preferences", message)
+            for each in statements_of(line, None):
+                if each.value is None:
+                    continue
+                key = pattern[:2] if pattern else path, each.category
+                other, number = said.setdefault(key, (each.value, line.number))
+                if other is not each.value:
+                    message = (
+                        f"line {number} says the opposite about {each.category} for the "
+                        "same path, and what forbids counts: write one of the two"
+                    )
+                    self._add(line.number, "contradicting-preferences", message)
 
 
 def _how(signal: Signal) -> str:

@@ -6,16 +6,17 @@ RFC 9309, 2.1 and 2.2.1, and the rows on groups of
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.compression import Compressed, pack
-from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
+from scrapy_rep.protocol.robotstxt.groupsearch import follow
 from scrapy_rep.protocol.robotstxt.limits import TooLong
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
+from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
@@ -27,13 +28,55 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from scrapy_rep.protocol.robotstxt.pace import Pace, RequestRate, VisitTime
+    from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
+    from scrapy_rep.protocol.robotstxt.rules import GroupText
 
-# The number of agent sequences whose rules are kept. A crawl has one, or a few.
-_MAX_FOLLOWED = 32
+MAX_FOLLOWED = 32
+"""The number of agent sequences whose rules are kept. A crawl has one, or a few."""
 
 # The bytes that an instance takes besides its text.
 _EMPTY_WEIGHT = 1_000
+
+# Text of so many bytes is compressed once it is rarely read. Most files are shorter, and the
+# few longer ones take most of the memory.
+_WORTH_PACKING = 2049
+
+
+class CrawlerRules:
+    """The groups, rules and delays for one sequence of product tokens.
+
+    *text* is a robots.txt as :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text` gives it.
+    """
+
+    __slots__ = ("agent", "agents", "asked", "groups", "index", "pace")
+
+    def __init__(
+        self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
+    ) -> None:
+        self.agents = agents
+        tokens = (agents,) if isinstance(agents, str) else agents
+        self.agent, spans, records = follow(text, tokens, dialect)
+        """The product token whose groups are followed, ``*``, or None."""
+
+        self.pace = Pace.of(records) if records else NO_PACE
+        """The delays, rates and windows that the groups state."""
+
+        self.groups: list[GroupText] = [
+            (text[start:end].decode("latin-1"), line) for start, end, line in spans
+        ]
+        """The text of the groups, until their rules are indexed."""
+
+        self.index: RuleIndex | None = None
+
+        self.asked = False
+        """Whether a decision was made already."""
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes in memory."""
+        if self.index is not None:
+            return self.index.weight
+        return sum(len(text) for text, _ in self.groups)
 
 
 class AccessRules:
@@ -44,7 +87,8 @@ class AccessRules:
     """
 
     __slots__ = (
-        "_blanket", "_body", "_followed", "_others", "_sitemaps", "_url", "dialect",
+        "_blanket", "_body", "_followed", "_is_packed", "_others", "_sitemaps", "_url",
+        "dialect",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +99,8 @@ class AccessRules:
         blanket: Decision | None = None,
     ) -> None:
         self.dialect = dialect
-        self._body: bytes | Compressed = body
+        self._body = body
+        self._is_packed = False
         self._url = url
         self._blanket = blanket
         self._followed: CrawlerRules | None = None
@@ -82,15 +127,12 @@ class AccessRules:
     @property
     def body(self) -> bytes:
         """The bytes that were parsed."""
-        body = self._body
-        return body if isinstance(body, bytes) else body.unpack()
+        return zlib.decompress(self._body) if self._is_packed else self._body
 
     @property
     def weight(self) -> int:
         """About how many bytes it takes in memory: its text, and the rules read so far."""
-        body = self._body
-        text = len(body if isinstance(body, bytes) else body.octets)
-        weight = _EMPTY_WEIGHT + text
+        weight = _EMPTY_WEIGHT + len(self._body)
         if self._followed is not None:
             weight += self._followed.weight
         for followed in (self._others or {}).values():
@@ -121,7 +163,7 @@ class AccessRules:
             return Decision(True, None, None, Reason.ROBOTS_TXT)
         if self._blanket is not None:
             return self._blanket
-        followed = self._follow(agents)
+        followed = self._rules_for(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
         index = followed.index or self._index(followed, target)
@@ -157,7 +199,7 @@ class AccessRules:
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
-        followed = self._follow(agents)
+        followed = self._rules_for(agents)
         index = followed.index or self._index(followed, target)
         return index.allows(target) or self._is_robotstxt(target)
 
@@ -165,13 +207,13 @@ class AccessRules:
         """The delays, rates and windows stated for a crawler; none in a dialect that
         ignores them.
         """
-        return self._follow(agents).pace
+        return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
         """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
         where there is none, or the dialect ignores it.
         """
-        return self._follow(agents).pace.crawl_delay
+        return self._rules_for(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """The ``Request-rate`` for a crawler, the slowest of several; None where there
@@ -189,18 +231,18 @@ class AccessRules:
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
-    def _follow(self, agents: str | Sequence[str]) -> CrawlerRules:
+    def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
         """The rules for *agents*, which nearly always are those of the call before."""
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
             if followed is None or followed.agents != key:
-                followed = self._followed = self._turn_to(key)
+                followed = self._followed = self._switch_to(key)
         return followed
 
-    def _turn_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
+    def _switch_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
         if self._followed is not None:
-            if self._others is None or len(self._others) >= _MAX_FOLLOWED:
+            if self._others is None or len(self._others) >= MAX_FOLLOWED:
                 self._others = {}
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:
@@ -213,12 +255,13 @@ class AccessRules:
         index from the second on. Many hosts are asked about once, and making the index
         costs more than a scan.
         """
-        if not followed.asked and can_scan(target):
+        if not followed.asked and can_scan(target, followed.groups, self.dialect):
             followed.asked = True
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []
         # The text is rarely needed again.
-        if isinstance(self._body, bytes):
-            self._body = pack(self._body)
+        if not self._is_packed and len(self._body) >= _WORTH_PACKING:
+            self._body = zlib.compress(self._body, 1)
+            self._is_packed = True
         return followed.index

@@ -37,8 +37,7 @@ class Reason(str, Enum):
     """The URL is too long to be compared with all the rules that have a ``*``: its path
     and query have over 65,536 octets, or more than 4,000,000 octets would be compared."""
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 class Decision(NamedTuple):

@@ -10,7 +10,7 @@ from scrapy_rep.protocol.robotstxt.lines import Line, lines
 from scrapy_rep.protocol.robotstxt.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -60,8 +60,10 @@ def parse_groups(body: bytes, dialect: Dialect) -> Groups:
     return groups_of(lines(body, dialect), dialect)
 
 
-def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
-    """The groups and sitemap lines among lines that were read already."""
+def groups_of(
+    lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
+) -> Groups:
+    """The groups and sitemap lines among *lines*; those of *rule_fields* are rules."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []
@@ -90,7 +92,7 @@ def groups_of(lines: Iterable[Line], dialect: Dialect) -> Groups:
             text = value.decode("utf-8", "replace")
             if not field:
                 close()
-            elif agents and field in RULES:
+            elif agents and field in rule_fields:
                 # An empty rule ends the run of user-agent lines as well. Rules that stand
                 # before any user-agent line are in no group (RFC 2.2.2).
                 rules.append(Rule(field, text, number))

@@ -16,14 +16,10 @@ import re
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.grammar import PACE_FIELDS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.protocol.robotstxt.groups import Record
-
-FIELDS = frozenset(PACE_FIELDS)
 
 _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
@@ -90,13 +86,16 @@ class Pace(NamedTuple):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Pace:
-        values: dict[str, list[str]] = {}
-        found = tuple(record for record in records if record.field in FIELDS)
-        for record in found:
-            values.setdefault(record.field, []).append(record.value)
-        delays = map(crawl_delay, values.get("crawl-delay", ()))
-        rates = map(request_rate, values.get("request-rate", ()))
-        visits = map(visit_time, values.get("visit-time", ()))
+        found = tuple(records)
+        delays = [
+            crawl_delay(each.value) for each in found if each.field == "crawl-delay"
+        ]
+        rates = [
+            request_rate(each.value) for each in found if each.field == "request-rate"
+        ]
+        visits = [
+            visit_time(each.value) for each in found if each.field == "visit-time"
+        ]
         return cls(
             max((delay for delay in delays if delay is not None), default=None),
             tuple(filter(None, rates)),

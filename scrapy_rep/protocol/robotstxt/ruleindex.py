@@ -39,7 +39,6 @@ _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 _MANY_WILDCARDS = 200
 _TOO_MANY_WILDCARDS = 1_000
 
-_NOT_NORMAL = re.compile(rf"[^{paths.NORMAL_CLASS}\n]").search
 _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
 
@@ -211,7 +210,7 @@ class _Shapes:
 
     def _add_all(self, values: dict[str, int]) -> None:
         """Add the values of disallow lines, and then those of allow lines."""
-        others = _not_literal(values)
+        others = [value for value in values if not LITERAL(value)]
         literals = values
         if others:
             literals = values.copy()
@@ -258,16 +257,6 @@ class _Shapes:
 
     def _rank(self, mark: int) -> Candidate:
         return candidate(mark, "", 0, self._dialect)
-
-
-def _not_literal(values: dict[str, int]) -> list[str]:
-    """The *values* that are not literal patterns exactly as written."""
-    # Where there are none, one search in all values shows that faster than one in each.
-    joined = "\n".join(values)
-    slashes = joined.count("\n/") + joined.startswith("/")
-    if slashes == len(values) and not _NOT_NORMAL(joined):
-        return []
-    return [value for value in values if not LITERAL(value)]
 
 
 def _parents(heads: list[str]) -> list[int]:

@@ -69,9 +69,16 @@ def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
     return found
 
 
-def can_scan(target: str) -> bool:
-    """Whether *target* is short and has no ``%2F``, which may match a ``/``."""
-    return len(target) <= paths.SHORT and "%2F" not in target
+def can_scan(target: str, groups: Sequence[GroupText], dialect: Dialect) -> bool:
+    """Whether a :class:`RuleScan` finds the rule that decides on *target*: this is short and
+    has no ``%2F``, which may match a ``/``, and no rule in *groups* allows the directory of
+    an index page.
+    """
+    if len(target) > paths.SHORT or "%2F" in target:
+        return False
+    return not dialect.index_html_quirk or not any(
+        "index.htm" in text or "%" in text for text, _ in groups
+    )
 
 
 class RuleScan:
@@ -92,25 +99,19 @@ class RuleScan:
 
     def allows(self, target: str) -> bool:
         """Whether *target* is allowed."""
-        if self._dialect.index_html_quirk:
-            winner = self.winner(target)
-            return winner is None or bool(winner[1] & 1)
         found = self._find(target)
         return found is None or bool(found[1][1] & 1)
 
     def winner(self, target: str) -> Candidate | None:
         """The rule that decides on *target*, or None if none matches."""
         found = self._find(target)
-        best = None
-        if found is not None:
-            (text, line), (precedence, mark, value) = found
-            rules = _rules_near(_ALIKE.get(target[1:2], "")).finditer(text)
-            rule = next(islice(rules, mark >> 1, None))
-            line += text.count("\n", 0, rule.end())
-            best = precedence, -(2 * line + (mark & 1)), value
-        if self._dialect.index_html_quirk:
-            return max(filter(None, (best, self._best_directory(target))), default=None)
-        return best
+        if found is None:
+            return None
+        (text, line), (precedence, mark, value) = found
+        rules = _rules_near(_ALIKE.get(target[1:2], "")).finditer(text)
+        rule = next(islice(rules, mark >> 1, None))
+        line += text.count("\n", 0, rule.end())
+        return precedence, -(2 * line + (mark & 1)), value
 
     def _find(self, target: str) -> tuple[GroupText, Candidate] | None:
         """The rule that decides, and its group. Its mark is positive, and made of the
@@ -154,19 +155,6 @@ class RuleScan:
             if precedence > most:
                 most, best = precedence, (precedence, mark, value)
         return best
-
-    def _best_directory(self, target: str) -> Candidate | None:
-        """The best rule that allows *target* as the directory of an allowed index page."""
-        dialect = self._dialect
-        if not any("index.htm" in text or "%" in text for text, _ in self._groups):
-            return None
-        rules = directories_of(RuleLines.of_groups(self._groups), dialect)
-        found = [
-            candidate(mark, value, pattern.octets, dialect)
-            for mark, value, pattern in rules
-            if paths.matches(pattern, target)
-        ]
-        return max(found, default=None)
 
 
 @cache

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.usage.statements import (
     MAX_TEXT,
+    Occurrence,
     UsageStatement,
-    Where,
-    read_signal,
-    read_usage,
+    read_expression,
 )
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from scrapy_rep.protocol.indexing.statements import Statement
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Statement, Tag
 
 FIELDS = frozenset(
     {"content-usage", "content-signal", "tdm-reservation", "tdm-policy", "link"}
@@ -48,67 +47,58 @@ def page_statements(
             # Fields that are longer together are read up to this limit, or not at all.
             if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
                 lines.append(value)
-    yield from _dictionary(by_name.get("content-usage", []))
+    if "content-usage" in by_name:
+        # All field lines are one dictionary (RFC 9651, 4.2). If one of them cannot be read,
+        # all preferences are unknown.
+        by_name["content-usage"] = [b", ".join(by_name["content-usage"])]
     for name, read in _READERS.items():
         for position, value in enumerate(by_name.get(name, ()), 1):
             yield from read(Source.HEADER, position, value.decode("latin-1"))
     for each in statements:
         if row_of(Signal.ROBOTS_TAG, each.name) is not None:
             place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
-            yield from Where(*place, each.text).says(each.name, each.name)
+            yield from Occurrence(*place, each.text).statements(each.name, each.name)
     for tag in tags:
-        read = _READERS.get(tag.name, _license)
-        yield from read(Source.META, tag.start, tag.content)
+        yield from _READERS[tag.name](Source.META, tag.start, tag.content)
 
 
-def _dictionary(lines: list[bytes]) -> Iterator[UsageStatement]:
-    """All field lines are one dictionary (RFC 9651, 4.2). If one of them cannot be read,
-    all preferences are unknown.
-    """
-    if not lines:
-        return
-    value = b", ".join(lines)
-    text = f"Content-Usage: {value[:MAX_TEXT].decode('latin-1')}"
-    where = Where(Source.HEADER, Signal.CONTENT_USAGE, None, 1, text)
-    for label, stated in read_usage(value).pairs:
-        yield from where.says(label, stated)
+def _read_labels(
+    signal: Signal, source: Source, position: int, value: str
+) -> Iterator[UsageStatement]:
+    occurrence = Occurrence(source, signal, None, position, f"{signal}: {value}")
+    for label, stated in read_expression(signal, value.encode("latin-1")).pairs:
+        yield from occurrence.statements(label, stated)
 
 
-def _pairs(source: Source, position: int, value: str) -> Iterator[UsageStatement]:
-    text = f"Content-Signal: {value[:MAX_TEXT]}"
-    where = Where(source, Signal.CONTENT_SIGNAL, None, position, text)
-    for label, stated in read_signal(value.encode("latin-1")).pairs:
-        yield from where.says(label, stated)
+def _read_reservation(
+    source: Source, position: int, value: str
+) -> Iterator[UsageStatement]:
+    signal, value = Signal.TDM_RESERVATION, value.strip()
+    occurrence = Occurrence(source, signal, None, position, f"{signal}: {value}")
+    return occurrence.statements("tdm-reservation", value)
 
 
-def _reservation(source: Source, position: int, value: str) -> Iterator[UsageStatement]:
-    text = f"tdm-reservation: {value.strip()}"
-    where = Where(source, Signal.TDM_RESERVATION, None, position, text)
-    return where.says("tdm-reservation", value.strip())
+def _read_url(
+    signal: Signal, source: Source, position: int, value: str
+) -> Iterator[UsageStatement]:
+    url = value.strip()
+    occurrence = Occurrence(source, signal, None, position, f"{signal.lower()}: {url}")
+    return occurrence.statements(url, None)
 
 
-def _policy(source: Source, position: int, url: str) -> Iterator[UsageStatement]:
-    text = f"tdm-policy: {url.strip()}"
-    where = Where(source, Signal.TDM_POLICY, None, position, text)
-    return where.says(url.strip(), None)
-
-
-def _license(source: Source, position: int, url: str) -> Iterator[UsageStatement]:
-    where = Where(source, Signal.LICENSE, None, position, f"license: {url}")
-    return where.says(url, None)
-
-
-def _links(source: Source, position: int, value: str) -> Iterator[UsageStatement]:
+def _read_links(source: Source, position: int, value: str) -> Iterator[UsageStatement]:
     for match in _LINK.finditer(value[:MAX_TEXT]):
         for name, quoted, token in _PARAMETER.findall(match[2]):
             if name.lower() == "rel" and "license" in (quoted or token).lower().split():
-                yield from _license(source, position, match[1].strip())
+                yield from _read_url(Signal.LICENSE, source, position, match[1])
 
 
 _READERS: dict[str, Callable[[Source, int, str], Iterator[UsageStatement]]] = {
-    "content-signal": _pairs,
-    "tdm-reservation": _reservation,
-    "tdm-policy": _policy,
-    "link": _links,
+    "content-usage": partial(_read_labels, Signal.CONTENT_USAGE),
+    "content-signal": partial(_read_labels, Signal.CONTENT_SIGNAL),
+    "tdm-reservation": _read_reservation,
+    "tdm-policy": partial(_read_url, Signal.TDM_POLICY),
+    "link": _read_links,
+    "license": partial(_read_url, Signal.LICENSE),
 }
 """The readers of field lines, and of the tags of the same name."""

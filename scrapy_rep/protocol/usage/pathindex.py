@@ -9,7 +9,7 @@ from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.limits import TooLong
 from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
 from scrapy_rep.protocol.robotstxt.rules import RuleLines
-from scrapy_rep.protocol.usage.statements import kept
+from scrapy_rep.protocol.usage.statements import limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,8 +62,8 @@ class PathIndex:
             lines.disallows[value] = 2 * (number + 1)
             if len(pattern.segments) > 1 or pattern.anchored:
                 self._rivals.setdefault(pattern.octets, []).append((pattern, number))
-        self._groups = list(map(self._together, groups))
-        self._everywhere = (before, self._together(everywhere)) if everywhere else None
+        self._groups = list(map(self._combined, groups))
+        self._everywhere = (before, self._combined(everywhere)) if everywhere else None
         self._index = RuleIndex(lines, dialect) if groups else None
 
     @property
@@ -71,13 +71,13 @@ class PathIndex:
         """About how many bytes it takes in memory."""
         return _PATH_WEIGHT * (1 + len(self._groups))
 
-    def _together(self, records: list[Statements]) -> Statements:
+    def _combined(self, records: list[Statements]) -> Statements:
         """The statements of the records with one pattern."""
         if self._dialect.rule_choice == "first":
             return records[0]
-        return kept(chain.from_iterable(records))
+        return limited(chain.from_iterable(records))
 
-    def holding(self, target: str) -> Statements:
+    def statements_for(self, target: str) -> Statements:
         """The statements that count for *target*. Where it is too long to compare with all
         paths, all statements that disallow a use count.
         """
@@ -88,7 +88,7 @@ class PathIndex:
                 *self._groups,
                 self._everywhere[1] if self._everywhere else (),
             )
-            return kept(one for one in chain(*everything) if one.value is False)
+            return limited(one for one in chain(*everything) if one.value is False)
         everywhere = self._everywhere
         if winner is None:
             return () if everywhere is None else everywhere[1]
@@ -101,5 +101,5 @@ class PathIndex:
         found = self._groups[number]
         for pattern, rival in self._rivals.get(winner[0] // 2, ()):
             if rival != number and paths.matches(pattern, target):
-                found = kept((*found, *self._groups[rival]))
+                found = limited((*found, *self._groups[rival]))
         return found

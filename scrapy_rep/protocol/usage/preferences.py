@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.page import page_statements
-from scrapy_rep.protocol.usage.statements import UsageStatement, kept
+from scrapy_rep.protocol.usage.statements import UsageStatement, limited
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scrapy_rep.protocol.indexing.statements import Statement
-    from scrapy_rep.protocol.indexing.tags import Tag
+    from scrapy_rep.protocol.indexing.statements import Statement, Tag
 
 
 class Denial(NamedTuple):
@@ -88,7 +87,7 @@ class UsagePreferences:
         found = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
             found += tdmrep.statements
-        return cls(kept(_overridden(found))) if found else SILENCE
+        return cls(limited(_overridden(found))) if found else NOTHING_STATED
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
         """Whether a use is allowed: False if any statement disallows it, else True if any
@@ -162,7 +161,7 @@ class UsagePreferences:
             return self
         if not self.statements:
             return other
-        return UsagePreferences(kept((*self.statements, *other.statements)))
+        return UsagePreferences(limited((*self.statements, *other.statements)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, UsagePreferences):
@@ -193,7 +192,7 @@ class UsagePreferences:
         )
 
 
-SILENCE = UsagePreferences()
+NOTHING_STATED = UsagePreferences()
 """The preferences of a site without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)

@@ -7,26 +7,27 @@ line does; ``Content-Signal`` and ``License`` are other records, which end nothi
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING
+import sys
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
-from scrapy_rep.protocol.grammar import RULES, USER_AGENT
+from scrapy_rep.protocol.agents import EVERYONE, tokens_for
+from scrapy_rep.protocol.grammar import RULES
+from scrapy_rep.protocol.robotstxt.groups import groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
-from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
+    Occurrence,
     UsageStatement,
-    Where,
-    kept,
-    read_signal,
-    read_usage,
+    limited,
+    read_expression,
     split_path,
 )
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.lines import Line
@@ -43,8 +44,6 @@ FIELDS = frozenset(_SIGNALS)
 _NAMES = tuple(field.encode() for field in FIELDS)
 _RULES = frozenset({*RULES, "content-usage"})
 
-_MAX_ASKED = 32
-
 # The bytes of records that are read for one crawler. Reading a dictionary takes a thousand
 # times as long as reading a rule, and no site has so many.
 _MAX_READ = 50_000
@@ -52,54 +51,27 @@ _MAX_READ = 50_000
 _WEIGHT = 2_000
 
 
+def may_state_usage(body: bytes, dialect: Dialect) -> bool:
+    """Whether a robots.txt may have records about use. For most files, this search is all."""
+    if b"\0" in body:  # It may be UTF-16.
+        body = decoded_text(body, dialect)
+    lowered = body.lower()
+    return any(name in lowered for name in _NAMES)
+
+
 class UsageRecords:
-    """The records about use of a robots.txt, by crawler; false if there are none."""
-
-    __slots__ = ("_asked", "_may_speak")
-
-    def __init__(self, body: bytes, dialect: Dialect) -> None:
-        if b"\0" in body:  # It may be UTF-16.
-            body = decoded_text(body, dialect)
-        lowered = body.lower()
-        # For most files, this search is all.
-        self._may_speak = any(name in lowered for name in _NAMES)
-        self._asked: dict[str | tuple[str, ...], RobotsUsage] = {}
-
-    def __bool__(self) -> bool:
-        return self._may_speak
-
-    def of(
-        self, body: bytes, agents: str | Sequence[str], dialect: Dialect
-    ) -> RobotsUsage:
-        """The records for a crawler of these product tokens. *body* is the one given
-        before."""
-        key = agents if isinstance(agents, str) else tuple(agents)
-        found = self._asked.get(key)
-        if found is None:
-            if len(self._asked) >= _MAX_ASKED:
-                self._asked.clear()
-            found = self._asked[key] = RobotsUsage(body, key, dialect)
-        return found
-
-    @property
-    def weight(self) -> int:
-        """The bytes that it takes, about."""
-        return sum(each.weight for each in self._asked.values())
-
-
-class RobotsUsage:
-    """The records of a robots.txt that one crawler follows."""
+    """The records about use of a robots.txt that one crawler follows."""
 
     __slots__ = ("_indexes", "_licenses", "weight")
 
     def __init__(
-        self, body: bytes, agents: str | Sequence[str], dialect: Dialect
+        self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
     ) -> None:
-        tokens = (agents,) if isinstance(agents, str) else tuple(agents)
-        groups = UsageGroups(lines(body, dialect), dialect)
-        agent, ours = groups.followed_by(tokens)
+        tokens = (agents,) if isinstance(agents, str) else agents
+        for_all, groups = usage_groups(lines(body, dialect), dialect)
+        agent, ours = _followed(groups, tokens, dialect)
         ours = _first_of(ours)
-        for_all = _first_of(groups.for_all)
+        for_all = _first_of(for_all)
         # In the order of their lines: records for all crawlers stand before any group.
         parts = ((None, for_all), (agent, ours))
         self._indexes = [
@@ -114,70 +86,73 @@ class RobotsUsage:
             # A licence in a group overrides those of the file (RSL 1.0, 4.4.3).
             licenses = [line for line in for_all if line.field == "license"]
             whose = None
-        self._licenses = kept(
+        self._licenses = limited(
             statement
             for line in licenses
-            for statement in _statements(line, whose)
+            for statement in statements_of(line, whose)
             if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
         )
         self.weight = _WEIGHT + sum(index.weight for index in self._indexes)
         """The bytes that it takes, about."""
 
-    def __bool__(self) -> bool:
-        return bool(self._indexes or self._licenses)
-
     def of_target(self, target: str) -> UsagePreferences:
         """The preferences for a URL with that target, which may be fetched."""
         found = [
-            statement for index in self._indexes for statement in index.holding(target)
+            statement
+            for index in self._indexes
+            for statement in index.statements_for(target)
         ]
         found += self._licenses
-        return UsagePreferences(kept(found)) if found else SILENCE
+        return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
 
-class UsageGroups:
-    """The records of each group, by the tokens that it names."""
+class UsageGroups(NamedTuple):
+    """The records about use of a whole robots.txt."""
 
-    def __init__(self, read: Iterable[Line], dialect: Dialect) -> None:
-        self.for_all: list[Line] = []
-        """The records before any group, which are for all crawlers."""
+    for_all: list[Line]
+    """The records before any group, which are for all crawlers."""
 
-        self._dialect = dialect
-        self.groups: list[tuple[list[str], list[Line]]] = []
-        """The names of each group, and its records."""
+    groups: list[tuple[tuple[str, ...], list[Line]]]
+    """The names of each group, and its records."""
 
-        is_open = has_rules = False
-        for line in read:
-            if line.field == USER_AGENT:
-                if not is_open or has_rules:
-                    self.groups.append(([], []))
-                    is_open, has_rules = True, False
-                self.groups[-1][0].extend(agents_of_line(line.value, dialect))
-            elif not line.field:
-                # A blank line, where that ends a group.
-                is_open = False
-            elif is_open:
-                has_rules = has_rules or line.field in _RULES
-                if line.field in FIELDS:
-                    self.groups[-1][1].append(line)
-            elif not self.groups and line.field in FIELDS - _RULES:
-                self.for_all.append(line)
 
-    def followed_by(self, agents: Sequence[str]) -> tuple[str | None, list[Line]]:
-        """The first of *agents* that has a group, or ``*``, and its records."""
-        tokens = {token for names, _ in self.groups for token in names}
-        for agent in (*agents, EVERYONE):
-            named = tokens_for(agent.lower(), tokens, self._dialect)
-            if named:
-                found = [
-                    records
-                    for names, records in self.groups
-                    if any(name in named for name in names)
-                ]
-                if not self._dialect.merge_groups:
-                    del found[1:]
-                return agent, [line for records in found for line in records]
-        return None, []
+def usage_groups(read: Iterable[Line], dialect: Dialect) -> UsageGroups:
+    """The records about use among the lines of a robots.txt."""
+    read = list(read)
+    groups, _ = groups_of(read, dialect, _RULES)
+    records = {line.number: line for line in read if line.field in FIELDS}
+    by_group = []
+    for group in groups:
+        numbers = sorted(
+            [rule.line for rule in group.rules]
+            + [record.line for record in group.records]
+        )
+        ours = [records[number] for number in numbers if number in records]
+        by_group.append((group.agents, ours))
+    first = groups[0].lines[0] if groups else sys.maxsize
+    for_all = [
+        line
+        for line in records.values()
+        if line.number < first and line.field not in _RULES
+    ]
+    return UsageGroups(for_all, by_group)
+
+
+def _followed(
+    groups: list[tuple[tuple[str, ...], list[Line]]],
+    agents: tuple[str, ...],
+    dialect: Dialect,
+) -> tuple[str | None, list[Line]]:
+    """The first of *agents* that has a group, or ``*``, and its records."""
+    tokens = {token for names, _ in groups for token in names}
+    for agent in (*agents, EVERYONE):
+        named = tokens_for(agent.lower(), tokens, dialect)
+        if named:
+            found = [each for names, each in groups if not named.isdisjoint(names)]
+            if not dialect.merge_groups:
+                del found[1:]
+            return agent, list(chain.from_iterable(found))
+    return None, []
 
 
 def _first_of(records: list[Line]) -> list[Line]:
@@ -193,25 +168,29 @@ def _index(
 ) -> PathIndex | None:
     # A record without a known label still counts for its path, in the place of others.
     found = [
-        (split_path(line.value)[0], tuple(_statements(line, agent)))
+        (split_path(line.value)[0], tuple(statements_of(line, agent)))
         for line in records
         if _SIGNALS[line.field] is signal
     ]
     return PathIndex(found, dialect) if found else None
 
 
-def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+    """The statements of a record that is for *agent*; None for everyone."""
     signal = _SIGNALS[line.field]
     written = line.value.decode("utf-8", "replace")
-    where = Where(Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}")
+    occurrence = Occurrence(
+        Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}"
+    )
     if signal is Signal.LICENSE:
-        return where.says(written, None)
+        return occurrence.statements(written, None)
     pairs = expression_of(line)[1].pairs
-    return [each for label, value in pairs for each in where.says(label, value)]
+    return [
+        each for label, value in pairs for each in occurrence.statements(label, value)
+    ]
 
 
 def expression_of(line: Line) -> tuple[Signal, Expression]:
     """The expression of a record, without its path."""
     signal = _SIGNALS[line.field]
-    read = read_usage if signal is Signal.CONTENT_USAGE else read_signal
-    return signal, read(split_path(line.value)[1])
+    return signal, read_expression(signal, split_path(line.value)[1])

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.protocol.grammar import WHITE_SPACE
-from scrapy_rep.protocol.usage.vocabulary import Signal, Source, labels_of, row_of
+from scrapy_rep.protocol.usage.vocabulary import Signal, Source, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,8 +79,8 @@ class UsageStatement(NamedTuple):
         return f"{self.text} ({where})"
 
 
-class Where(NamedTuple):
-    """The part that the statements of one line, field or tag have in common."""
+class Occurrence(NamedTuple):
+    """One line, field or tag that makes statements: what they have in common."""
 
     source: Source
     signal: Signal
@@ -88,18 +88,18 @@ class Where(NamedTuple):
     position: int
     text: str
 
-    def says(self, label: str, value: str | None) -> Iterator[UsageStatement]:
+    def statements(self, label: str, value: str | None) -> Iterator[UsageStatement]:
         """The statements that a *label* of the signal with a *value* makes."""
-        where = self._replace(text=self.text[:MAX_SHOWN])
+        common = self._replace(text=self.text[:MAX_SHOWN])
         row = row_of(self.signal, label)
         if row is None or not row.categories:
-            yield UsageStatement(*where, label[:MAX_SHOWN])
+            yield UsageStatement(*common, label[:MAX_SHOWN])
             return
         allowed = None
         if value is not None and value in {row.allows, row.disallows}:
             allowed = value == row.allows
         for category in row.categories:
-            yield UsageStatement(*where, label, category, allowed, row.images)
+            yield UsageStatement(*common, label, category, allowed, row.images)
 
 
 class Expression(NamedTuple):
@@ -123,17 +123,22 @@ def split_path(value: bytes) -> tuple[bytes, bytes]:
     return value, b""
 
 
-def read_usage(octets: bytes) -> Expression:
-    """A usage preference of AIPREF (draft-ietf-aipref-vocab-08, 6.5)."""
-    return (_read_again if len(octets) <= MAX_SHOWN else _read_usage)(octets)
-
-
-def _read_usage(octets: bytes) -> Expression:
+def read_expression(signal: Signal, octets: bytes) -> Expression:
+    """The labels and values of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or a
+    ``Content-Signal``, without its path.
+    """
     if not octets.strip():
         return Expression(findings=(("no-preference", "it states no preference"),))
     if len(octets) > MAX_TEXT:
         message = f"longer than {MAX_TEXT} bytes, and not read"
         return Expression(findings=(("bad-preference", message),))
+    if signal is Signal.CONTENT_SIGNAL:
+        return _read_pairs(octets)
+    read = _read_dictionary_again if len(octets) <= MAX_SHOWN else _read_dictionary
+    return read(octets)
+
+
+def _read_dictionary(octets: bytes) -> Expression:
     # Imported here, since few sites have such a field.
     from http_sf import Token, parse  # noqa: PLC0415
 
@@ -143,58 +148,30 @@ def _read_usage(octets: bytes) -> Expression:
         message = f"no dictionary of RFC 9651, so that nothing is known: {error}"
         return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []
-    findings: list[tuple[str, str]] = []
     for label, member in found.items():
         value = member[0] if isinstance(member, tuple) else member
-        token = str(value) if isinstance(value, Token) else None
-        pairs.append((label, token))
-        findings += _findings(Signal.CONTENT_USAGE, label, token)
-    return Expression(tuple(pairs), tuple(findings))
+        pairs.append((label, str(value) if isinstance(value, Token) else None))
+    return Expression(tuple(pairs))
 
 
 # A site has the same field on all of its pages.
-_read_again = lru_cache(maxsize=256)(_read_usage)
+_read_dictionary_again = lru_cache(maxsize=256)(_read_dictionary)
 
 
-def read_signal(octets: bytes) -> Expression:
-    """The pairs of a ``Content-Signal``."""
-    if not octets.strip():
-        return Expression(findings=(("no-preference", "it states no preference"),))
-    if len(octets) > MAX_TEXT:
-        message = f"longer than {MAX_TEXT} bytes, and not read"
-        return Expression(findings=(("bad-preference", message),))
+def _read_pairs(octets: bytes) -> Expression:
     pairs: list[tuple[str, str | None]] = []
     findings: list[tuple[str, str]] = []
     for part in octets.decode("utf-8", "replace").split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
-        label, equals, value = part.partition("=")
-        label, value = label.strip().lower(), value.strip().lower()
-        if not equals or not label:
-            if part.strip():
-                findings.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
-            continue
-        pairs.append((label, value))
-        findings += _findings(Signal.CONTENT_SIGNAL, label, value)
+        label, equals, value = (each.strip().lower() for each in part.partition("="))
+        if equals and label:
+            pairs.append((label, value))
+        elif part.strip():
+            findings.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
     return Expression(tuple(pairs), tuple(findings))
 
 
-def _findings(
-    signal: Signal, label: str, value: str | None
-) -> Iterator[tuple[str, str]]:
-    row = row_of(signal, label)
-    if row is None:
-        known = ", ".join(labels_of(signal))
-        yield "unknown-label", f"{label[:60]!r} is none of {known}"
-    elif label == "use" and signal is Signal.CONTENT_SIGNAL:
-        levels = ("immediate", "reference", "full")
-        if value not in levels:
-            yield "unknown-preference", f"{label} is one of {', '.join(levels)}"
-    elif value not in {row.allows, row.disallows}:
-        message = f"{label} is {row.allows} or {row.disallows}; all else says nothing"
-        yield "unknown-preference", message
-
-
-def kept(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """*statements* without those beyond the number of equal ones that are kept."""
+def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
+    """*statements*, each once, and of equal ones no more than the limit."""
     alike: dict[object, int] = {}
     found: dict[UsageStatement, None] = {}
     for each in statements:

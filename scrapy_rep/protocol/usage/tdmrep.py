@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.pathindex import PathIndex
-from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
-from scrapy_rep.protocol.usage.statements import MAX_SHOWN, UsageStatement, Where
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
+from scrapy_rep.protocol.usage.statements import MAX_SHOWN, Occurrence, UsageStatement
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class TdmRep:
 
     def usage(self, url: str) -> UsagePreferences:
         """The preferences that it states for *url*."""
-        found = self._index.holding(paths.target(url, _IN_SEQUENCE))
-        return UsagePreferences(found) if found else SILENCE
+        found = self._index.statements_for(paths.target(url, _IN_SEQUENCE))
+        return UsagePreferences(found) if found else NOTHING_STATED
 
 
 def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:
@@ -79,10 +79,10 @@ def _statements(
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     stated = str(int(value)) if is_number and value in {0, 1} else None
     text = f"{location[:MAX_SHOWN]}: tdm-reservation {value!r:.60}"
-    where = Where(Source.TDMREP, Signal.TDM_RESERVATION, None, number, text)
-    yield from where.says("tdm-reservation", stated)
+    occurrence = Occurrence(Source.TDMREP, Signal.TDM_RESERVATION, None, number, text)
+    yield from occurrence.statements("tdm-reservation", stated)
     policy = rule.get("tdm-policy")
     if isinstance(policy, str):
         text = f"{location[:MAX_SHOWN]}: tdm-policy {policy}"
-        where = Where(Source.TDMREP, Signal.TDM_POLICY, None, number, text)
-        yield from where.says(policy, None)
+        occurrence = Occurrence(Source.TDMREP, Signal.TDM_POLICY, None, number, text)
+        yield from occurrence.statements(policy, None)

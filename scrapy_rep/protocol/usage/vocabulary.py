@@ -14,8 +14,7 @@ class Source(str, Enum):
     HEADER = "header"
     META = "meta"
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 class Signal(str, Enum):
@@ -31,8 +30,7 @@ class Signal(str, Enum):
     GROUP = "User-agent"
     """A group of robots.txt for the agent that ``REP_AGENTS`` gives to a purpose."""
 
-    def __str__(self) -> str:
-        return self.value
+    __str__ = str.__str__
 
 
 TRAIN_AI = "train-ai"
@@ -50,57 +48,21 @@ CATEGORIES: dict[str, str] = {
 TDMRep, which makes no finer distinction."""
 
 
-class Text(NamedTuple):
-    """A text that defines a signal."""
-
-    title: str
-    url: str
-    date: str
-    status: str
-
-
-AIPREF_VOCAB = Text(
-    "draft-ietf-aipref-vocab-08",
-    "https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt",
-    "2026-09-14",
-    "Internet-Draft of a working group, without consensus",
+# The texts that define the signals, each with its date.
+_AIPREF = "https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt (2026-09-14)"
+_CONTENT_SIGNALS = "https://contentsignals.org (2025-09-24)"
+_CONTENT_USE = (
+    "https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/ "
+    "(2026-08-03)"
 )
-AIPREF_ATTACH = Text(
-    "draft-ietf-aipref-attach-05",
-    "https://www.ietf.org/archive/id/draft-ietf-aipref-attach-05.txt",
-    "2026-08-19",
-    "Internet-Draft of a working group, without consensus",
+_TDMREP = (
+    "https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/ (2024-05-10)"
 )
-CONTENT_SIGNALS = Text(
-    "Content Signals Policy",
-    "https://contentsignals.org",
-    "2025-09-24",
-    "of a vendor (Cloudflare)",
+_NOAI = (
+    "https://www.deviantart.com/team/journal/"
+    "UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371 (2022-11-11)"
 )
-CONTENT_SIGNALS_USE = Text(
-    "Managed robots.txt, content use",
-    "https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/",
-    "2026-08-03",
-    "of a vendor (Cloudflare), under test",
-)
-TDMREP = Text(
-    "TDM Reservation Protocol",
-    "https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/",
-    "2024-05-10",
-    "final report of a W3C community group; expresses a right by law (EU 2019/790, art. 4)",
-)
-NOAI = Text(
-    "DeviantArt, UPDATE All Deviations Are Opted Out of AI Datasets",
-    "https://www.deviantart.com/team/journal/UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371",
-    "2022-11-11",
-    "of a vendor, adopted by others",
-)
-RSL = Text(
-    "Really Simple Licensing 1.0",
-    "https://rslstandard.org/rsl",
-    "2025-12-10",
-    "recommendation of an industry group",
-)
+_RSL = "https://rslstandard.org/rsl (2025-12-10)"
 
 
 class Row(NamedTuple):
@@ -114,30 +76,31 @@ class Row(NamedTuple):
     """The value that disallows the use; for a label without values, the label."""
     categories: tuple[str, ...]
     """Empty for a label that is only evidence."""
-    text: Text
+    text: str
+    """The address of the text that defines it, and the date of that text."""
     images: bool = False
     """Whether it is about the images of a page alone."""
 
 
 ROWS = (
-    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,), AIPREF_VOCAB),
-    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,), AIPREF_VOCAB),
-    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,), AIPREF_VOCAB),
-    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), CONTENT_SIGNALS),
-    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), CONTENT_SIGNALS),
-    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), CONTENT_SIGNALS),
+    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,), _AIPREF),
+    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,), _AIPREF),
+    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,), _AIPREF),
+    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), _CONTENT_SIGNALS),
+    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), _CONTENT_SIGNALS),
+    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), _CONTENT_SIGNALS),
     # "Interact, but store and reuse nothing": neither an index nor a model is made so. The
     # other levels, reference and full, set no limit that these categories know.
     Row(
         Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),
-        CONTENT_SIGNALS_USE,
+        _CONTENT_USE,
     ),
     # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
-    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI), TDMREP),
-    Row(Signal.TDM_POLICY, "tdm-policy", None, None, (), TDMREP),
-    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,), NOAI),
-    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), NOAI, images=True),
-    Row(Signal.LICENSE, "license", None, None, (), RSL),
+    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI), _TDMREP),
+    Row(Signal.TDM_POLICY, "tdm-policy", None, None, (), _TDMREP),
+    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,), _NOAI),
+    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), _NOAI, images=True),
+    Row(Signal.LICENSE, "license", None, None, (), _RSL),
 )  # fmt: skip
 """The labels of each signal. A value that is in no row has no effect: the preference is
 unknown."""

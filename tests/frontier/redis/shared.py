@@ -136,7 +136,9 @@ class Shared:
     def __exit__(self, *exc_info: object) -> None:
         self._patches.close()
 
-    def worker(self, lease: float = LEASE, *, lives: bool = True) -> Worker:
+    def worker(
+        self, lease: float = LEASE, *, lives: bool = True, obeys: bool = True
+    ) -> Worker:
         crawler: Any = SimpleNamespace(spider=None)
         vars(crawler)["_scrapy_rep_components"] = {
             Frontier: SimpleNamespace(clock=self.clock)
@@ -144,7 +146,7 @@ class Shared:
         connection = link.Link(crawler)
         connection.connect(self.redis)
         self._patches.callback(connection.close)
-        worker = Worker(connection, self.clock, PREFIX, lease)
+        worker = Worker(connection, self.clock, PREFIX, lease, obeys=obeys)
         # Of several that are dead, which one is found first must not be left to chance.
         worker._name = f"{next(self._numbers):032x}"
         if lives:

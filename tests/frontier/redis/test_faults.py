@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.redis.link import Link
     from scrapy_rep.frontier.redis.wire import Script
 
+pytestmark = pytest.mark.newest
+
 A = "http://a.example"
 
 
@@ -92,7 +94,7 @@ def test_no_memory(shared: Shared) -> None:
         assert pop(two, at_once=2) is not None
         assert pop(two, at_once=2) is None
         end(two, found)
-        two.tell()
+        two.report()
         assert shared.count() == 3
         assert two.beat() == 0
         assert pop(one, at_once=2) is not None
@@ -153,7 +155,7 @@ def test_done_after_what_it_has_made(shared: Shared) -> None:
     with no_memory(shared):
         push(dead, EXEMPT, "made by 1")
         end(dead, found)
-        dead.tell()
+        dead.report()
     shared.advance(60)
     assert other.beat() == 1
     assert pop(other) == "1"
@@ -168,19 +170,19 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
     one, two = take(worker, at_once=9), take(worker, at_once=9)
     with no_memory(shared):
         end(worker, two, kept=worker.kept)
-        worker.tell()
+        worker.report()
         assert shared.count() == 3
         before = worker.kept
         push(worker, EXEMPT, "made by 1")
         end(worker, one, kept=before)
-        worker.tell()
+        worker.report()
         assert shared.count() == 3
         for _ in range(2):
             found = take(worker, at_once=9)
             end(worker, found, kept=worker.kept)
-        worker.tell()
+        worker.report()
         assert shared.count() == 1
-    worker.tell()
+    worker.report()
     assert shared.count() == 1
     assert pop(worker) == "made by 1"
 
@@ -200,7 +202,7 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
         worker.pop(Limits(9, 0), looks=0)
     assert shared.count() == 1
     worker._push = real
-    worker.tell()
+    worker.report()
     assert shared.count() == 1
 
 

@@ -13,7 +13,6 @@ from tests.frontier.redis.shared import (
     OTHER,
     PAGES,
     SECURE,
-    Limits,
     end,
     know,
     learn,
@@ -25,6 +24,8 @@ from tests.frontier.redis.shared import (
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
+
+pytestmark = pytest.mark.newest
 
 
 def test_unknown_until_it_is_learned(shared: Shared) -> None:
@@ -56,11 +57,10 @@ def test_crawl_that_does_not_obey(shared: Shared) -> None:
     """Where robots.txt has no say in the crawl, queues that a crawl before has left need
     not be learned.
     """
-    worker = shared.worker()
+    worker = shared.worker(obeys=False)
     push(worker, PAGES, "1")
-    assert worker.learn(8, 8, all_known=True) == []
-    found = worker.pop(Limits(1, 0), all_known=True)
-    assert found.data == b"1"
+    assert worker.learn(8, 8) == []
+    assert pop(worker) == "1"
 
 
 def test_learning_has_bounds(shared: Shared) -> None:
@@ -114,7 +114,7 @@ def test_not_learned(shared: Shared) -> None:
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1")
     assert learn(one) == [PAGES]
-    one.unlearned(PAGES)
+    one.learned(PAGES, None)
     assert learn(two) == [PAGES]
 
 
@@ -166,7 +166,7 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     assert worker.learn(8, 8) == [(SECURE, 2.0, b"s")]
     assert not worker.acquire("x", "a.example")
     end(worker, found)
-    worker.tell()
+    worker.report()
     shared.advance(1.999)
     assert not worker.acquire("x", "a.example")
     shared.advance(0.001)
@@ -186,7 +186,7 @@ def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
     know(worker, PAGES, delay=2.0, ago=9.0)
     push(worker, PAGES, "1", "2")
     end(worker, take(worker))
-    worker.tell()
+    worker.report()
     assert not worker.acquire("x", "a.example")
     shared.advance(2)
     assert pop(worker) is None
@@ -205,7 +205,7 @@ def test_learned_and_empty_meanwhile(shared: Shared) -> None:
     know(worker, PAGES)
     assert shared.ready() == shared.unknown() == {}
     worker.done(popped.number)
-    worker.tell()
+    worker.report()
     assert shared.count() == 0
 
 
@@ -223,7 +223,7 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
         assert (popped.data.decode(), rest) == (name, left)
         worker.done(popped.number)
     assert worker.take(PAGES) == (None, 0)
-    worker.tell()
+    worker.report()
     assert shared.names() == {"number", "ended", "workers"}
 
 

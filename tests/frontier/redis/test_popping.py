@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -21,6 +23,8 @@ from tests.frontier.redis.shared import (
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
+
+pytestmark = pytest.mark.newest
 
 
 def test_best_first_then_oldest(shared: Shared) -> None:
@@ -66,7 +70,7 @@ def test_limit_of_a_host_over_workers(shared: Shared) -> None:
     assert pop(one, at_once=2) is None
     assert pop(two, at_once=2) is None
     end(one, first)
-    one.tell()
+    one.report()
     assert pop(two, at_once=2) == "3"
     assert pop(one, at_once=2) is None
 
@@ -119,7 +123,7 @@ def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
     push(one, PAGES, "1", "2", "3")
     end(one, take(one, at_once=8, gap=100), gap=2000)
     shared.advance(0.1)
-    one.tell()
+    one.report()
     assert pop(two, at_once=8, gap=100) == "2"
     shared.advance(1.999)
     assert pop(two, at_once=8, gap=100) is None
@@ -138,7 +142,7 @@ def test_delay_from_end_to_start(shared: Shared) -> None:
     shared.advance(10)
     assert pop(two, at_once=8) is None
     end(one, first)
-    one.tell()
+    one.report()
     shared.advance(2.999)
     assert pop(two, at_once=8) is None
     assert two.again == 0.001
@@ -179,20 +183,20 @@ def test_longest_delay_of_a_host(shared: Shared) -> None:
     push(worker, SECURE, "s")
     for _ in range(3):
         end(worker, take(worker, at_once=8))
-        worker.tell()
+        worker.report()
         shared.advance(4.999)
         assert pop(worker) is None
         shared.advance(0.001)
     know(worker, SECURE)
     end(worker, take(worker, at_once=8))
     push(worker, PAGES, "4")
-    worker.tell()
+    worker.report()
     shared.advance(0.999)
     assert pop(worker) is None
     shared.advance(0.001)
     end(worker, take(worker, at_once=8))
     know(worker, PAGES)
-    worker.tell()
+    worker.report()
     shared.advance(1)
     push(worker, PAGES, "5", "6")
     assert pop_all(worker, at_once=8) == ["5", "6"]
@@ -277,9 +281,9 @@ def test_count_is_of_what_is_not_done(shared: Shared) -> None:
     found = take(one)
     assert (one.count_all(), two.count_all()) == (2, 2)
     one.done(found.number)
-    one.tell()
+    one.report()
     one.done(found.number)
-    one.tell()
+    one.report()
     assert (one.count_all(), two.count_all()) == (1, 1)
 
 
@@ -294,7 +298,7 @@ def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
         while found := take(worker, gap=50):
             end(worker, found)
         shared.advance(0.05)
-    worker.tell()
+    worker.report()
     shared.advance(0.05)
     known = {"host:a.example", "host:b.example"}
     assert shared.names() == {"number", "ended", "workers", *known}

@@ -299,7 +299,7 @@ def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
     crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
     crawl.push(f"{A}/1")
     crawl.run()
-    turns = crawl.queue._turns
+    turns = crawl.queue._in_flight
     (request,) = crawl.sent
     with standing_still(shared):
         shared.advance(LEASE - 1)
@@ -357,7 +357,7 @@ def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
     with standing_still(shared):
         shared.advance(2 * LEASE)
         crawl.queue._beat()
-    assert crawl.queue._turns.has_turn(crawl.sent[0])
+    assert crawl.queue._in_flight.has_turn(crawl.sent[0])
 
 
 def test_spider_that_closes(shared: Shared) -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,6 +38,8 @@ from tests.frontier.redis.shared import (
 
 if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
+
+pytestmark = pytest.mark.newest
 
 EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "25"))
 STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))
@@ -209,7 +212,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if not member.worker.has_news:
             return
-        member.worker.tell()
+        member.worker.report()
         self.model.lives(member) if member not in self.model.accounts else None
         self.model.tells(member)
 
@@ -232,10 +235,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member.learning:
             queue = min(member.learning)
-            if terms is None:
-                member.worker.unlearned(queue)
-            else:
-                member.worker.learned(queue, terms)
+            member.worker.learned(queue, terms)
             self.model.learned(member, queue, terms)
 
     @precondition(lambda self: any(member.learning for member in self.members))

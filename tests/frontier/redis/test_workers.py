@@ -25,6 +25,8 @@ from tests.frontier.redis.shared import (
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
 
+pytestmark = pytest.mark.newest
+
 
 def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
     """In their places, in front of those that came after them; their places at hosts are
@@ -110,7 +112,7 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
     assert found.data == had.data
     end(stopped, had)
     stopped.beat()
-    stopped.tell()
+    stopped.report()
     assert shared.count() == 2
     assert shared.host("a.example")["out"] == 1
     assert pop(worker) is None
@@ -187,7 +189,7 @@ def test_answer_that_was_lost(shared: Shared) -> None:
     ]
     assert two.acquire("y", "d.example")
     end(one, first)
-    one.tell()
+    one.report()
     assert shared.count() == 4
 
 
@@ -241,7 +243,7 @@ def test_late_push(shared: Shared) -> None:
     shared.advance_server(LATE)
     push(worker, EXEMPT, "1", seen=True)
     assert (worker.unsent, shared.count()) == (1, 0)
-    worker.tell()
+    worker.report()
     assert worker.unsent == 0
     assert shared.count() == 1
 
@@ -278,7 +280,7 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
     assert pop(one) is None
     shared.advance(2)
     end(one, take(one))
-    one.tell()
+    one.report()
     assert not two.acquire("x", "a.example")
     shared.advance(2)
     assert two.acquire("x", "a.example")

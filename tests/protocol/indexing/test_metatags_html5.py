@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.indexing.markup import find_metas
+from scrapy_rep.protocol.indexing.markup import find_tags
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 
 if TYPE_CHECKING:
@@ -28,14 +28,11 @@ def ours(html: str) -> Metas:
     """Return the name and content of each meta tag that the package finds, sorted."""
     page = html.encode()
     starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
-    metas = list(find_metas(page, starts))
-    return sorted_metas(
-        (
-            None if meta.name is None else unescape(meta.name.decode()),
-            None if meta.content is None else unescape(meta.content.decode()),
-        )
-        for meta in metas
-    )
+    found = [
+        {name: unescape(value.decode()) for name, value in tag.attributes.items()}
+        for tag in find_tags(page, starts)
+    ]
+    return sorted_metas((tag.get(b"name"), tag.get(b"content")) for tag in found)
 
 
 def judged(html: str) -> Metas:

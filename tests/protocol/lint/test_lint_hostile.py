@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.protocol.dialect import RFC9309, Dialect
+from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE
 from scrapy_rep.protocol.robots import RobotsTxt
+from tests.protocol.growth import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from scrapy_rep.protocol.lint.findings import Finding
 
 # What they go through is covered by others.
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
 # Far more than any takes on a machine at rest, far less than a blow-up would.
 SECONDS = 15.0
+KIB = 1_024
 KIB_500 = 512_000
 ANY = b"User-agent: *\n"
 
@@ -29,60 +33,92 @@ def word(number: int) -> bytes:
     return bytes(ord("a") + int(digit) for digit in str(number))
 
 
-def filled(piece: bytes) -> bytes:
-    return piece * (KIB_500 // len(piece))
+def filled(piece: bytes, size: int = KIB_500) -> bytes:
+    return piece * (size // len(piece))
 
 
-def each(piece: bytes) -> bytes:
-    """Lines that differ in a word, as many as are read."""
-    lines = (piece.replace(b"W", word(i)) for i in range(KIB_500 // len(piece)))
-    return b"".join(lines)[:KIB_500]
+def each(piece: bytes, size: int) -> bytes:
+    """Lines that differ in a word."""
+    lines = (piece.replace(b"W", word(i)) for i in range(size // len(piece)))
+    return b"".join(lines)[:size]
 
 
-FILES: dict[str, Callable[[], bytes]] = {
-    "agents over rules": lambda: each(b"User-agent: W\n")[:250_000]
-    + each(b"Disallow: /W\n")[:250_000],
+def nested(size: int) -> bytes:
+    count = int((2 * size) ** 0.5)
+    return b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(count))[:size]
+
+
+# Files of many lines, by their size.
+LINES: dict[str, Callable[[int], bytes]] = {
+    "agents over rules": lambda size: each(b"User-agent: W\n", size // 2)
+    + each(b"Disallow: /W\n", size // 2),
+    "many rules with stars": lambda size: ANY + filled(b"Disallow: /*a*a*a*b\n", size),
+    "many different wildcards": lambda size: ANY + each(b"Disallow: /*a*a*W*b\n", size),
+    "two rules a name": lambda size: each(b"User-agent:W\nAllow:/*W\nAllow:/*b\n", size),
+    "many groups of one name": lambda size: filled(b"User-agent:*\nAllow:\n", size),
+    "many groups of many names": lambda size: each(b"User-agent:W\n\n", size),
+    "names that begin alike": lambda size: each(b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n", size),
+    "nested literals": lambda size: ANY + nested(size),
+    "pairs": lambda size: ANY + each(b"Allow:/W\nDisallow:/W\n", size),
+    "fields": lambda size: each(b"W:\n", size),
+    "fields like others": lambda size: each(b"DisWlow: /\n", size),
+    "words": lambda size: filled(b"a b c\n", size),
+    "no UTF-8": lambda size: filled(b"\xff\n", size),
+    "encoded": lambda size: ANY + filled(b"Disallow: /%61%2f\xff#\n", size),
+    "page": lambda size: b"<html>" + filled(b"<a:b>\n", size),
+    "sitemaps": lambda size: filled(b"Sitemap:/\n", size),
+    "delays": lambda size: ANY + filled(b"Crawl-delay:1\nCrawl-delay:2\n", size),
+    "lines": lambda size: b"\n" * size, "CR": lambda size: b"\r" * size,
+}  # fmt: skip
+# Files of long lines, or of very many empty ones.
+LONG: dict[str, Callable[[], bytes]] = {
     "one rule with many stars": lambda: ANY + b"Disallow: " + filled(b"/*a*a*a*b"),
-    "many rules with stars": lambda: ANY + filled(b"Disallow: /*a*a*a*b\n"),
-    "many different wildcards": lambda: ANY + each(b"Disallow: /*a*a*W*b\n"),
-    "long different wildcards": lambda: ANY + each(b"Allow: /*" + b"a*" * 400 + b"W\n"),
-    "two rules a name": lambda: each(b"User-agent:W\nAllow:/*W\nAllow:/*b\n"),
-    "many groups of one name": lambda: filled(b"User-agent:*\nAllow:\n"),
-    "many groups of many names": lambda: each(b"User-agent:W\n\n"),
-    "names that begin alike": lambda: each(b"User-agent:" + b"a" * 200 + b"W\nAllow:/\n"),
-    "nested literals": lambda: ANY + b"".join(b"Allow: /%b\n" % (b"a" * i) for i in range(990)),
-    "pairs": lambda: ANY + each(b"Allow:/W\nDisallow:/W\n"),
-    "fields": lambda: each(b"W:\n"), "fields like others": lambda: each(b"DisWlow: /\n"),
-    "words": lambda: filled(b"a b c\n"), "no UTF-8": lambda: filled(b"\xff\n"),
-    "encoded": lambda: ANY + filled(b"Disallow: /%61%2f\xff#\n"),
+    "nested literals": lambda: ANY + nested(KIB_500),
+    "long wildcards": lambda: ANY + each(b"Allow: /*" + b"a*" * 400 + b"W\n", KIB_500),
     "one encoded": lambda: ANY + b"Disallow: /" + filled(b"%7e"),
     "a host name": lambda: ANY + b"Disallow: " + filled(b"a."),
     "slashes": lambda: ANY + b"Disallow: " + filled(b"/"),
     "a field in a value": lambda: ANY + b"Disallow: /" + filled(b"allow "),
     "spaces": lambda: ANY + b"Disallow: /allow" + filled(b" ") + b":",
-    "brackets": lambda: b"User-agent: " + filled(b"("), "page": lambda: b"<html>" + filled(b"<a:b>\n"),
-    "sitemaps": lambda: filled(b"Sitemap:/\n"), "a sitemap": lambda: b"Sitemap:/" + filled(b"a"),
-    "delays": lambda: ANY + filled(b"Crawl-delay:1\nCrawl-delay:2\n"),
-    "one line": lambda: filled(b"a"), "lines": lambda: b"\n" * 1_000_000, "CR": lambda: b"\r" * 1_000_000,
+    "brackets": lambda: b"User-agent: " + filled(b"("),
+    "a sitemap": lambda: b"Sitemap:/" + filled(b"a"), "one line": lambda: filled(b"a"),
+    "lines": lambda: b"\n" * 1_000_000, "CR": lambda: b"\r" * 1_000_000,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dialect", [RFC9309], ids=lambda d: d.name)
-@pytest.mark.parametrize("name", FILES)
-def test_done_in_time(name: str, dialect: Dialect) -> None:
-    """No file of 500 KiB takes more than a moment, or has findings without number."""
-    body = FILES[name]()
+def lint(body: bytes, seconds: float = SECONDS) -> tuple[Finding, ...]:
+    """The findings of a file; no file takes more than a moment, or has them without number."""
+    dialect = replace(RFC9309, size_limit=max(len(body), KIB_500))
     start = process_time()
     found = RobotsTxt.parse(body, dialect).lint()
-    assert process_time() - start < SECONDS
+    assert process_time() - start < seconds
     assert len(found) < 10 * MAX_OF_A_CODE
     assert {finding.code for finding in found} <= set(CODES)
+    return found
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_twice_the_file_takes_twice_the_steps(name: str) -> None:
+    """Whatever is in many lines, what each takes does not depend on the others."""
+    bodies = [LINES[name](size) for size in (8 * KIB, 4 * KIB)]
+    linted = [RobotsTxt.parse(body) for body in bodies]
+    linted[1].lint()  # What is made once is there.
+    twice, once = (steps(robots.lint) for robots in linted)
+    assert twice < 2.3 * once
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_many_lines(name: str) -> None:
+    lint(LINES[name](64 * KIB))
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_file_as_long_as_is_read(name: str) -> None:
+    lint(LONG[name]())
 
 
 def test_many_groups_where_the_limit_is_raised() -> None:
-    """A hundred thousand groups are looked at, where a user wants them to be."""
-    body = b"User-agent: bot\nAllow:\n" * 100_000
-    start = process_time()
-    found = RobotsTxt.parse(body, replace(RFC9309, size_limit=len(body))).lint()
-    assert process_time() - start < 2 * SECONDS
-    assert len(found) == 2 * (MAX_OF_A_CODE + 1)
+    """More groups are looked at than are in 500 KiB, where a user wants them to be."""
+    body = b"User-agent: bot\nAllow:\n" * 30_000
+    assert len(body) > KIB_500
+    assert len(lint(body, 2 * SECONDS)) == 2 * (MAX_OF_A_CODE + 1)

@@ -12,7 +12,7 @@ from scrapy_rep.protocol.dialect import GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt import ruleindex as index
-from scrapy_rep.protocol.robotstxt.crawlerrules import CrawlerRules
+from scrapy_rep.protocol.robotstxt.accessrules import CrawlerRules
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.robotstxt.limits import MAX_COMPARED, MAX_TARGET
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
@@ -40,14 +40,16 @@ def parse(rules: list[str], dialect: Dialect = RFC9309) -> RobotsTxt:
     return robots
 
 
-def seconds(task: Callable[[], object]) -> float:
-    """Of the processor, at best."""
-    found = []
+def seconds(task: Callable[[], object], enough: float = 0.0) -> float:
+    """Of the processor, at best of four times; the first that takes less is *enough*."""
+    least = float("inf")
     for _ in range(4):
         start = process_time()
         task()
-        found.append(process_time() - start)
-    return min(found)
+        least = min(least, process_time() - start)
+        if least < enough:
+            break
+    return least
 
 
 # The bound
@@ -58,14 +60,14 @@ def seconds(task: Callable[[], object]) -> float:
 )
 def test_a_long_url_is_not_searched_for_each_word(rule: str) -> None:
     """Thousands of wildcards take a small part of the time of looking for each."""
-    count = 500_000 // (len(f"Disallow: {rule}") + 10)
+    count = 10_000
     robots = parse([f"Disallow: {rule.format(n, n)}" for n in range(count)])
     near = "".join(f"ab{n}" for n in range(KIB_16 // 6))
     for piece in ("ab", "a", "ab%2F?", "ab/?", near):
         url = f"{ORIGIN}/{piece * (KIB_16 // len(piece))}"
         assert robots.decide(url, "bot").reason is not Reason.TOO_LONG
-        one_look = seconds(look_for_a_word)
-        assert seconds(lambda url=url: robots.decide(url, "bot")) < count * one_look / 5
+        most = count * seconds(look_for_a_word) / 5
+        assert seconds(lambda url=url: robots.decide(url, "bot"), most) < most
 
 
 def look_for_a_word(text: str = "ab" * (KIB_16 // 2)) -> bool:
@@ -75,36 +77,36 @@ def look_for_a_word(text: str = "ab" * (KIB_16 // 2)) -> bool:
 @BY_DIALECT
 def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
     """What is not searched for each word is decided on all the same."""
-    rules = [f"Disallow: /*ab{n}q" for n in range(20_000)]
+    rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
     robots = parse([*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q"], dialect)
     near = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
     for tail, line in (
         ("", 0),
         ("ab17q", 19),
         ("ab3ab17qab4q", 19),
-        ("/ab777q/ok", 20_002),
-        ("?/ab5q", 20_003),
+        ("/ab777q/ok", 5_002),
+        ("?/ab5q", 5_003),
     ):
         decision = robots.decide(near + tail, "bot")
         assert decision.line == line
-        assert decision.allowed is (line in {0, 20_002})
+        assert decision.allowed is (line in {0, 5_002})
         assert robots.is_allowed(near + tail, "bot") is decision.allowed
     encoded = robots.decide(f"{near}?%2Fab5q", "bot")
-    assert encoded.line == (20_003 if dialect is RFC9309 else 7)
+    assert encoded.line == (5_003 if dialect is RFC9309 else 7)
 
 
 @BY_DIALECT
 @pytest.mark.parametrize(
     "rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"]
 )
-def test_a_url_of_a_megabyte_takes_a_moment(rule: str, dialect: Dialect) -> None:
-    """However the rules are written."""
-    count = 500_000 // (len(f"Disallow: {rule}") + 6)
-    robots = parse([f"Disallow: {rule.format(n)}" for n in range(count)], dialect)
-    for piece in ("ab", "/a?b", "%2F?b"):
+def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
+    """However the rules are written: they are not looked for in it."""
+    robots = parse([f"Disallow: {rule.format(n)}" for n in range(3_000)], dialect)
+    for piece, count in (("ab", 125_000), ("/a?b", 60_000), ("%2F?b", 50_000)):
         start = process_time()
-        robots.decide(f"{ORIGIN}/{piece * 250_000}", "bot")
+        decision = robots.decide(f"{ORIGIN}/{piece * count}", "bot")
         assert process_time() - start < 5
+        assert decision.reason is Reason.TOO_LONG
 
 
 # What is refused
@@ -156,7 +158,7 @@ def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_many_wildcards_are_read_as_the_reference_reads_them() -> None:
     """Verdict and line are those of the reference, in every dialect."""
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=2 * settings.default.max_examples)
     @given(case=cases())
     def check(case: tuple[bytes, str, tuple[str, ...]]) -> None:
         body, url, agents = case

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.grammar import PACE_FIELDS
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
 from tests.protocol.strategies import AGENTS, bodies
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def test_the_fast_way_finds_the_records_that_groups_have(
             expected += [
                 (record.field, record.value, record.line)
                 for record in group.records
-                if record.run in runs and record.field in FIELDS
+                if record.run in runs and record.field in PACE_FIELDS
             ]
             if runs and not dialect.merge_groups:
                 break

@@ -1,32 +1,27 @@
-"""Judges the URLs of past crawls by the robots.txt files of today."""
+"""``scrapy rep replay``: what the robots.txt files of today say of past crawls."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.replay.progress import progress
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import (
-    GREEN,
-    RED,
-    YELLOW,
-    Output,
-    Painted,
-    complain,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.output_file import OutputFile
-from scrapy_rep.commands.shared.past_crawls import PastCrawls, PastDecision, PastFiles
+from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.usage import in_words, robotstxt_usage, usage_change
+from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import why
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.origins import Origin, origin_of
@@ -38,16 +33,23 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.shared.output import Style
+    from scrapy_rep.commands.shared.past_crawls import PastDecision
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
 # The number of robots.txt files that are fetched before their URLs are judged.
 _ORIGINS_AT_ONCE = 128
 
-_COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
+_STYLES: dict[str, Style] = {
+    "forbidden": "red",
+    "allowed": "green",
+    "unknown": "yellow",
+    "usage": "yellow",
+}
 
 
-def replay(arguments: Namespace, settings: Settings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     crawls = PastCrawls(arguments.ledgers)
     dialects = _dialects(arguments, profile, crawls)
@@ -62,7 +64,7 @@ def replay(arguments: Namespace, settings: Settings) -> int:
     with (
         OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
     ) as purge_list:
-        changes = Changes(Output.of(arguments), purge_list)
+        changes = Changes(Output(arguments), purge_list)
         replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
         ask(profile, list(dialects.values()), given, replayer.run)
     return changes.end()
@@ -72,11 +74,11 @@ def _dialects(
     arguments: Namespace, profile: Profile, crawls: PastCrawls
 ) -> dict[str, Dialect]:
     """The dialect for each name of a dialect in the ledgers."""
+    names = crawls.dialects | {""}
     if arguments.dialect is not None:
-        return dict.fromkeys(crawls.dialects | {""}, profile.dialect)
-    own = {profile.dialect.name: profile.dialect, "": profile.dialect}
-    known = DIALECTS | own
-    return {name: known.get(name, profile.dialect) for name in crawls.dialects | {""}}
+        return dict.fromkeys(names, profile.dialect)
+    known = DIALECTS | {profile.dialect.name: profile.dialect}
+    return {name: known.get(name, profile.dialect) for name in names}
 
 
 def _origin_and_path(value: str) -> tuple[Origin | None, str]:
@@ -103,27 +105,27 @@ class Changes:
             self.output.record(record)
         else:
             self.output.row(
-                Painted(change, _COLOURS[change]),
+                Painted(change, _STYLES[change]),
                 record.get("url", record["origin"]),
                 record["why"],
             )
 
     def end(self) -> int:
-        counts = {change: self._counts[change] for change in _COLOURS}
+        counts = {change: self._counts[change] for change in _STYLES}
         if self.output.as_json:
             self.output.record({"change": "summary", **counts})
         else:
             self.output.flush()
-            complain(
+            notify(
                 f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
                 f"URLs that were refused and are now allowed: {counts['allowed']:,}"
             )
         if counts["usage"] and not self.output.as_json:
-            complain(
+            notify(
                 f"URLs whose content may be used for other purposes: {counts['usage']:,}"
             )
         if counts["unknown"]:
-            complain(
+            notify(
                 "URLs that can't be judged, since their robots.txt is unreachable: "
                 f"{counts['unknown']:,}"
             )
@@ -148,12 +150,13 @@ class Replayer:
         self._profile = profile
         self._agents = agents
         self._changes = changes
-        self._files = PastFiles()
+        # Decisions come in the order of origins, so one file is enough to keep.
+        self._past_robotstxt = lru_cache(maxsize=1)(past_robotstxt)
         self._advance: Callable[[int], object]
 
     async def run(self, sources: Sources) -> None:
         output = self._changes.output
-        with progress(output, self._crawls.count) as self._advance:
+        with _progress(output, self._crawls.count) as self._advance:
             origins = self._crawls.origins()
             groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
@@ -174,7 +177,8 @@ class Replayer:
         unknown = 0
         for past in pasts:
             loaded = by_dialect[self._places.get(past.dialect, 0)]
-            if loaded.is_unreachable:
+            result = loaded.result
+            if result is not None and result.access is Access.UNREACHABLE:
                 # A URL that was refused for this reason would be refused again.
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
@@ -193,10 +197,11 @@ class Replayer:
 
     def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
         agents = self._agents or past.agents or (EVERYONE,)
-        decision = self._profile.decide(loaded.robots, past.url, agents)
+        profile = replace(self._profile, agents=agents)
+        decision = profile.decide(loaded.robots, past.url)
         if decision.allowed == past.allowed:
             if decision.allowed:
-                self._compare_usage(past, loaded, agents)
+                self._compare_usage(past, loaded, profile)
             return
         self._changes.add(
             {
@@ -218,28 +223,48 @@ class Replayer:
         )
 
     def _compare_usage(
-        self, past: PastDecision, loaded: LoadedRobotsTxt, agents: tuple[str, ...]
+        self, past: PastDecision, loaded: LoadedRobotsTxt, profile: Profile
     ) -> None:
         """Compare what the content of a URL could be used for then and now."""
-        robots = self._files.robots(past, loaded.dialect)
+        if past.snapshot is None:
+            return
+        robots = self._past_robotstxt(past.snapshot, loaded.dialect)
         if robots is None:
             return
-        profile = replace(self._profile, agents=agents)
-        old = robotstxt_usage(robots, past.url, profile)
-        new = robotstxt_usage(loaded.robots, past.url, profile)
-        change = usage_change(old, new, profile)
+        change = usage_change(robots, loaded.robots, past.url, profile)
         if change is not None:
+            record, words = change
             self._changes.add(
                 {
                     "change": "usage",
                     "origin": past.origin,
                     "url": past.url,
-                    "why": in_words(change, old, new),
-                    "agents": list(agents),
+                    "why": words,
+                    "agents": list(profile.agents),
                     "dialect": loaded.dialect.name,
-                    **change,
+                    **record,
                 }
             )
+
+
+@contextmanager
+def _progress(output: Output, total: int) -> Iterator[Callable[[int], object]]:
+    """Show a bar on standard error while the block runs, if that is a terminal.
+
+    The block gets a function to call with the count of URLs that were judged since the
+    last call. Without tqdm, which comes with the extra ``report``, there is no bar.
+    """
+    try:
+        from tqdm import tqdm  # noqa: PLC0415
+    except ImportError:
+        yield lambda _: None
+        return
+    # None: shown on a terminal alone.
+    with tqdm(total=total, unit=" URLs", disable=None) as bar:
+        if not bar.disable:
+            # A bar on the same terminal has to make room for each line.
+            output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")
+        yield bar.update
 
 
 def _iso(seconds: float) -> str:

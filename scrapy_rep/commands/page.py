@@ -1,4 +1,4 @@
-"""Shows the indexing rules of a page, and the evidence of each."""
+"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.page.loading import Page, fetched_page, page_of_file
+from scrapy_rep.commands.loading import Page, fetched_page, page_of_file
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import (
-    BOLD,
-    GREEN,
-    RED,
-    Output,
-    Painted,
-    complain,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     access_record,
     decision_record,
     describe_access,
 )
-from scrapy_rep.commands.shared.sources import Sources, is_url
-from scrapy_rep.commands.shared.urls import asked_argument
+from scrapy_rep.commands.shared.sources import ask
+from scrapy_rep.commands.shared.urls import asked_argument, is_url
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
@@ -40,38 +33,35 @@ from scrapy_rep.protocol.usage.preferences import UsagePreferences
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.indexing.statements import IndexingFinding, Statement
+    from scrapy_rep.protocol.indexing.statements import Statement
 
 _SILENCE = IndexingRules().to_dict()
 
 
-def page(arguments: Namespace, settings: Settings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if profile.note:
-        complain(profile.note)
+        notify(profile.note)
     found = _found(arguments, profile)
-    output = Output.of(arguments)
-    readable = found.decision is None or found.decision.allowed or arguments.force
+    output = Output(arguments)
+    is_fetched = (found.is_allowed or arguments.force) and not found.error
     rules = _rules(found, profile, profile.dialect)
     usage = _usage(found, profile, rules)
     now = datetime.now(timezone.utc)
-    fetched = readable and not found.error
     if output.as_json:
-        record = _record(found, profile, rules if fetched else None, now)
-        if fetched:
+        record = _record(found, profile, rules if is_fetched else None, now)
+        if is_fetched:
             record["usage"] = usage_record(usage, profile)
         output.record(record)
     else:
-        _show(output, found, profile, rules if fetched else None, now)
-        if fetched:
+        _show(output, found, profile, rules if is_fetched else None, now)
+        if is_fetched:
             show_usage(output, usage, profile)
-    allowed = found.decision is None or found.decision.allowed
     may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
-    return CLEAN if allowed and fetched and may_be_used else FOUND
+    return CLEAN if found.is_allowed and is_fetched and may_be_used else FOUND
 
 
 def _found(arguments: Namespace, profile: Profile) -> Page:
@@ -81,17 +71,14 @@ def _found(arguments: Namespace, profile: Profile) -> Page:
         raise UsageError(
             "--header is for a page in a file; a URL is sent with its own header fields"
         )
-    asked_argument(arguments.page)
-    from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
-
-    async def fetch(crawler: Crawler) -> Page:
-        web = Web(crawler, profile.rep)
-        sources = Sources(profile, [profile.dialect], {}, web)
-        return await fetched_page(
-            arguments.page, profile, sources, web, force=arguments.force
-        )
-
-    return in_crawl(profile.settings, fetch)
+    asked = asked_argument(arguments.page)
+    force = arguments.force
+    return ask(
+        profile,
+        [profile.dialect],
+        {},
+        lambda sources: fetched_page(asked, profile, sources, force=force),
+    )
 
 
 def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
@@ -150,15 +137,6 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
     }
 
 
-def _finding_record(finding: IndexingFinding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "message": finding.message,
-        "source": finding.source,
-        "position": finding.position,
-    }
-
-
 def _record(
     found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
 ) -> dict[str, Any]:
@@ -184,7 +162,7 @@ def _record(
             for key, statements in _evidence(rules).items()
         },
         "statements": [_statement_record(each) for each in rules.statements],
-        "findings": [_finding_record(each) for each in rules.findings],
+        "findings": [each._asdict() for each in rules.findings],
         "dialects": {
             name: {
                 "indexable": _indexable(found, each, now),
@@ -208,7 +186,7 @@ def _show(
     now: datetime,
 ) -> None:
     show = output.line
-    show(_verdict(found, rules, now), "  ", Painted(found.where, BOLD))
+    show(_verdict(found, rules, now), "  ", Painted(found.where, "bold"))
     for url in found.redirects:
         show("  redirected to ", url)
     if found.decision is not None and found.loaded is not None:
@@ -225,7 +203,7 @@ def _show(
         show(f"  It was sent with status {found.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
-        show("  ", Painted(key, BOLD), ": ", _value(said[key]))
+        show("  ", Painted(key, "bold"), ": ", _value(said[key]))
         for each in statements:
             show("      ", *_described(each))
     for statement in rules.unknown:
@@ -241,12 +219,12 @@ def _show(
 
 def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules is None:
-        return Painted("unknown  ", RED)
+        return Painted("unknown  ", "red")
     if found.is_error_page:
-        return Painted("no page  ", RED)
+        return Painted("no page  ", "red")
     if rules.indexable(now):
-        return Painted("indexable", GREEN)
-    return Painted("noindex  " if not rules.index else "expired  ", RED)
+        return Painted("indexable", "green")
+    return Painted("noindex  " if not rules.index else "expired  ", "red")
 
 
 def _value(value: object) -> str:

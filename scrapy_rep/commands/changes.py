@@ -7,8 +7,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from scrapy_rep.protocol.robotstxt.pace import FIELDS
+from scrapy_rep.protocol.grammar import PACE_FIELDS
+from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.usage.robotstxt import FIELDS as USAGE_FIELDS
+from scrapy_rep.protocol.usage.robotstxt import usage_groups
 from scrapy_rep.protocol.usage.statements import split_path
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ Followed: TypeAlias = tuple[tuple[int, int], ...]
 delays are for it, or 0."""
 
 
-class Said(NamedTuple):
-    """A rule, or another record of a group."""
+class Record(NamedTuple):
+    """A line of a group: a rule, or another record."""
 
     field: str
     value: str
@@ -41,15 +43,13 @@ class GroupChange(NamedTuple):
     agents: tuple[str, ...]
     """In lower case; ``*`` is everyone."""
 
-    was_there: bool
-    """Whether the old file has a group for them."""
+    kind: str
+    """Whether a group for them was ``added``, ``removed`` or ``changed``."""
 
-    is_there: bool
+    added: tuple[Record, ...]
+    removed: tuple[Record, ...]
 
-    added: tuple[Said, ...]
-    removed: tuple[Said, ...]
-
-    moved: tuple[Said, ...]
+    moved: tuple[Record, ...]
     """Rules that stand elsewhere among those that were kept, with their new lines."""
 
 
@@ -67,20 +67,22 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
     changes: list[GroupChange] = []
     compared = 0
     for (old_numbers, new_numbers), agents in together.items():
-        was = _said(old_groups, old_numbers)
-        now = _said(new_groups, new_numbers)
+        was = _records(old_groups, old_numbers)
+        now = _records(new_groups, new_numbers)
         compared += len(was) + len(now)
         if compared > _MAX_COMPARED:
             return changes, False
+        kind = "added"
+        if old_numbers:
+            kind = "changed" if new_numbers else "removed"
         change = GroupChange(
             tuple(agents),
-            bool(old_numbers),
-            bool(new_numbers),
-            added=tuple(said for key, said in now.items() if key not in was),
-            removed=tuple(said for key, said in was.items() if key not in now),
+            kind,
+            added=tuple(record for key, record in now.items() if key not in was),
+            removed=tuple(record for key, record in was.items() if key not in now),
             moved=tuple(_moved(was, now)),
         )
-        if change.was_there != change.is_there or any(change[3:]):
+        if kind != "changed" or any(change[2:]):
             changes.append(change)
     return changes, True
 
@@ -98,6 +100,14 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
                     if sample not in seen:
                         seen.add(sample)
                         yield sample
+
+
+def records_for_all(robots: RobotsTxt) -> set[tuple[str, str]]:
+    """The records about use that stand before any group: fields and values."""
+    groups = usage_groups(lines(robots.body, robots.dialect), robots.dialect)
+    return {
+        (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
+    }
 
 
 def _patterns(group: Group) -> Iterator[str]:
@@ -118,7 +128,7 @@ def _followed(
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
-        slow = {record.run for record in group.records if record.field in FIELDS}
+        slow = {record.run for record in group.records if record.field in PACE_FIELDS}
         for agent, run in dict.fromkeys(zip(group.agents, group.runs, strict=True)):
             followed = found.setdefault(agent, [])
             if robots.dialect.merge_groups or not followed or followed[0][0] == number:
@@ -129,36 +139,40 @@ def _followed(
     return found
 
 
-def _said(groups: Sequence[Group], followed: Followed) -> dict[tuple[str, str], Said]:
-    """The rules and records of the groups that an agent follows, each once, in order."""
-    found: dict[tuple[str, str], Said] = {}
+def _records(
+    groups: Sequence[Group], followed: Followed
+) -> dict[tuple[str, str], Record]:
+    """The records of the groups that an agent follows, each once, in order."""
+    found: dict[tuple[str, str], Record] = {}
+
+    def add(field: str, value: str, line: int) -> None:
+        found.setdefault((field, value), Record(field, value, line))
+
     for number, pairs in groupby(followed, key=itemgetter(0)):
         group = groups[number]
         runs = {run for _, run in pairs}
         for rule in group.rules:
-            said = Said(rule.kind, rule.pattern, rule.line)
-            found.setdefault(said[:2], said)
-        for record in group.records:
-            if record.field not in FIELDS or record.run in runs:
-                said = Said(record.field, record.value, record.line)
-                found.setdefault(said[:2], said)
+            add(rule.kind, rule.pattern, rule.line)
+        for other in group.records:
+            if other.field not in PACE_FIELDS or other.run in runs:
+                add(other.field, other.value, other.line)
     return found
 
 
 def _moved(
-    was: dict[tuple[str, str], Said], now: dict[tuple[str, str], Said]
-) -> Iterator[Said]:
+    was: dict[tuple[str, str], Record], now: dict[tuple[str, str], Record]
+) -> Iterator[Record]:
     """The fewest rules that must be moved for the rest to be in their old order."""
     place = {key: number for number, key in enumerate(was)}
-    kept = [said for key, said in now.items() if key in place and _is_rule(said)]
-    in_order = _longest_rising([place[said[:2]] for said in kept])
-    for number, said in enumerate(kept):
+    kept = [record for key, record in now.items() if key in place and _is_rule(record)]
+    in_order = _longest_rising([place[record[:2]] for record in kept])
+    for number, record in enumerate(kept):
         if number not in in_order:
-            yield said
+            yield record
 
 
-def _is_rule(said: Said) -> bool:
-    return said.field in {"allow", "disallow"}
+def _is_rule(record: Record) -> bool:
+    return record.field in {"allow", "disallow"}
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:

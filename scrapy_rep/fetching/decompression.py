@@ -1,4 +1,4 @@
-"""Whether a compressed body has come to its end.
+"""What is checked before Scrapy decompresses a robots.txt: its size, and that it is whole.
 
 What unpacks responses in Scrapy takes what it can get: of a body whose end is missing it
 returns the beginning, and where that is too short, nothing. Half of a robots.txt is not
@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scrapy import Request
     from scrapy.http import Response
+
+# The largest size of a decompressed robots.txt. Compression is not requested, and the
+# dialect limits what is read. This is the limit for malicious servers that compress all the
+# same.
+_MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 _CHUNK = 65_536
 
@@ -24,12 +30,23 @@ class IncompleteBody(Exception):
     """The end of a compressed body is missing, or can't be read."""
 
 
-def check_whole(response: Response, limit: int) -> None:
-    """Raise IncompleteBody where the body of *response*, which nobody has unpacked, is the
-    beginning of a compressed one.
+def before_decompression(request: Request, response: Response) -> None:
+    """Limit the decompression of a robots.txt, and raise IncompleteBody where its end is
+    missing.
 
-    It is unpacked up to *limit* bytes. What is compressed in a way that is not known here,
-    or not at all, whatever its header says, is left to whoever unpacks it.
+    Called between download and decompression: as a limit of the download it would make long
+    files fail rather than cut them.
+    """
+    check_complete(response)
+    request.meta["download_maxsize"] = _MAX_DECOMPRESSED
+
+
+def check_complete(response: Response) -> None:
+    """Raise IncompleteBody where the body of *response* is the beginning of a compressed
+    one.
+
+    What is compressed in a way that is not known here, or not at all, whatever its header
+    says, is left to whoever unpacks it.
     """
     named = response.headers.get("Content-Encoding") or b""
     encoding = named.strip().lower().decode("latin-1")
@@ -40,7 +57,7 @@ def check_whole(response: Response, limit: int) -> None:
     try:
         for part in _SIZES[encoding](response.body):
             size += part
-            if size > limit:
+            if size > _MAX_DECOMPRESSED:
                 return
     except ImportError:
         return

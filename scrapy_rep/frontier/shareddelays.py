@@ -1,8 +1,9 @@
-"""Crawls of one process that ask the same hosts for something."""
+"""Delays that the crawls of one process keep together."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -19,42 +20,35 @@ if TYPE_CHECKING:
 _MAX_HOSTS = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class _Host:
     """What the crawls know together of a host that asks for a delay."""
 
-    __slots__ = ("delay", "holder", "last")
+    delay: float = 0.0
 
-    def __init__(self) -> None:
-        self.delay = 0.0
-        self.holder: object = None
-        """The crawl that has the turn."""
+    holder: object = None
+    """The crawl that has the turn."""
 
-        self.last = -inf
-        """The end of the last request, on the monotonic clock."""
+    last: float = -inf
+    """The end of the last request, on the monotonic clock."""
 
 
+# The hosts, by what the crawls that share them have in common.
 _TABLES: WeakKeyDictionary[object, dict[str, _Host]] = WeakKeyDictionary()
 
 
-class _NoLoop:
-    """What a process has in the place of an event loop of asyncio: a reactor."""
-
-
-_NO_LOOP = _NoLoop()
-
-
-class Neighbours:
+class SharedDelays:
     """Has the crawls of an event loop keep the delay of a host together, and share nothing
     else. There are no other workers to ask, so nothing has to be waited for.
     """
 
-    def __init__(self, alarms: Alarms, *, shared: bool) -> None:
+    def __init__(self, alarms: Alarms, *, enabled: bool) -> None:
         self._alarms = alarms
         self._clock = alarms.clock
-        self._shared = shared
+        self._is_enabled = enabled
 
-    def heed(self, group: DelayGroup) -> None:
-        """Let *group* not go before the delay after what other crawls have asked."""
+    def postpone(self, group: DelayGroup) -> None:
+        """Let *group* wait for the delay after the requests of other crawls."""
         for host in self._hosts_of(group):
             free_at = self._free_at(host, group.delay)
             group.not_before = max(group.not_before, free_at)
@@ -75,7 +69,7 @@ class Neighbours:
         """Wait until a host may be asked for its robots.txt, of which another crawl knows
         that it asks for a delay.
         """
-        host = self._table().get(name) if self._shared else None
+        host = self._table().get(name) if self._is_enabled else None
         while host is not None:
             now = self._clock.monotonic()
             free_at = self._free_at(host, host.delay)
@@ -86,7 +80,7 @@ class Neighbours:
 
     def close(self) -> None:
         """The crawl ends: it has no turn any more."""
-        for host in self._table().values() if self._shared else ():
+        for host in self._table().values() if self._is_enabled else ():
             if host.holder is self:
                 host.holder = None
 
@@ -96,7 +90,7 @@ class Neighbours:
         return host.last + delay
 
     def _hosts_of(self, group: DelayGroup) -> list[_Host]:
-        if not self._shared:
+        if not self._is_enabled:
             return []
         table = self._table()
         if len(table) > _MAX_HOSTS:
@@ -115,6 +109,6 @@ class Neighbours:
         if type(self._clock) is Clock:
             try:
                 key = asyncio.get_running_loop()
-            except RuntimeError:
-                key = _NO_LOOP
+            except RuntimeError:  # A reactor in its place.
+                key = Clock
         return _TABLES.setdefault(key, {})

@@ -10,13 +10,12 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.shared.sources import Sources, read_file
-from scrapy_rep.commands.shared.urls import asked_argument, asked_url
+from scrapy_rep.commands.shared.urls import asked_url, read_file
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.page import FIELDS
-from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import is_about_mining
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.shared.sources import Sources
     from scrapy_rep.commands.shared.urls import AskedUrl
     from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -50,7 +50,7 @@ class Page:
     fields: Sequence[tuple[str, bytes]] = ()
     """Its other header fields about use; names in lower case."""
 
-    tdmrep: UsagePreferences = SILENCE
+    tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
 
     html: bytes = b""
@@ -65,6 +65,10 @@ class Page:
 
     error: str = ""
     """Why it could not be fetched, or an empty string."""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.decision is None or self.decision.allowed
 
     @property
     def is_error_page(self) -> bool:
@@ -92,12 +96,11 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 
 
 async def fetched_page(
-    url: str, profile: Profile, sources: Sources, web: Web, *, force: bool
+    asked: AskedUrl, profile: Profile, sources: Sources, *, force: bool
 ) -> Page:
-    """The page that *url* leads to. A page, or a redirect target, that robots.txt forbids is
+    """The page that a URL leads to. A page, or a redirect target, that robots.txt forbids is
     not fetched, unless *force* is given.
     """
-    asked = asked_argument(url)
     redirects: list[str] = []
     while True:
         (loaded,) = (await sources.of([asked.origin]))[asked.origin]
@@ -105,18 +108,18 @@ async def fetched_page(
         found = Page(
             where=asked.url, decision=decision, loaded=loaded, redirects=redirects
         )
-        if not (decision.allowed or force):
+        if not (found.is_allowed or force):
             return found
         try:
-            response = await web.page(asked.url)
+            response = await sources.web.page(asked.url)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, profile, loaded, web)
+            found.tdmrep = await _mining(asked, profile, loaded, sources.web)
             return _with_response(found, response)
-        next_url = asked_url(_joined(asked.url, location))
+        next_url = _joined(asked.url, location)
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
             found.error = (
                 "redirected to an address that is not a URL"
@@ -135,18 +138,18 @@ async def _mining(
     url = url_of(asked.origin)
     wanted = any(map(is_about_mining, profile.rep.purposes))
     if not wanted or not profile.decide(loaded.robots, url).allowed:
-        return SILENCE
+        return NOTHING_STATED
     (result,) = await web.robotstxts([url])
     if result.access is not Access.SUCCESSFUL:
-        return SILENCE
+        return NOTHING_STATED
     return TdmRep.parse(result.body).usage(asked.url)
 
 
-def _joined(url: str, location: bytes) -> str:
+def _joined(url: str, location: bytes) -> AskedUrl | None:
     try:
-        return urljoin(url, location.decode("utf-8", "replace"))
+        return asked_url(urljoin(url, location.decode("utf-8", "replace")))
     except ValueError:  # "http://["
-        return ""
+        return None
 
 
 def _with_response(page: Page, response: Response) -> Page:

@@ -1,18 +1,16 @@
-"""Judges URLs, and shows the evidence of each verdict."""
+"""``scrapy rep check``: whether URLs may be fetched, and by which rule."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from contextlib import ExitStack
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.check.excerpt import excerpt
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import BOLD, YELLOW, Output, Painted, complain
-from scrapy_rep.commands.shared.politeness import in_seconds, refusals
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     decision_record,
@@ -20,20 +18,16 @@ from scrapy_rep.commands.shared.robotstxt import (
     loaded_record,
 )
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.urls import (
-    asked_argument,
-    by_origins,
-    line_batches,
-    opened,
-)
+from scrapy_rep.commands.shared.urls import asked_argument, by_origins, line_batches
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
     show_usage,
     usage_record,
 )
-from scrapy_rep.commands.shared.verdicts import verdict, why
+from scrapy_rep.commands.shared.verdicts import in_seconds, refusals, verdict, why
 from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.display import columns, visible
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,15 +37,19 @@ if TYPE_CHECKING:
 
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.commands.shared.sources import Given
-    from scrapy_rep.commands.shared.urls import AskedUrl
     from scrapy_rep.protocol.robotstxt.decisions import Decision
+    from scrapy_rep.protocol.robotstxt.rules import Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# Sitemaps that are shown to people.
+# What is shown to people: sitemaps, and characters of a line of a robots.txt.
 _SITEMAPS_SHOWN = 5
+_SHOWN_OF_LINE = 120
+
+_Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision]]"
+"""The decision of each dialect on one URL, that of the crawl first."""
 
 
-def check(arguments: Namespace, settings: Settings) -> int:
+def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     dialects = [profile.dialect]
     if arguments.dialects:
@@ -62,20 +60,20 @@ def check(arguments: Namespace, settings: Settings) -> int:
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)
     if profile.note:
-        complain(profile.note)
-    checker = Checker(profile, Output.of(arguments), brief=arguments.brief)
-    with ExitStack() as stack:
-        batches: Iterable[list[tuple[int, str]]]
-        if arguments.urls == ["-"]:
-            batches = line_batches(stack.enter_context(opened("-")))
-        else:
-            batches = [list(checker.arguments(arguments.urls))]
-            if batches == [[]]:
-                return WRONG_USAGE
-        status = ask(
-            profile, dialects, given, lambda sources: checker.run(sources, batches)
-        )
-    if arguments.urls == ["-"]:
+        notify(profile.note)
+    checker = Checker(profile, Output(arguments), brief=arguments.brief)
+    batches: Iterable[list[tuple[int, str]]]
+    is_list = arguments.urls == ["-"]
+    if is_list:
+        batches = line_batches(sys.stdin.buffer)
+    else:
+        batches = [list(checker.arguments(arguments.urls))]
+        if batches == [[]]:
+            return WRONG_USAGE
+    status = ask(
+        profile, dialects, given, lambda sources: checker.run(sources, batches)
+    )
+    if is_list:
         checker.sum_up()
     return status
 
@@ -91,13 +89,13 @@ class Checker:
         self._counts: Counter[str] = Counter()
 
     def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """The URLs that arguments are. Complains of the others."""
+        """The URLs that arguments are. Names the others on standard error."""
         for text in texts:
             try:
                 yield 0, asked_argument(text).url
             except UsageError as error:
                 self._status = WRONG_USAGE
-                complain(str(error))
+                notify(str(error))
 
     async def run(
         self, sources: Sources, batches: Iterable[list[tuple[int, str]]]
@@ -110,30 +108,13 @@ class Checker:
                     if asked is None:
                         self._counts["bad"] += 1
                         self._status = WRONG_USAGE
-                        complain(
+                        notify(
                             f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
                         )
                     else:
-                        self._show(asked, found[asked.origin])
+                        self._show(asked.url, found[asked.origin])
             self._output.flush()
         return self._status
-
-    def _show(self, asked: AskedUrl, by_dialect: Sequence[LoadedRobotsTxt]) -> None:
-        decisions = [
-            self._profile.decide(each.robots, asked.url) for each in by_dialect
-        ]
-        usage = robotstxt_usage(by_dialect[0].robots, asked.url, self._profile)
-        is_used_otherwise = is_denied(usage, self._profile)
-        if not decisions[0].allowed or is_used_otherwise:
-            self._status = max(self._status, FOUND)
-        self._counts["allowed" if decisions[0].allowed else "denied"] += 1
-        self._counts["used otherwise"] += decisions[0].allowed and is_used_otherwise
-        if self._output.as_json:
-            self._output.record(self._record(asked, by_dialect, decisions))
-        elif self._brief:
-            self._show_brief(asked, by_dialect, decisions)
-        else:
-            self._show_all(asked, by_dialect, decisions, usage)
 
     def sum_up(self) -> None:
         """Say how many URLs of a list are allowed, and how many are not."""
@@ -146,68 +127,69 @@ class Checker:
         if counts["bad"]:
             words += f"; lines that are not URLs: {counts['bad']:,}"
         total = counts["allowed"] + counts["denied"]
-        complain(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
+        notify(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
+
+    def _show(self, url: str, by_dialect: Sequence[LoadedRobotsTxt]) -> None:
+        judged = [(each, self._profile.decide(each.robots, url)) for each in by_dialect]
+        loaded, decision = judged[0]
+        usage = robotstxt_usage(loaded.robots, url, self._profile)
+        is_used_otherwise = is_denied(usage, self._profile)
+        if not decision.allowed or is_used_otherwise:
+            self._status = max(self._status, FOUND)
+        self._counts["allowed" if decision.allowed else "denied"] += 1
+        self._counts["used otherwise"] += decision.allowed and is_used_otherwise
+        if self._output.as_json:
+            self._output.record(self._record(url, judged, usage))
+        elif self._brief:
+            self._show_brief(url, judged)
+        else:
+            self._show_all(url, judged, usage)
 
     def _record(
-        self,
-        asked: AskedUrl,
-        by_dialect: Sequence[LoadedRobotsTxt],
-        decisions: Sequence[Decision],
+        self, url: str, judged: _Judged, usage: UsagePreferences
     ) -> dict[str, Any]:
-        loaded, decision = by_dialect[0], decisions[0]
+        loaded, decision = judged[0]
         record = {
-            "url": asked.url,
+            "url": url,
             "agents": list(self._profile.agents),
             "dialect": loaded.dialect.name,
             **decision_record(decision),
         }
         if not self._brief:
             record["group"] = list(loaded.group(decision.line))
-            lines = loaded.context(decision.line) if decision.line else []
+            lines = loaded.lines_around(decision.line) if decision.line else []
             record["context"] = [
-                {"line": line.number, "text": line.text[:1000]} for line in lines
+                {"line": number, "text": text[:1000]} for number, text in lines
             ]
             record |= loaded_record(loaded, self._profile.agents)
-            usage = robotstxt_usage(loaded.robots, asked.url, self._profile)
             record["usage"] = usage_record(usage, self._profile)
-        if len(by_dialect) > 1:
+        if len(judged) > 1:
             record["dialects"] = {
-                each.dialect.name: decision_record(each_decision)
-                for each, each_decision in zip(by_dialect, decisions, strict=True)
+                each.dialect.name: decision_record(decided) for each, decided in judged
             }
-            record["agree"] = agree(decisions)
+            record["agree"] = _agree(judged)
         return record
 
-    def _show_brief(
-        self,
-        asked: AskedUrl,
-        by_dialect: Sequence[LoadedRobotsTxt],
-        decisions: Sequence[Decision],
-    ) -> None:
+    def _show_brief(self, url: str, judged: _Judged) -> None:
         """A line with the verdict, those of the other dialects behind it."""
-        word, colour = verdict(decisions[0])
-        cells: list[str | Painted] = [Painted(word.strip(), colour), asked.url]
-        cells.append(why(decisions[0]))
-        for each, decision in zip(by_dialect[1:], decisions[1:], strict=True):
-            word, colour = verdict(decision)
-            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", colour))
-            cells.append(why(decision))
+        (_, decision), *others = judged
+        word, style = verdict(decision)
+        cells: list[str | Painted]
+        cells = [Painted(word.strip(), style), url, why(decision)]
+        for each, decided in others:
+            word, style = verdict(decided)
+            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", style))
+            cells.append(why(decided))
         self._output.row(*cells)
 
-    def _show_all(
-        self,
-        asked: AskedUrl,
-        by_dialect: Sequence[LoadedRobotsTxt],
-        decisions: Sequence[Decision],
-        usage: UsagePreferences,
-    ) -> None:
-        loaded, decision = by_dialect[0], decisions[0]
+    def _show_all(self, url: str, judged: _Judged, usage: UsagePreferences) -> None:
+        loaded, decision = judged[0]
         show = self._output.line
-        show(verdict(decision), "  ", Painted(asked.url, BOLD))
+        show(verdict(decision), "  ", Painted(url, "bold"))
         show("  ", why(decision), *_for_whom(loaded, decision))
         if decision.rule is not None:
             show()
-            for parts in excerpt(loaded, decision.rule):
+            for parts in _excerpt(loaded, decision.rule):
                 show(*parts)
             show()
         show("  robots.txt: ", loaded.where, ", ", describe_access(loaded))
@@ -220,34 +202,31 @@ class Checker:
             show("  visit time: ", record["visit_time"], " UTC")
         if decision.allowed:
             pace = loaded.robots.pace(self._profile.agents)
-            for refusal in refusals(
-                pace, self._profile.rep, datetime.now(timezone.utc)
-            ):
-                show("  ", Painted(refusal, YELLOW))
+            now = datetime.now(timezone.utc)
+            for refusal in refusals(pace, self._profile.rep, now):
+                show("  ", Painted(refusal, "yellow"))
         show_usage(self._output, usage, self._profile)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
-        if len(record["sitemaps"]) > _SITEMAPS_SHOWN:
-            more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+        more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+        if more > 0:
             show(f"  and {more} more {'sitemap' if more == 1 else 'sitemaps'}")
-        if len(by_dialect) > 1:
-            self._show_dialects(by_dialect, decisions)
+        if len(judged) > 1:
+            self._show_dialects(judged)
         show()
 
-    def _show_dialects(
-        self, by_dialect: Sequence[LoadedRobotsTxt], decisions: Sequence[Decision]
-    ) -> None:
-        for each, decision in zip(by_dialect, decisions, strict=True):
+    def _show_dialects(self, judged: _Judged) -> None:
+        for each, decision in judged:
             name = f"  {each.dialect.name:<10} "
             self._output.line(name, verdict(decision), "  ", why(decision))
-        if agree(decisions):
+        if _agree(judged):
             self._output.line("  The dialects agree.")
         else:
-            self._output.line(Painted("  The dialects disagree.", YELLOW))
+            self._output.line(Painted("  The dialects disagree.", "yellow"))
 
 
-def agree(decisions: Sequence[Decision]) -> bool:
-    return len({decision.allowed for decision in decisions}) == 1
+def _agree(judged: _Judged) -> bool:
+    return len({decision.allowed for _, decision in judged}) == 1
 
 
 def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:
@@ -260,3 +239,36 @@ def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         parts.append(f" (it names {', '.join(others[:5])}{more})")
     return parts
+
+
+def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted]]:
+    """The lines around a rule, with carets under its pattern."""
+    lines = loaded.lines_around(rule.line)
+    width = len(str(lines[-1][0])) if lines else 1
+    for number, text in lines:
+        margin = Painted(f"  {number:>{width}} | ", "blue")
+        if number != rule.line:
+            yield [margin, _shortened(text)]
+            continue
+        shown, start, end = _pointed(text, rule.pattern)
+        yield [margin, shown]
+        indent = " " * columns(visible(shown[:start]))
+        carets = "^" * max(columns(visible(shown[start:end])), 1)
+        yield [Painted(f"  {'':>{width}} | ", "blue"), indent, Painted(carets, "red")]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_OF_LINE else text[:_SHOWN_OF_LINE] + "…"
+
+
+def _pointed(text: str, pattern: str) -> tuple[str, int, int]:
+    """A line, shortened, and where in it the pattern stands."""
+    # The field of a line never has a colon; where a dialect does without one, the
+    # pattern follows white space.
+    start = text.find(pattern, text.find(":") + 1) if pattern else text.find(":") + 1
+    start = max(start, 0)
+    if start > _SHOWN_OF_LINE // 2:
+        cut = start - _SHOWN_OF_LINE // 4
+        text, start = "…" + text[cut:], start - cut + 1
+    text = _shortened(text)
+    return text, start, min(start + len(pattern), len(text))

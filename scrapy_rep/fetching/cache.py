@@ -93,18 +93,15 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         """The part of *request* that is remembered until its robots.txt is fetched."""
         return cause_of(request, self._settings.request_meta_keys)
 
-    async def learn(
-        self, origin: Origin, causes: Causes, *, anew: bool = False
-    ) -> tuple[Known, bool]:
+    async def learn(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
         """What is known of *origin*, from the store or its server, and whether it was just
         fetched.
 
-        *causes* are requests that wait for it; see :meth:`cause_of`. With *anew* it is
-        fetched even if it is fresh. Raises SpiderClosing, or a cancellation, where the
+        *causes* are requests that wait for it; see :meth:`cause_of`. Raises SpiderClosing, or a cancellation, where the
         spider closes meanwhile; then nothing is stored. After any other error robots.txt
         counts as unreachable.
         """
-        kept, is_new = await self._kept(origin, causes, anew=anew)
+        kept, is_new = await self._kept(origin, causes)
         known = Known(origin, kept.entry, kept.read)
         if self._mines and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))

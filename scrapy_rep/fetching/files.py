@@ -105,14 +105,12 @@ class FileCache(ABC, Generic[_Read]):
         has_just_come = 0.0 <= now - kept.come < _JUST_NOW
         return kept if has_just_come or kept.entry.is_fresh(now) else None
 
-    async def _kept(
-        self, place: Place, causes: Causes, *, anew: bool = False
-    ) -> tuple[Kept[_Read], bool]:
+    async def _kept(self, place: Place, causes: Causes) -> tuple[Kept[_Read], bool]:
         """The file from the store or its server, and whether it was just fetched; see
         :meth:`RobotsTxtCache.learn`.
         """
         try:
-            entry, is_new = await self._learn(place, causes, anew=anew)
+            entry, is_new = await self._learn(place, causes)
             return self._use(place, entry), is_new
         except SpiderClosing:
             raise
@@ -133,9 +131,7 @@ class FileCache(ABC, Generic[_Read]):
             entry = self._renewed(place, _failed(place, error), None)
             return self._use(place, entry), True
 
-    async def _learn(
-        self, place: Place, causes: Causes, *, anew: bool
-    ) -> tuple[Entry, bool]:
+    async def _learn(self, place: Place, causes: Causes) -> tuple[Entry, bool]:
         kept = await self._store_client.get(place)
         if kept is not None and kept.is_fresh(self._now()):
             return kept, False

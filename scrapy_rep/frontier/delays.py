@@ -176,12 +176,13 @@ class DelayGroups:
     def of_site_served(self, host: str, slot: str) -> DelayGroup | None:
         """The group of the site that *host* serves, if it is a service that renders pages
         or fetches them for others: its requests have the download slot of the site, which
-        asks for a delay.
+        asks for a delay, and it asks for none itself.
         """
-        group = self._groups.get(slot) if host != slot else None
-        if group is None or all(bare_host(origin) != slot for origin in group.delays):
+        group = None if host == slot else self._groups.get(slot)
+        if group is None or not _asks(group, slot):
             return None
-        return group
+        own = self._groups.get(host)
+        return None if own is not None and _asks(own, host) else group
 
     def find(self, host: str, slot: str) -> DelayGroup | None:
         """The group of a host and a download slot, if they have one."""
@@ -194,17 +195,28 @@ class DelayGroups:
         """The group of the requests with *keys*, if they have one, where *origin* asks for
         *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
         """
-        if not delay:
+        if delay or self._are_apart(*keys):
+            group = self.join(*keys)
+        else:
             group = self.find(*keys)
-            if group is not None:
-                group.delays.pop(origin, None)
+        if group is None:
+            return None
+        if not delay:
+            group.delays.pop(origin, None)
             return group
-        group = self.join(*keys)
         if origin not in group.delays:
             # The robots.txt was a request too, of this worker or another.
             group.last = max(group.last, fetched_at)
         group.delays[origin] = delay
         return group
+
+    def _are_apart(self, host: str, slot: str) -> bool:
+        """Whether the host and the download slot of a request ask for a delay each, and are
+        in two groups.
+        """
+        groups = self._groups.get(host), self._groups.get(slot)
+        is_served = self.of_site_served(host, slot) is not None
+        return None not in groups and groups[0] is not groups[1] and not is_served
 
     def join(self, host: str, slot: str) -> DelayGroup:
         """The group of a host and a download slot, made if there is none. If each has its
@@ -254,6 +266,11 @@ class DelayGroups:
         """Forget a group."""
         for key in group.keys:
             del self._groups[key]
+
+
+def _asks(group: DelayGroup, host: str) -> bool:
+    """Whether *host*, one of the hosts of *group*, asks for a delay."""
+    return any(bare_host(origin) == host for origin in group.delays)
 
 
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:

@@ -103,11 +103,9 @@ class Hosts:
         if host is None or not host.add_cause(self._cache.cause_of(request)):
             return
         if host.outage is not None and not host.is_learning:
-            # A failure of another proxy says nothing about this one.
+            # The next fetch begins with the proxy that has not failed.
             assert host.causes is not None
             host.causes.rotate()
-            host.is_anew = True
-            self._want(host)
 
     def is_unreachable(self, origin: Origin) -> bool:
         """Whether the robots.txt of *origin* is unreachable."""
@@ -191,10 +189,9 @@ class Hosts:
             host.add_cause(self._cache.cause_of(request or Request(str(host.origin))))
         causes = host.causes
         assert causes is not None
-        is_anew, host.is_anew = host.is_anew, False
         known = None
         try:
-            known, is_new = await self._cache.learn(host.origin, causes, anew=is_anew)
+            known, is_new = await self._cache.learn(host.origin, causes)
             await self._reporter.learned(known, causes.nth(0), is_new=is_new)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass

@@ -40,10 +40,6 @@ class Host:
     causes: Causes | None = None
     """The requests that need robots.txt, reduced to what the request for it takes over."""
 
-    is_anew: bool = False
-    """Whether robots.txt is to be fetched although it is known to be unreachable, by
-    another proxy."""
-
     is_wanted: bool = False
     """Whether robots.txt is to be fetched, and the fetch has not begun."""
 

@@ -44,6 +44,7 @@ class Key(NamedTuple):
     slot: str
     origin: Origin | None
     was_redirected: bool
+    is_service: bool
 
 
 class Queued(NamedTuple):
@@ -122,9 +123,9 @@ class Model:
     # Requests.
 
     def pushed(self, request: Request, queue: int) -> None:
-        key = Key(
-            queue, self._slot(request), _origin(request), _was_redirected(request)
-        )
+        slot, origin = self._slot(request), _origin(request)
+        is_service = origin is None and _host(request) != slot
+        key = Key(queue, slot, origin, _was_redirected(request), is_service)
         is_start = self.starts_apart and request.meta.get("is_start_request", False)
         self.queued[request] = Queued(
             key, request.priority, is_start, next(self._number)
@@ -227,7 +228,9 @@ class Model:
             assert not state.on_the_way, f"{request} goes beside {state.on_the_way}"
             early = state.last_end + delay - self.now
             assert early <= _EPSILON, f"{request} goes {early} s too early"
-            state.on_the_way.append(request)
+            # One that a middleware drops after that is never sent.
+            if request.meta.get("fate") != "dropped after":
+                state.on_the_way.append(request)
 
     def _delays(self, state: Name) -> Iterator[float]:
         # What has become less holds from the next answer on, what has become more only

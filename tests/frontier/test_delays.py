@@ -128,18 +128,21 @@ def test_two_groups_become_one() -> None:
 
 def test_a_host_in_the_slot_of_another() -> None:
     """A host without a delay takes that of the site whose slot its requests have, as a
-    service does. One that asks for a delay keeps it there too.
+    service does. One that asks for a delay, by any of its origins, keeps it there too.
     """
-    groups = DelayGroups()
-    site, host = origin_of("http://site.example/"), origin_of("http://host.example/")
-    group = groups.update(("site.example", "site.example"), site, 5.0, 0.0)
     in_slot = ("host.example", "site.example")
-    assert groups.update(in_slot, host, 0.0, 0.0) is group
-    assert groups.find("host.example", "host.example") is None
-    own = groups.update(("host.example", "host.example"), host, 1.0, 0.0)
-    assert own is not group
-    joined = groups.update(in_slot, host, 1.0, 0.0)
-    assert joined is not None
-    assert joined.delays == {site: 5.0, host: 1.0}
-    assert groups.find("host.example", "host.example") is joined
-    assert groups.find("site.example", "site.example") is joined
+    for delay in (1.0, 0.0):
+        groups = DelayGroups()
+        site = origin_of("http://site.example/")
+        group = groups.update(("site.example", "site.example"), site, 5.0, 0.0)
+        assert groups.update(in_slot, HTTP, 0.0, 0.0) is group
+        assert groups.find("host.example", "host.example") is None
+        own = groups.update(("host.example", "host.example"), HTTPS, 2.0, 0.0)
+        # As a request for robots.txt does, whatever slot it has.
+        assert groups.find(*in_slot) is own is not group
+        joined = groups.update(in_slot, HTTP, delay, 0.0)
+        assert joined is not None
+        own_delays = {HTTP: 1.0, HTTPS: 2.0} if delay else {HTTPS: 2.0}
+        assert joined.delays == {site: 5.0, **own_delays}
+        assert groups.find("host.example", "host.example") is joined
+        assert groups.find("site.example", "site.example") is joined

@@ -195,10 +195,8 @@ class DelayGroups:
         """The group of the requests with *keys*, if they have one, where *origin* asks for
         *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
         """
-        if delay or self._are_apart(*keys):
-            group = self.join(*keys)
-        else:
-            group = self.find(*keys)
+        must_join = delay or self._are_apart(*keys)
+        group = self.join(*keys) if must_join else self.find(*keys)
         if group is None:
             return None
         if not delay:

@@ -87,9 +87,12 @@ class Turns:
         """Whether *queue* has the turn, and may be popped from; otherwise it is parked
         until it has.
         """
-        if group.holder is queue:
-            return True
         now = self._clock.monotonic()
+        if group.holder is queue:
+            if group.free_at <= now:
+                return True
+            # The group was merged with one that has a longer delay.
+            self._leave(group, fetched=False)
         if self._is_at_once(group, now):
             self._hold(group, queue)
             return True

@@ -303,3 +303,27 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         crawl.push("http://a.example/1")
         assert len(crawl.run()) == 1
     assert "without regard to other workers" in caplog.text
+
+
+def test_a_turn_in_a_group_that_gets_a_longer_delay() -> None:
+    """A queue that has the turn when its group is merged with another waits for the delay of
+    that too.
+    """
+    crawl = Crawl()
+    crawl.outside("http://b.example/1")
+    crawl.answer("http://b.example/robots.txt", delayed(1))
+    crawl.outside("http://a.example/private/")
+    crawl.answer("http://a.example/robots.txt", RULES)
+    crawl.pass_time(1)
+    crawl.push(page("http://a.example/2", download_slot="b.example"))
+    crawl.outside("http://a.example:81/3")
+    crawl.run()
+    crawl.answer("http://a.example:81/robots.txt", delayed(2.5))
+    crawl.pass_time(4)
+    assert crawl.on_network == ["http://b.example/1", "http://a.example:81/3"]
+    for url in crawl.on_network:
+        crawl.answer(url)
+    crawl.pass_time(2.4)
+    assert crawl.on_network == []
+    crawl.pass_time(0.1)
+    assert crawl.on_network == ["http://a.example/2"]

@@ -58,7 +58,10 @@ def test_compared_with_an_earlier_run(
 ) -> None:
     """What one run writes, another shows its own beside; new rows have nothing there."""
     monkeypatch.setattr(indexing, "RESPONSES", 10)
-    command = ["benchmarks", "--only", "headers", "--rounds", "1"]
+    (corpus := tmp_path / "robots").mkdir()
+    (corpus / "example.com.txt").write_bytes(b"User-agent: *\nDisallow: /a\n")
+    command = ["benchmarks", "--corpus", str(tmp_path), "--only", "headers"]
+    command += ["--rounds", "1"]
     file = tmp_path / "run.json"
     monkeypatch.setattr(sys, "argv", [*command, "--json", str(file)])
     assert benchmarks.main() == 0

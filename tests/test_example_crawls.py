@@ -139,10 +139,9 @@ def test_demo(mode: str, project: Path) -> None:
     assert result.closing_lines == ACQUITTED
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_links(mode: str, project: Path) -> None:
+def test_links(project: Path) -> None:
     """The CrawlSpider, which knows nothing of all this, is kept to it all the same."""
-    result = crawl("links", "-s", mode, project=project)
+    result = crawl("links", project=project)
     assert result.fetched == FETCHED
     assert result.kept == KEPT
     assert result.of_item("dropped") == {**NOINDEX, **EXPIRED}
@@ -152,6 +151,7 @@ def test_links(mode: str, project: Path) -> None:
     assert result.closing_lines == ACQUITTED
 
 
+@pytest.mark.newest
 def test_judge_finds_what_should_not_be(project: Path) -> None:
     """A crawl that is told to ignore everything fetches the pages that were refused and
     those that were not followed, at once, and keeps every item; the last lines accuse it
@@ -180,6 +180,7 @@ def test_judge_finds_what_should_not_be(project: Path) -> None:
     ]
 
 
+@pytest.mark.newest
 def test_edited_site(project: Path) -> None:
     """Who edits a robots.txt or a page of the site sees the next crawl keep to it."""
     site = project / "demo" / "site"

@@ -13,6 +13,8 @@ import pytest
 from scrapy_rep.settings import DEFAULTS
 from tests.example import PROJECT
 
+pytestmark = pytest.mark.newest
+
 PDF = "http://docs.example/guide/guide.pdf"
 MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT = (
     f"http://press.example/{name}"

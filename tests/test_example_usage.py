@@ -11,6 +11,8 @@ from tests.example import copy_project, crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.newest
+
 GALLERY = "http://gallery.example"
 PAGES = {
     f"{GALLERY}/{path}"
@@ -25,8 +27,10 @@ FILE = f"{GALLERY}/.well-known/tdmrep.json"
 @pytest.mark.parametrize(
     ("purpose", "dropped"),
     [
-        ("", set()),
-        ("search", {"essay.html", "rooms/blue.html"}),
+        pytest.param("", set(), marks=pytest.mark.newest),
+        pytest.param(
+            "search", {"essay.html", "rooms/blue.html"}, marks=pytest.mark.newest
+        ),
         (
             "train-ai",
             {
@@ -34,7 +38,7 @@ FILE = f"{GALLERY}/.well-known/tdmrep.json"
                 "press/portrait.html", "rooms/blue.html",
             },
         ),
-        ("tdm", {"archive/1901.html"}),
+        pytest.param("tdm", {"archive/1901.html"}, marks=pytest.mark.newest),
     ],
 )  # fmt: skip
 def test_gallery(tmp_path: Path, purpose: str, dropped: set[str]) -> None:

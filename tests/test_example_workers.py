@@ -100,6 +100,7 @@ def test_many(run: Run, project: Path) -> None:
     assert len(list(project.glob("demo-*.ledger"))) == 3
 
 
+@pytest.mark.newest
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_killed(run: Run) -> None:
     """What a worker had under way that is killed is fetched by another one, and nothing is
@@ -113,6 +114,7 @@ def test_killed(run: Run) -> None:
     assert status == 0
 
 
+@pytest.mark.newest
 def test_without_redis(project: Path, tmp_path: Path) -> None:
     """It says what is missing."""
     nowhere = environment() | {"PATH": str(tmp_path)}

@@ -59,6 +59,7 @@ def module(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
+@pytest.mark.newest
 def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
     """Arguments, files, folder and environment are those that are given, and no others."""
     environment = {"A": "1", "B": "ü"}
@@ -77,6 +78,7 @@ def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize(
     ("code", "status", "said"),
     [
@@ -100,6 +102,7 @@ def test_how_it_ends(
     assert done.stderr or not said
 
 
+@pytest.mark.newest
 def test_signals(module: Callable[[str], str], tmp_path: Path) -> None:
     """A process can be stopped, continued, interrupted and killed, as any other."""
     name = module(READY)
@@ -129,6 +132,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.newest
 def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
     """Tests whose processes have lost their server fail, and say why."""
     server = Server(bare=True)
@@ -145,6 +149,7 @@ def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
     server.end()
 
 
+@pytest.mark.newest
 def test_nothing_outlives_the_server(
     module: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -162,6 +167,7 @@ def test_nothing_outlives_the_server(
     os.close(read)
 
 
+@pytest.mark.newest
 def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> None:
     """A process whose environment asks for it writes what it ran."""
     config = tmp_path / "coveragerc"
@@ -174,6 +180,7 @@ def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> N
     assert b"its_module.py" in data.read_bytes()
 
 
+@pytest.mark.newest
 def test_coverage_is_measured_as_the_server_is(
     module: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +258,7 @@ def counts(stats: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.newest
 def test_many_open_files(module: Callable[[str], str], tmp_path: Path) -> None:
     """A test may have more files open than ``select`` can tell apart."""
     with contextlib.ExitStack() as files:

@@ -16,6 +16,8 @@ from scrapy_rep.protocol.usage.preferences import UsagePreferences
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.newest
+
 EVIL = "/\x1b[31m\x85\u2028\u202e\nFAKE"
 SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
 

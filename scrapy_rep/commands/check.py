@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import (
-    BLUE,
-    BOLD,
-    RED,
-    YELLOW,
-    Output,
-    Painted,
-    notify,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     decision_record,
@@ -181,19 +173,19 @@ class Checker:
     def _show_brief(self, url: str, judged: _Judged) -> None:
         """A line with the verdict, those of the other dialects behind it."""
         (_, decision), *others = judged
-        word, colour = verdict(decision)
+        word, style = verdict(decision)
         cells: list[str | Painted]
-        cells = [Painted(word.strip(), colour), url, why(decision)]
+        cells = [Painted(word.strip(), style), url, why(decision)]
         for each, decided in others:
-            word, colour = verdict(decided)
-            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", colour))
+            word, style = verdict(decided)
+            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", style))
             cells.append(why(decided))
         self._output.row(*cells)
 
     def _show_all(self, url: str, judged: _Judged, usage: UsagePreferences) -> None:
         loaded, decision = judged[0]
         show = self._output.line
-        show(verdict(decision), "  ", Painted(url, BOLD))
+        show(verdict(decision), "  ", Painted(url, "bold"))
         show("  ", why(decision), *_for_whom(loaded, decision))
         if decision.rule is not None:
             show()
@@ -212,7 +204,7 @@ class Checker:
             pace = loaded.robots.pace(self._profile.agents)
             now = datetime.now(timezone.utc)
             for refusal in refusals(pace, self._profile.rep, now):
-                show("  ", Painted(refusal, YELLOW))
+                show("  ", Painted(refusal, "yellow"))
         show_usage(self._output, usage, self._profile)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
@@ -230,7 +222,7 @@ class Checker:
         if _agree(judged):
             self._output.line("  The dialects agree.")
         else:
-            self._output.line(Painted("  The dialects disagree.", YELLOW))
+            self._output.line(Painted("  The dialects disagree.", "yellow"))
 
 
 def _agree(judged: _Judged) -> bool:
@@ -254,7 +246,7 @@ def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted
     lines = loaded.lines_around(rule.line)
     width = len(str(lines[-1][0])) if lines else 1
     for number, text in lines:
-        margin = Painted(f"  {number:>{width}} | ", BLUE)
+        margin = Painted(f"  {number:>{width}} | ", "blue")
         if number != rule.line:
             yield [margin, _shortened(text)]
             continue
@@ -262,7 +254,7 @@ def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted
         yield [margin, shown]
         indent = " " * columns(visible(shown[:start]))
         carets = "^" * max(columns(visible(shown[start:end])), 1)
-        yield [Painted(f"  {'':>{width}} | ", BLUE), indent, Painted(carets, RED)]
+        yield [Painted(f"  {'':>{width}} | ", "blue"), indent, Painted(carets, "red")]
 
 
 def _shortened(text: str) -> str:

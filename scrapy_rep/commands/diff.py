@@ -9,15 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.changes import group_changes, records_for_all, sample_paths
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import (
-    BOLD,
-    GREEN,
-    RED,
-    YELLOW,
-    Output,
-    Painted,
-    notify,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.past_crawls import origin_count, urls_of
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
@@ -44,8 +36,15 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_rep.commands.changes import GroupChange
+    from scrapy_rep.commands.shared.output import Style
 
 _T = TypeVar("_T", str, tuple[str, str])
+
+_STYLES: dict[str, tuple[str, Style]] = {
+    "removed": ("-", "red"),
+    "added": ("+", "green"),
+    "moved": ("~", "yellow"),
+}
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -184,7 +183,7 @@ class Differences:
                 self._output.record(record)
             else:
                 word = "now allowed" if new.allowed else "now denied"
-                painted = Painted(word, verdict(new).colour)
+                painted = Painted(word, verdict(new).style)
                 reasons = f"was {why(old)}; is {why(new)}"
                 self._output.row(painted, url, reasons)
 
@@ -197,7 +196,7 @@ class Differences:
         if self._output.as_json:
             self._output.record({"kind": "usage", "url": url, **record})
         else:
-            self._output.row(Painted("use changes", YELLOW), url, words)
+            self._output.row(Painted("use changes", "yellow"), url, words)
 
     def end(self) -> int:
         """Show a summary. Return the exit status."""
@@ -217,7 +216,7 @@ class Differences:
             }
             self._output.record(record)
         elif not self._has_changed and not self._changed:
-            self._output.line(Painted("Nothing changed.", GREEN))
+            self._output.line(Painted("Nothing changed.", "green"))
         else:
             whom = ", ".join(self._profile.agents)
             self._output.line(
@@ -253,7 +252,7 @@ def _group_record(change: GroupChange) -> dict[str, Any]:
 def _show_group(output: Output, change: GroupChange) -> None:
     more = len(change.agents) - 5
     whom = ", ".join(change.agents[:5]) + (f" and {more} more" if more > 0 else "")
-    output.line(Painted(f"User-agent: {whom}", BOLD), f"   (group {change.kind})")
+    output.line(Painted(f"User-agent: {whom}", "bold"), f"   (group {change.kind})")
     parts = (
         ("removed", change.removed),
         ("added", change.added),
@@ -265,10 +264,6 @@ def _show_group(output: Output, change: GroupChange) -> None:
 
 
 def _show_line(output: Output, change: str, text: str, line: int = 0) -> None:
-    sign, colour = {
-        "removed": ("-", RED),
-        "added": ("+", GREEN),
-        "moved": ("~", YELLOW),
-    }[change]
+    sign, style = _STYLES[change]
     place = f"   (line {line})" if line else ""
-    output.line(Painted(f"  {sign} {text[:300]}", colour), place)
+    output.line(Painted(f"  {sign} {text[:300]}", style), place)

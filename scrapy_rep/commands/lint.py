@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import (
-    BOLD,
-    GREEN,
-    RED,
-    YELLOW,
-    Output,
-    Painted,
-    notify,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.profile import profile_of
 from scrapy_rep.commands.shared.sources import given_files
 from scrapy_rep.protocol.access.results import Access
@@ -27,11 +19,12 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.shared.output import Style
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.access.results import AccessResult
     from scrapy_rep.protocol.dialect import Dialect
 
-_COLOURS = {"error": RED, "warning": YELLOW, "note": GREEN}
+_STYLES: dict[str, Style] = {"error": "red", "warning": "yellow", "note": "green"}
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -84,9 +77,9 @@ def _no_file(result: AccessResult, dialect: Dialect) -> Finding:
 def _show(output: Output, where: str, findings: Sequence[Finding]) -> None:
     for line, code, severity, message, text in findings:
         place = f"{where}:{line}: " if line else f"{where}: "
-        painted = Painted(severity, _COLOURS[severity])
-        output.line(Painted(place, BOLD), painted, f" [{code}] ", message)
+        painted = Painted(severity, _STYLES[severity])
+        output.line(Painted(place, "bold"), painted, f" [{code}] ", message)
         if text:
             output.line("    ", text[:200])
     if not findings:
-        output.line(Painted(f"{where}: ", BOLD), Painted("clean", GREEN))
+        output.line(Painted(f"{where}: ", "bold"), Painted("clean", "green"))

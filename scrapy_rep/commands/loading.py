@@ -15,7 +15,7 @@ from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.usage.page import FIELDS
-from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import is_about_mining
 
@@ -50,7 +50,7 @@ class Page:
     fields: Sequence[tuple[str, bytes]] = ()
     """Its other header fields about use; names in lower case."""
 
-    tdmrep: UsagePreferences = SILENCE
+    tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
 
     html: bytes = b""
@@ -138,10 +138,10 @@ async def _mining(
     url = url_of(asked.origin)
     wanted = any(map(is_about_mining, profile.rep.purposes))
     if not wanted or not profile.decide(loaded.robots, url).allowed:
-        return SILENCE
+        return NOTHING_STATED
     (result,) = await web.robotstxts([url])
     if result.access is not Access.SUCCESSFUL:
-        return SILENCE
+        return NOTHING_STATED
     return TdmRep.parse(result.body).usage(asked.url)
 
 

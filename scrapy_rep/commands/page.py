@@ -9,7 +9,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.loading import Page, fetched_page, page_of_file
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, Output, Painted, notify
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import (
     access_record,
@@ -186,7 +186,7 @@ def _show(
     now: datetime,
 ) -> None:
     show = output.line
-    show(_verdict(found, rules, now), "  ", Painted(found.where, BOLD))
+    show(_verdict(found, rules, now), "  ", Painted(found.where, "bold"))
     for url in found.redirects:
         show("  redirected to ", url)
     if found.decision is not None and found.loaded is not None:
@@ -203,7 +203,7 @@ def _show(
         show(f"  It was sent with status {found.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
-        show("  ", Painted(key, BOLD), ": ", _value(said[key]))
+        show("  ", Painted(key, "bold"), ": ", _value(said[key]))
         for each in statements:
             show("      ", *_described(each))
     for statement in rules.unknown:
@@ -219,12 +219,12 @@ def _show(
 
 def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules is None:
-        return Painted("unknown  ", RED)
+        return Painted("unknown  ", "red")
     if found.is_error_page:
-        return Painted("no page  ", RED)
+        return Painted("no page  ", "red")
     if rules.indexable(now):
-        return Painted("indexable", GREEN)
-    return Painted("noindex  " if not rules.index else "expired  ", RED)
+        return Painted("indexable", "green")
+    return Painted("noindex  " if not rules.index else "expired  ", "red")
 
 
 def _value(value: object) -> str:

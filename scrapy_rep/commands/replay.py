@@ -13,14 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import (
-    GREEN,
-    RED,
-    YELLOW,
-    Output,
-    Painted,
-    notify,
-)
+from scrapy_rep.commands.shared.output import Output, Painted, notify
 from scrapy_rep.commands.shared.output_file import OutputFile
 from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
@@ -40,6 +33,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scrapy_rep.commands.shared.output import Style
     from scrapy_rep.commands.shared.past_crawls import PastDecision
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
@@ -47,7 +41,12 @@ if TYPE_CHECKING:
 # The number of robots.txt files that are fetched before their URLs are judged.
 _ORIGINS_AT_ONCE = 128
 
-_COLOURS = {"forbidden": RED, "allowed": GREEN, "unknown": YELLOW, "usage": YELLOW}
+_STYLES: dict[str, Style] = {
+    "forbidden": "red",
+    "allowed": "green",
+    "unknown": "yellow",
+    "usage": "yellow",
+}
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -106,13 +105,13 @@ class Changes:
             self.output.record(record)
         else:
             self.output.row(
-                Painted(change, _COLOURS[change]),
+                Painted(change, _STYLES[change]),
                 record.get("url", record["origin"]),
                 record["why"],
             )
 
     def end(self) -> int:
-        counts = {change: self._counts[change] for change in _COLOURS}
+        counts = {change: self._counts[change] for change in _STYLES}
         if self.output.as_json:
             self.output.record({"change": "summary", **counts})
         else:

@@ -53,8 +53,8 @@ _STOPPED_FLAG = "download_stopped"
 class Evidence:
     """Makes records from signals, and gives them to *write*.
 
-    At the level ``"denied"``, decisions of the crawler's user in the place of a site are
-    recorded once for each origin, since these have to be justified.
+    The level ``"denied"`` also has the permissions of the user's overrides, once for each
+    origin, since they have to be justified.
     """
 
     def __init__(
@@ -97,18 +97,7 @@ class Evidence:
             what = "" if override is None else override.pattern
             if not self._is_due(origin, what):
                 return
-        rule, reason = decision.rule, decision.reason
-        layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
-        line, statement = None, None
-        why: str = reason.value
-        if rule is not None:
-            line = rule.line
-            statement = storable(f"{rule.kind.title()}: {rule.pattern}")
-        if override is not None:
-            layer = Layer.OVERRIDE
-            statement = statement or f"{override.pattern}: {override.kind}"
-        elif reason is Reason.OVERRIDE:
-            layer, why = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
+        layer, why, statement = _grounds(decision, override)
         self._write(
             Decided(
                 time.time(),
@@ -120,7 +109,7 @@ class Evidence:
                 Verdict.ALLOWED if decision.allowed else Verdict.REFUSED,
                 why,
                 None if entry is None else entry.fetched,
-                line,
+                decision.rule and decision.rule.line,
                 statement,
                 url_text(decision.form) or None,
                 via=via and f"{via.how} {url_text(via.page)}",
@@ -255,3 +244,18 @@ class Evidence:
 
 def _why(rules: IndexingRules) -> str:
     return "unavailable_after" if rules.index else "noindex"
+
+
+def _grounds(
+    decision: Decision, override: Override | None
+) -> tuple[Layer, str, str | None]:
+    """The layer that a decision comes from, its reason, and the rule or override."""
+    rule, reason = decision.rule, decision.reason
+    statement = rule and storable(f"{rule.kind.title()}: {rule.pattern}")
+    if override is not None:
+        statement = statement or f"{override.pattern}: {override.kind}"
+        return Layer.OVERRIDE, reason.value, statement
+    if reason is Reason.OVERRIDE:
+        return Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT, statement
+    layer = Layer.DELAY if reason in _OF_PACE else Layer.ROBOTS_TXT
+    return layer, reason.value, statement

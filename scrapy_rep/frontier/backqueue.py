@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -22,28 +23,26 @@ class Owner(Protocol):
     def count_ready(self) -> int: ...
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """A download slot of Scrapy, by its key, which is nearly always a host.
 
     ``CONCURRENT_REQUESTS_PER_DOMAIN`` or ``DOWNLOAD_SLOTS`` limits its active requests.
     """
 
-    __slots__ = ("_parked", "active", "is_alarmed", "key", "queues")
+    key: str
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    active: int = 0
+    """The requests that were popped and are not done."""
 
-        self.active = 0
-        """The requests that were popped and are not done."""
+    queues: int = 0
+    """The back queues of this slot."""
 
-        self.queues = 0
-        """The back queues of this slot."""
+    is_alarmed: bool = False
+    """Whether an alarm is set for the end of its own delay."""
 
-        self.is_alarmed = False
-        """Whether an alarm is set for the end of its own delay."""
-
-        # Made when it is needed: an empty deque takes more memory than all else here.
-        self._parked: deque[BackQueue] | None = None
+    # Made when it is needed: an empty deque takes more memory than all else here.
+    _parked: deque[BackQueue] | None = None
 
     @property
     def is_waited_for(self) -> bool:
@@ -64,25 +63,17 @@ class Slot:
         return queue
 
 
+@dataclass(slots=True, eq=False)
 class BackQueue:
     """The requests of one owner to one host, in Scrapy's own queues.
 
     It is in one place at a time: among the ready ones, or parked with what it waits for.
     """
 
-    __slots__ = ("key", "owner", "requests", "slot")
-
-    def __init__(
-        self,
-        key: HostKey,
-        slot: Slot,
-        requests: HostRequests,
-        owner: Owner,
-    ) -> None:
-        self.key = key
-        self.slot = slot
-        self.requests = requests
-        self.owner = owner
+    key: HostKey
+    slot: Slot
+    requests: HostRequests
+    owner: Owner
 
     def __len__(self) -> int:
         return len(self.requests)

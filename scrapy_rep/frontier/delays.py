@@ -194,9 +194,7 @@ class DelayGroups:
         """The group of the requests with *keys*, if they have one, where *origin* asks for
         *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
         """
-        if not delay or self.of_site_served(*keys) is not None:
-            # A service has no delay of its own beside that of the site that it serves, and
-            # has no other site wait for it.
+        if not delay:
             group = self.find(*keys)
             if group is not None:
                 group.delays.pop(origin, None)

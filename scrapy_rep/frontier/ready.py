@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ class ReadyQueues:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[Slot, _SlotQueues] = {}
+        self._by_slot: dict[Slot, _SlotQueues] = {}
         self._heap: list[tuple[int, int, _SlotQueues]] = []
         self._turn = count()
         self._size = 0
@@ -32,9 +33,9 @@ class ReadyQueues:
 
     def add(self, queue: BackQueue) -> None:
         """Put *queue* behind those that are here."""
-        line = self._lines.get(queue.slot)
+        line = self._by_slot.get(queue.slot)
         if line is None:
-            line = self._lines[queue.slot] = _SlotQueues(queue.slot)
+            line = self._by_slot[queue.slot] = _SlotQueues(queue.slot)
             self._enter(line)
         line.queues.append(queue)
         self._size += 1
@@ -54,13 +55,13 @@ class ReadyQueues:
         if line.queues:
             self._enter(line)
         else:
-            del self._lines[line.slot]
+            del self._by_slot[line.slot]
             line.entry = None
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
         """The number of active requests of *slot* has changed."""
-        line = self._lines.get(slot)
+        line = self._by_slot.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)
 
@@ -73,18 +74,17 @@ class ReadyQueues:
     def _enter(self, line: _SlotQueues) -> None:
         line.entry = (line.slot.active, next(self._turn), line)
         heappush(self._heap, line.entry)
-        if len(self._heap) > 2 * len(self._lines) + _STALE_AT_LEAST:
-            self._heap = [each.entry for each in self._lines.values() if each.entry]
+        if len(self._heap) > 2 * len(self._by_slot) + _STALE_AT_LEAST:
+            self._heap = [each.entry for each in self._by_slot.values() if each.entry]
             heapify(self._heap)
 
 
+@dataclass(slots=True, eq=False)
 class _SlotQueues:
     """The ready back queues of a slot."""
 
-    __slots__ = ("entry", "queues", "slot")
+    slot: Slot
+    queues: deque[BackQueue] = field(default_factory=deque)
 
-    def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self.queues: deque[BackQueue] = deque()
-        self.entry: tuple[int, int, _SlotQueues] | None = None
-        """Its entry in the heap; any other one is outdated."""
+    entry: tuple[int, int, _SlotQueues] | None = None
+    """Its entry in the heap; any other one is outdated."""

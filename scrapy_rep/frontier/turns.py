@@ -58,7 +58,7 @@ class Turns:
         self.leases: TurnLeases = leases
         self.shared_delays = SharedDelays(alarms, enabled=share_in_process)
         self.groups = DelayGroups()
-        self._holding: dict[Request | BackQueue | object, DelayGroup] = {}
+        self._holding: dict[Request, DelayGroup] = {}
 
     def group_of(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
@@ -233,7 +233,6 @@ class Turns:
 
     def _hold(self, group: DelayGroup, queue: BackQueue) -> None:
         group.holder, group.host = queue, group.name_of(queue.key.host)
-        self._holding[queue] = group
         self.shared_delays.take(group)
 
     def _take(self, group: DelayGroup, request: Request) -> None:
@@ -279,17 +278,21 @@ class Turns:
             self.shared_delays.leave(group)
 
     def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
-        """The group whose turn *holder* had until now. It may differ from the group that it
-        would wait in now.
+        """The group whose turn *holder* had until now. That of a request may differ from the
+        group that it would wait in now.
         """
-        group = self._holding.pop(holder, None)
+        if isinstance(holder, Request):
+            group = self._holding.pop(holder, None)
+        else:
+            group = self.groups.find(*holder.key.delay_keys) if self.groups else None
         if group is None:
             return None
         group = self.groups.current(group)
         return group if group.holder is holder else None
 
     def _leave(self, group: DelayGroup, *, fetched: bool) -> None:
-        self._holding.pop(group.holder, None)
+        if isinstance(group.holder, Request):
+            self._holding.pop(group.holder, None)
         group.leave(self._clock.monotonic(), fetched=fetched)
         self.shared_delays.leave(group)
         self.leases.release(group.host, group.delay if fetched else 0.0)

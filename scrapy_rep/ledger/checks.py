@@ -1,4 +1,4 @@
-"""What a ledger must be for it to be read: any file can say that it is one."""
+"""Checks a ledger before it is read: any SQLite file can be marked as one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scrapy_rep.ledger.schema import ADDED, TABLES
 _Kind = TypeVar("_Kind")
 
 _MAX_DEPTH = 50
-"""How deep JSON may be nested."""
+"""The depth to which JSON may be nested."""
 
 _MAX_NUMBER = 2**53
-"""What a float and JSON still have as it is."""
+"""The greatest integer up to which a float, and so JSON, has every integer."""
 
-# In seconds since the epoch: the years that a datetime has.
+# The times that a datetime can have, in seconds since the epoch.
 _EARLIEST, _LATEST = -62135596800, 253402300799
 
-# The types that SQLite may have stored what is declared so.
+# The condition on a value for each declared type. SQLite itself stores any type anywhere.
 _STORED = {
     "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {_MAX_NUMBER}",
     "REAL": (
@@ -40,18 +40,18 @@ class _Column(NamedTuple):
     is_key: bool
 
 
-def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
-    """Why the tables are none of a ledger, if so.
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where the tables are not those of a ledger.
 
-    Views and virtual tables compute what they hold, for as long as they like, and columns
-    can, too; a key that is none makes each row the partner of each.
+    Views, virtual tables and generated columns compute their values, at any cost. Without
+    its key, a table could be joined row by row, each with every other.
     """
     for table, columns in _tables().items():
         row = connection.execute(
             "SELECT type, rootpage FROM sqlite_master WHERE name = ?", (table,)
         ).fetchone()
         if row is None or row[0] != "table" or not row[1]:
-            return f"it has no table {table!r}"
+            raise ValueError(f"it has no table {table!r}")
         found = {
             name: (kind, key)
             for _, name, kind, _, _, key, hidden in connection.execute(
@@ -64,14 +64,15 @@ def flaw_of_tables(connection: sqlite3.Connection) -> str | None:
             if column.name not in found:
                 if column.name in added:
                     continue
-                return f"its table {table!r} has no column {column.name!r}"
+                raise ValueError(f"its table {table!r} has no column {column.name!r}")
             if column.is_key and found[column.name] != (column.type, 1):
-                return f"{column.name!r} is not the key of its table {table!r}"
-    return None
+                raise ValueError(
+                    f"{column.name!r} is not the key of its table {table!r}"
+                )
 
 
-def flaw_of_values(connection: sqlite3.Connection) -> str | None:
-    """Why the rows are none of a ledger, if so: the first value of another type."""
+def check_values(connection: sqlite3.Connection) -> None:
+    """Raise ValueError where a table has a value that the schema does not allow."""
     for table, columns in _tables().items():
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         cases = " ".join(
@@ -82,12 +83,13 @@ def flaw_of_values(connection: sqlite3.Connection) -> str | None:
         query = f"SELECT CASE {cases} END AS bad FROM {table} WHERE bad IS NOT NULL"  # noqa: S608
         row = connection.execute(f"{query} LIMIT 1").fetchone()
         if row is not None:
-            return f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
-    return None
+            raise ValueError(
+                f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
+            )
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:
-    """What a column has in JSON. Raises ValueError where that is of another kind."""
+    """The value of a column in JSON. Raises ValueError where it is of another kind."""
     try:
         value = _cleaned(json.loads(text))
     except RecursionError:
@@ -111,7 +113,7 @@ def read_numbers(text: str) -> dict[str, float]:
     """An object in JSON whose values are numbers."""
     found = read_json(text, dict)
     for value in found.values():
-        # Not so of what is infinite, or is no number.
+        # The comparison is false for NaN.
         if not isinstance(value, (int, float)) or not abs(value) <= _MAX_NUMBER:
             raise ValueError(f"this should be a JSON object of numbers: {text[:80]!r}")
     return found
@@ -119,7 +121,7 @@ def read_numbers(text: str) -> dict[str, float]:
 
 @cache
 def _tables() -> dict[str, list[_Column]]:
-    """The columns of each table, as the schema has them."""
+    """The columns of each table in the schema."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         names = connection.execute(
@@ -144,7 +146,7 @@ def _condition(column: _Column) -> str:
 
 
 def _cleaned(value: Any, depth: int = 0) -> Any:
-    """What was read from JSON, without halves of surrogate pairs."""
+    """A value from JSON, with lone surrogates replaced."""
     if depth > _MAX_DEPTH:
         raise ValueError("its JSON is nested too deep")
     if isinstance(value, str):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# Words of SQLite, and errors of the system, that may pass.
+# Parts of SQLite's messages, and errors of the system, for conditions that may pass.
 _PASSING = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.checks import flaw_of_tables, flaw_of_values
+from scrapy_rep.ledger.checks import check_tables
 from scrapy_rep.ledger.schema import SCHEMA
 from scrapy_rep.sqlitefiles import FAILURES, ForeignFile, cause_of, version_of
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _MAX_VALUE = 16 * 1024 * 1024
 """Bytes of one value: a robots.txt has 500 KiB, a text some thousand characters."""
 
-# Steps of SQLite's virtual machine that reading may take, for each byte of the file and
-# besides: far more than a ledger of ours takes, and over in a time in proportion to its size.
+# Steps of SQLite's virtual machine that reading may take: so many for each byte of the file,
+# and so many besides. Our ledgers take far fewer.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
@@ -39,28 +39,19 @@ def open_ledger(path: str) -> sqlite3.Connection:
         connection = sqlite3.connect(uri, uri=True)
         try:
             _bound(connection, size)
-            flaw = _flaw(connection)
+            if not version_of(connection, SCHEMA):
+                raise ValueError("it is no ledger")
+            check_tables(connection)
         except BaseException:
             connection.close()
             raise
-    if flaw is not None:
-        connection.close()
-        raise LedgerError(path, flaw)
     connection.row_factory = sqlite3.Row
     return connection
 
 
-def check_values(path: str, connection: sqlite3.Connection) -> None:
-    """Raise LedgerError where an open ledger has values that are none of a ledger."""
-    with reading(path):
-        flaw = flaw_of_values(connection)
-    if flaw is not None:
-        raise LedgerError(path, flaw)
-
-
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Raise LedgerError for what goes wrong while the ledger at *path* is read."""
+    """Turn the errors of reading the ledger at *path* into LedgerError."""
     try:
         yield
     except OSError as error:
@@ -70,22 +61,22 @@ def reading(path: str) -> Iterator[None]:
         if str(error) == "interrupted":
             why = "it takes longer to read than any ledger of its size"
         raise LedgerError(path, why) from None
-    except ValueError as error:
+    except (ForeignFile, ValueError) as error:
         raise LedgerError(path, error) from None
 
 
 def _size_of_file(path: str) -> int:
-    """Raises LedgerError for a folder, and for what would be waited for: a pipe, a device."""
+    """Raises ValueError for a folder, and for a pipe or a device, which could block."""
     found = Path(path).stat()
     if stat.S_ISDIR(found.st_mode):
-        raise LedgerError(path, "this is a folder, not a ledger")
+        raise ValueError("this is a folder, not a ledger")
     if not stat.S_ISREG(found.st_mode):
-        raise LedgerError(path, "this is a pipe or a device, not a ledger")
+        raise ValueError("this is a pipe or a device, not a ledger")
     return found.st_size
 
 
 def _bound(connection: sqlite3.Connection, size: int) -> None:
-    """Let a connection do no more than read, and not for ever."""
+    """Make a connection read-only, and bound the work and the size of a value."""
     left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
     def is_too_long() -> bool:
@@ -98,12 +89,3 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
     connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
-
-
-def _flaw(connection: sqlite3.Connection) -> str | None:
-    try:
-        if not version_of(connection, SCHEMA):
-            return "it is no ledger"
-    except ForeignFile as error:
-        return str(error)
-    return flaw_of_tables(connection)

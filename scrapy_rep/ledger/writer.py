@@ -60,7 +60,7 @@ _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # more than 999 values in a statement.
 _ROWS_AT_ONCE = 66
 
-# Errors that may pass. Any other would come again with the same records.
+# Errors that may pass. After any other, the same records would fail again.
 _PASSING = (sqlite3.OperationalError, OSError, LedgerError)
 
 
@@ -76,7 +76,7 @@ class LedgerWriter:
         self.errors = 0
         self.recorded = 0
         self.error: Exception | None = None
-        # For the file to be the same wherever the process goes later.
+        # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl = crawl
         self._end: EndedCrawl | None = None

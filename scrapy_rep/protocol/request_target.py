@@ -27,7 +27,7 @@ HTTP2 = "http2"
 """Clients that change URLs: aiohttp decodes most of the reserved octets, and Scrapy's
 handler of HTTP/2 leaves out the parameters of a path (``;x``)."""
 
-_ALL_ALIKE: frozenset[str] = frozenset()
+_NO_CLIENTS: frozenset[str] = frozenset()
 
 # Nearly every URL matches: it has only characters that all clients send unchanged, "#%;\"
 # excepted, with neither a dot nor a slash behind a slash, and no "?" at its end. Such a URL
@@ -41,7 +41,7 @@ _ORDINARY = re.compile(
 # What gives a URL several forms: a character that no URL may have (RFC 3986), a dot
 # segment, a path that begins with "//", empty parameters or an empty query, an encoded
 # octet that is unreserved.
-_OF_CONSEQUENCE = re.compile(
+_MAY_HAVE_FORMS = re.compile(
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
     r"|;(?:[?#]|$)|\?(?:#|$)"
@@ -70,7 +70,7 @@ def decide(
     robots: AccessRules,
     url: str,
     agents: str | Sequence[str],
-    clients: frozenset[str] = _ALL_ALIKE,
+    clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
     """The decision of *robots* on *url* and on each form in which a server may see it.
 
@@ -90,7 +90,7 @@ def is_allowed(
     robots: AccessRules,
     url: str,
     agents: str | Sequence[str],
-    clients: frozenset[str] = _ALL_ALIKE,
+    clients: frozenset[str] = _NO_CLIENTS,
 ) -> bool:
     """Whether *url* is allowed: ``decide(...).allowed``, without the evidence and faster."""
     if not robots.is_allowed(url, agents):
@@ -100,7 +100,7 @@ def is_allowed(
     return all(robots.is_allowed(form, agents) for form in other_forms(url, clients))
 
 
-def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ...]:
+def other_forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
     """The other forms in which a server may see *url*.
 
     These are: without white space around it, and tabs and line breaks in it; cut at other
@@ -111,8 +111,10 @@ def other_forms(url: str, clients: frozenset[str] = _ALL_ALIKE) -> tuple[str, ..
     are empty. *clients* are :data:`AIOHTTP` and :data:`HTTP2`, if the forms of these count
     too.
     """
-    is_told = (AIOHTTP in clients and "%" in url) or (HTTP2 in clients and ";" in url)
-    if not (is_told or _OF_CONSEQUENCE(url)):
+    is_changed = (AIOHTTP in clients and "%" in url) or (
+        HTTP2 in clients and ";" in url
+    )
+    if not (is_changed or _MAY_HAVE_FORMS(url)):
         return ()
     cleaned = url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE)
     parts = _PARTS(cleaned)
@@ -151,10 +153,10 @@ def _targets(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
     for one in whole:
         short = _without_parameters(one[0], clients), "" if one[1] == "?" else one[1]
         for each in dict.fromkeys((one, short)):
-            yield from _readings(*each, clients)
+            yield from _forms(*each, clients)
 
 
-def _readings(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
+def _forms(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
     slashed = path.replace("\\", "/")
     normal = _without_dots(_normal(slashed)) + _normal(query)
     yield path + query

@@ -59,10 +59,10 @@ class RobotsTxt(AccessRules):
         that is disallowed: they are only for what may be fetched
         (draft-ietf-aipref-attach-05, 3.1).
         """
-        from scrapy_rep.protocol.usage.preferences import SILENCE  # noqa: PLC0415
+        from scrapy_rep.protocol.usage.preferences import NOTHING_STATED  # noqa: PLC0415
 
         if not self.may_state_usage or not self.is_allowed(url, agents):
-            return SILENCE
+            return NOTHING_STATED
         records = self._usage_for(agents if isinstance(agents, str) else tuple(agents))
         return records.of_target(paths.target(url, self.dialect))
 

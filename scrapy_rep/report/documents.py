@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robotstxt.lines import decoded_text
-from scrapy_rep.report.excerpt import Mark, excerpt
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from scrapy_rep.report.excerpt import Gap, ShownLine
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
 """The number of versions of one robots.txt that are shown."""
+
+WHOLE = 16_000
+"""A robots.txt of up to so many characters, and a sixteenth as many lines, is shown whole."""
+
+# Of a longer one, lines are shown from its beginning, and before and after the lines that
+# decided most.
+_BEGINNING = 40
+_AROUND = 2
+_MARKED = 100
 
 # Files with the most decisions come first.
 _ORIGINS = """
@@ -47,6 +54,34 @@ SELECT coalesce(sum(CASE WHEN verdict = 'refused' THEN count END), 0),
        coalesce(sum(CASE WHEN verdict = 'allowed' THEN count END), 0)
 FROM line WHERE origin = ?
 """
+
+
+@dataclass(slots=True)
+class Mark:
+    """How often one line of a robots.txt decided."""
+
+    refused: int = 0
+    allowed: int = 0
+
+    use: int = 0
+    """How often it said what content may be used for."""
+
+    example: str = ""
+    """One of the URLs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    number: int
+    text: str
+    mark: Mark | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A number of lines that are left out."""
+
+    lines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +178,40 @@ class Documents:
             else:
                 mark.allowed, mark.example = count, mark.example or url
         return marks
+
+
+def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[ShownLine | Gap, ...]:
+    """The lines of *text*: all of a short one; of a long one the beginning, and the lines
+    that decided most, with some lines around each.
+    """
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    numbers: Sequence[int] = range(1, len(lines) + 1)
+    if len(text) > WHOLE or len(lines) > WHOLE // 16:
+        chosen = set(numbers[:_BEGINNING])
+        for number in _most(marks):
+            chosen.update(range(number - _AROUND, number + _AROUND + 1))
+        numbers = sorted(chosen.intersection(numbers))
+    return tuple(_with_gaps(lines, numbers, marks))
+
+
+def _most(marks: Mapping[int, Mark]) -> list[int]:
+    def decided(number: int) -> int:
+        mark = marks[number]
+        return mark.refused + mark.allowed + mark.use
+
+    return sorted(marks, key=decided, reverse=True)[:_MARKED]
+
+
+def _with_gaps(
+    lines: list[str], numbers: Sequence[int], marks: Mapping[int, Mark]
+) -> Iterator[ShownLine | Gap]:
+    last = 0
+    for number in numbers:
+        if number > last + 1:
+            yield Gap(number - last - 1)
+        yield ShownLine(number, lines[number - 1], marks.get(number))
+        last = number
+    if len(lines) > last:
+        yield Gap(len(lines) - last)

@@ -6,21 +6,27 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from scrapy_rep.ledger.terms import Verdict
-from scrapy_rep.report import charts, shown, words
+from scrapy_rep.report import shown, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from scrapy_rep.report.model import Report
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
 """The beginning of every report."""
+
+BAR_WIDTH = 1000
+"""The length of a whole bar."""
+
+_LEAST_LENGTH = 4.0
+"""The length of a bar or a part that would be too short to be seen."""
 
 
 def render(report: Report, now: float) -> Iterator[str]:
@@ -33,7 +39,7 @@ def render(report: Report, now: float) -> Iterator[str]:
         "policy": _policy(style, script),
         "report": report,
         "headline": words.headline(report),
-        "overview": charts.stacked(_overview(report)),
+        "overview": stacked_bar(_overview(report)),
         "now": now,
     }
     template = _environment().get_template("page.html")
@@ -64,8 +70,8 @@ def _environment() -> Environment:
         "whole": shown.whole,
     }
     environment.globals |= {
-        "bar_length": charts.length,
-        "bar_width": charts.WIDTH,
+        "bar_length": bar_length,
+        "bar_width": BAR_WIDTH,
         "by_layer": words.by_layer,
         "layers": words.LAYERS,
         "reasons": words.REASONS,
@@ -102,3 +108,34 @@ def _overview(report: Report) -> Iterator[tuple[str, str, int]]:
         yield "fetched", "allowed", report.responses
     for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED):
         yield verdict.value, verdict.value, report.total(verdict)
+
+
+class Part(NamedTuple):
+    name: str
+    kind: str
+    """The class of its colour."""
+    times: int
+    start: float
+    length: float
+
+
+def stacked_bar(parts: Iterable[tuple[str, str, int]]) -> list[Part]:
+    """The parts of one bar, from names, kinds and counts. Those with a count of 0 are left
+    out.
+    """
+    there = [part for part in parts if part[2] > 0]
+    total = sum(count for _, _, count in there)
+    lengths = [max(_LEAST_LENGTH, BAR_WIDTH * count / total) for _, _, count in there]
+    shrink = BAR_WIDTH / sum(lengths) if lengths else 1
+    bar, start = [], 0.0
+    for part, length in zip(there, lengths, strict=True):
+        bar.append(Part(*part, round(start, 1), round(length * shrink, 1)))
+        start += length * shrink
+    return bar
+
+
+def bar_length(count: int, most: int) -> float:
+    """The length of a bar for *count*, among bars of which the longest is for *most*."""
+    return (
+        round(max(_LEAST_LENGTH, BAR_WIDTH * count / most), 1) if count and most else 0
+    )

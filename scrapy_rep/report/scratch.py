@@ -13,8 +13,8 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from scrapy_rep.ledger.checks import read_json, read_numbers, read_texts
-from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.ledger.checks import check_values, read_json, read_numbers, read_texts
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """The beginning of a text, as bytes: SQLite would end a text at a NUL."""
+    """SQL for the beginning of a text. It is cut as bytes: a text would end at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 
@@ -172,8 +172,8 @@ class Scratch:
             for path in paths:
                 ledger = opened.enter_context(closing(open_ledger(path)))
                 ledger.text_factory = _text
-                check_values(path, ledger)
                 with reading(path):
+                    check_values(ledger)
                     self._add(path, ledger)
             self._copy("gap", 2, _shortest_gaps([one for _, one in self.ledgers]))
             self.database.executescript(_INDEXES)

@@ -10,7 +10,11 @@ from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.request_target import other_forms
 from scrapy_rep.protocol.usage.page import FIELDS
-from scrapy_rep.protocol.usage.preferences import SILENCE, Denial, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import (
+    NOTHING_STATED,
+    Denial,
+    UsagePreferences,
+)
 from scrapy_rep.protocol.usage.statements import UsageStatement
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, is_about_mining
 from scrapy_rep.settings import RepSettings
@@ -37,8 +41,8 @@ _NAMES = frozenset(_FIELDS)
 class SiteStatements(NamedTuple):
     """The preferences for a URL in the files of its site, at the time of the request."""
 
-    robotstxt: UsagePreferences = SILENCE
-    tdmrep: UsagePreferences = SILENCE
+    robotstxt: UsagePreferences = NOTHING_STATED
+    tdmrep: UsagePreferences = NOTHING_STATED
     entry: Entry | None = None
     """The entry of the robots.txt."""
 
@@ -85,7 +89,7 @@ class Purposes:
                 if purposes and found:
                     found = found.about(purposes)
                 preferences |= found
-        mining = SILENCE
+        mining = NOTHING_STATED
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
@@ -113,7 +117,7 @@ class Purposes:
         said = self._said.get(request)
         is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
         if is_silent and said is None:
-            return SILENCE
+            return NOTHING_STATED
         mining = None if said is None else said.tdmrep
         found = UsagePreferences.of_page(
             _fields(headers), rules.statements, tags, mining
@@ -154,7 +158,7 @@ def stated(request: Request | None) -> UsagePreferences:
     found: UsagePreferences | None = None
     if request is not None:
         found = request.meta.get(meta.USAGE)
-    return found or SILENCE
+    return found or NOTHING_STATED
 
 
 def _fields(headers: Headers) -> Iterator[tuple[str, bytes]]:

@@ -57,8 +57,8 @@ def from_the_start(*arguments: str, cwd: Path) -> Ended:
 
 
 def test_costs_next_to_nothing() -> None:
-    """To load the command, as every start of Scrapy does, loads two modules of ours; to know
-    its options, a subcommand loads nothing heavy.
+    """To load the command, as every start of Scrapy does, loads two modules of ours. One more
+    has the options of all subcommands.
     """
     code = (
         "import sys, argparse, scrapy.cmdline\n"

@@ -15,6 +15,7 @@ class Then(Enum):
 
     STOP = "it sends nothing more, and keeps the connection"
     RESET = "it breaks the connection"
+    PAUSE = "it sends nothing for a moment"
 
 
 @dataclass(frozen=True)

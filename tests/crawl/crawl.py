@@ -28,6 +28,8 @@ BY_HAND = {
     },
 }
 QUIET = {
+    # Scrapy begins so many tasks for each response.
+    "CONCURRENT_ITEMS": 4,
     "CONCURRENT_REQUESTS": 100,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "HTTPERROR_ALLOW_ALL": True,

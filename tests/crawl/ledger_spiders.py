@@ -20,7 +20,7 @@ class EndlessSpider(Spider):
     origin: str
     steps: list[Any]
     stop = "nothing says this"
-    custom_settings = {"DOWNLOAD_DELAY": 0.01, "RANDOMIZE_DOWNLOAD_DELAY": False}
+    custom_settings = {"DOWNLOAD_DELAY": 0.03, "RANDOMIZE_DOWNLOAD_DELAY": False}
 
     async def start(self) -> AsyncIterator[Request]:
         yield Request(f"{self.origin}/0")

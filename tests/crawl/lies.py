@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from typing import TYPE_CHECKING
 
 from tests.crawl.answers import Answer, Then
@@ -21,6 +21,7 @@ MEGABYTE = 1024 * 1024
 STATUS = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
+LONG_HINTS = EARLY_HINTS.replace(b"style.css", b"x" * 8000)
 
 
 def raw(*parts: bytes | Then) -> Answer:
@@ -49,6 +50,12 @@ def byte_by_byte(octets: bytes) -> Answer:
 def endless(octets: bytes, filling: bytes) -> Answer:
     """*octets*, and then *filling* for as long as somebody reads."""
     return Answer(raw=lambda: chain([octets], repeat(filling)))
+
+
+def endless_hints() -> Answer:
+    """Early hints, 20 MB of them at once, then a few at a time, and never the answer."""
+    many = repeat(LONG_HINTS * 10, 250)
+    return Answer(raw=lambda: chain(many, cycle([EARLY_HINTS, Then.PAUSE])))
 
 
 def stages(stop: Then | None) -> dict[str, Answer]:

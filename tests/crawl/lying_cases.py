@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from tests.crawl.lies import (
     chunk,
     compressed,
     endless,
+    endless_hints,
     head,
     packed,
     raw,
@@ -54,6 +56,9 @@ class Lie:
     strict: bool = False
     """Whether the parser of aiohttp, with which Scrapy downloads without a reactor, takes it
     for no answer at all."""
+
+    lasts: bool = False
+    """Whether it ends only when the crawler no longer waits."""
 
     def outcome(self, mode: str) -> tuple[str, tuple[str, ...]]:
         if self.strict and mode == "reactorless":
@@ -90,7 +95,8 @@ def _ends(site: Site) -> Iterator[Lie]:
     kinds = {"closed": None, "stopped": Then.STOP, "reset": Then.RESET}
     for kind, then in kinds.items():
         for where, answer in stages(then).items():
-            yield Lie(f"{kind} {where}", site.add(answer), UNREACHABLE, NONE)
+            host, lasts = site.add(answer), then is Then.STOP
+            yield Lie(f"{kind} {where}", host, UNREACHABLE, NONE, lasts=lasts)
     host = site.add()
     host.opening = lambda: (Then.RESET,)
     yield Lie("reset when it is connected", host, UNREACHABLE, NONE)
@@ -120,7 +126,7 @@ def _slow_and_endless(site: Site) -> Iterator[Lie]:
     host = site.add(byte_by_byte(head() + RULES))
     yield Lie("byte by byte, without a length", host, SUCCESSFUL, BY_RULES)
     host = site.add(robots(PERMITS.decode(), pace=60))
-    yield Lie("a byte a minute", host, UNREACHABLE, NONE)
+    yield Lie("a byte a minute", host, UNREACHABLE, NONE, lasts=True)
     host = site.add(endless(head() + RULES, b"#" * 65536))
     yield Lie("an endless body", host, SUCCESSFUL, BY_RULES)
     filling = chunk(b"#" * 65536)
@@ -130,8 +136,13 @@ def _slow_and_endless(site: Site) -> Iterator[Lie]:
     yield Lie("another one at each fetch", host, SUCCESSFUL, BY_RULES)
 
 
+@cache
+def bombs(size: int) -> dict[str, bytes]:
+    return compressed(bomb(size))
+
+
 def _compressed(site: Site, size: int) -> Iterator[Lie]:
-    for name, body in compressed(bomb(size)).items():
+    for name, body in bombs(size).items():
         host = site.add(packed(name, body))
         yield Lie(f"a bomb of {name}", host, UNREACHABLE, NONE)
     rules = [b"%b%d" % (RULES, number) for number in range(99)]
@@ -184,8 +195,8 @@ def _heads(site: Site, headers: int) -> Iterator[Lie]:
     storm = EARLY_HINTS * 1_000
     host = site.add(raw(storm + whole(RULES)))
     yield Lie("a thousand early hints", host, SUCCESSFUL, BY_RULES)
-    host = site.add(endless(b"", EARLY_HINTS * 100))
-    yield Lie("early hints without end", host, UNREACHABLE, NONE)
+    host = site.add(endless_hints())
+    yield Lie("early hints without end", host, UNREACHABLE, NONE, lasts=True)
     many = [b"X-Field-%d: 1" % number for number in range(headers)]
     host = site.add(raw(whole(RULES, *many)))
     yield Lie("many headers", host, SUCCESSFUL, BY_RULES, strict=True)
@@ -219,7 +230,8 @@ def _tls(site: Site) -> Iterator[Lie]:
     for name, parts in handshakes.items():
         host = site.plain_on_https()
         host.opening = lambda parts=parts: parts
-        yield Lie(f"TLS, {name}", host, UNREACHABLE, NONE)
+        lasts = Then.STOP in parts
+        yield Lie(f"TLS, {name}", host, UNREACHABLE, NONE, lasts=lasts)
     for where, answer in stages(Then.RESET).items():
         host = site.add(answer, tls=True)
         yield Lie(f"TLS that ends {where}", host, UNREACHABLE, NONE)
@@ -269,7 +281,7 @@ def page_lies(site: Site, sizes: Sizes) -> list[PageLie]:
     def add(name: str, answer: Answer, becomes: str, *, strict: bool = False) -> None:
         path = f"/{len(found)}"
         host.answers[path] = answer
-        seconds = 3 if name.startswith("stopped") else 600
+        seconds = 1 if name.startswith("stopped") else 600
         found.append(PageLie(name, host.url(path), becomes, seconds, strict))
 
     def page(*fields: bytes, body: bytes = b"<p>") -> Answer:

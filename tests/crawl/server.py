@@ -251,6 +251,9 @@ async def _send_raw(
         if part is Then.STOP:
             await reader.read()
             return
+        if part is Then.PAUSE:
+            await asyncio.sleep(0.05)
+            continue
         if part is Then.RESET:
             await asyncio.sleep(0.05)  # What was sent arrives before the reset.
             _reset(writer)

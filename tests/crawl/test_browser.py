@@ -4,13 +4,13 @@ has fetched is refused.
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser import CHROMIUM
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.report.making import run
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
 pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not installed")
-
-CHROMIUM = shutil.which("chromium")
 
 pytestmark = [
     pytest.mark.newest,

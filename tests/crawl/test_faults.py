@@ -138,12 +138,14 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
     hosts = [site.add(RULES) for _ in range(4)]
 
     def spoil() -> bool:
-        if all(path.exists() for path in files):
-            for path in tmp_path.iterdir():
-                path.write_bytes(GARBAGE)
+        done = all(len(host.pages) == 4 for host in hosts[1:3])
+        if not done or not all(path.exists() for path in files):
+            return False
+        for path in tmp_path.iterdir():
+            path.write_bytes(GARBAGE)
         return True
 
-    hosts[0].answers["/public/page-0"] = Answer(PAGE, after=spoil, delay=1.5)
+    hosts[0].answers["/public/page-0"] = Answer(PAGE, after=spoil)
     later = [host.url("/public/page-0") for host in hosts[:1]]
     asked = [*urls(hosts[1:3], "early"), *later]
     then = urls(hosts[1:], "late")

@@ -97,6 +97,7 @@ def test_the_level_of_dropped_items(site: Site) -> None:
     assert not result.lines("WARNING", "Dropped: ")
 
 
+@pytest.mark.newest
 def test_everything_ignored(site: Site) -> None:
     """A project that says so gets all, as from stock Scrapy."""
     host = site_with_everything(site)
@@ -108,6 +109,7 @@ def test_everything_ignored(site: Site) -> None:
     assert "Items dropped" not in result.log
 
 
+@pytest.mark.newest
 def test_annotated(site: Site) -> None:
     """Items keep coming, each with the rules of its page."""
     host = site_with_everything(site)
@@ -119,6 +121,7 @@ def test_annotated(site: Site) -> None:
     assert {path for path in index if not index[path]} == NOT_INDEXED - {"/expired"}
 
 
+@pytest.mark.newest
 def test_links_by_rel(site: Site, mode: str) -> None:
     """A request whose URL the page links only through such links is not sent."""
     host = site.add(RULES)
@@ -168,6 +171,7 @@ def test_media(site: Site, mode: str, tmp_path: Any) -> None:
     assert result.stats["rep/noindex/media/noimageindex"] == 1
 
 
+@pytest.mark.newest
 def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
     """What one page says of its images holds for its items alone, also where another asks
     for the same image at once, or after it.

@@ -47,6 +47,7 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
         assert word in line
 
 
+@pytest.mark.newest
 def test_a_denial_without_a_rule(site: Site) -> None:
     """Where no robots.txt could be had, line and rule are empty and the reason says so."""
     host = site.add(robots("", status=500))
@@ -128,6 +129,7 @@ def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
     assert not [key for key in result.stats if key.startswith(("rep/", "robotstxt/"))]
 
 
+@pytest.mark.newest
 def test_overrides(site: Site) -> None:
     """A host's robots.txt is obeyed, ignored or replaced, and each use is counted and told once."""
     obeyed, ignored, replaced, plain = hosts = [site.add(RULES) for _ in range(4)]
@@ -154,6 +156,7 @@ def test_overrides(site: Site) -> None:
         assert len(result.lines("INFO", "REP_OVERRIDES", str(host.port))) == 1
 
 
+@pytest.mark.newest
 def test_the_most_precise_override_holds(site: Site) -> None:
     """``*`` is for the hosts that nothing better is said about."""
     host, named = site.add(RULES), site.add(RULES, name="localhost")

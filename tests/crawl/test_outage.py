@@ -19,8 +19,8 @@ pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
-ALLOWED = [f"/public/{number}" for number in range(30)]
-FORBIDDEN = [f"/private/{number}" for number in range(20)]
+ALLOWED = [f"/public/{number}" for number in range(12)]
+FORBIDDEN = [f"/private/{number}" for number in range(8)]
 DOWN = Answer(status=503)
 WAITING = {
     "CONCURRENT_REQUESTS": 16,
@@ -55,14 +55,14 @@ def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
 
 
 def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
-    """500 URLs of 10 hosts whose robots.txt can't be had for 4 s: none is lost, none is fetched
+    """200 URLs of 10 hosts whose robots.txt can't be had for 3 s: none is lost, none is fetched
     that is forbidden, and none twice.
     """
     asked = Answer(status=503, headers={"Retry-After": "2"})
     late = Answer(status=429)
     answers = [DOWN, asked, DOWN, asked, DOWN, late, late, asked, DOWN]
-    hosts = [down_for(site, 4, answer) for answer in [*answers, Answer(hang=True)]]
-    settings = {**WAITING, "REP_DOWNLOAD_TIMEOUT": 2}
+    hosts = [down_for(site, 3, answer) for answer in [*answers, Answer(hang=True)]]
+    settings = {**WAITING, "REP_DOWNLOAD_TIMEOUT": 1}
     result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=settings)
     check_nothing_lost(hosts, result)
     for host, answer in zip(hosts, answers, strict=False):
@@ -85,12 +85,13 @@ def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
 
 def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None:
     """``spider_idle``, at which spiders do what comes next, is sent once, when all is done."""
-    hosts = [down_for(site, 4, DOWN)]
+    hosts = [down_for(site, 2, DOWN)]
     result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=WAITING)
     check_nothing_lost(hosts, result)
     assert result.stats["idle"] == 1
 
 
+@pytest.mark.newest
 def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
     """A host that says when to ask again is asked then, and not after the 30 s that the
     first pause is otherwise.
@@ -104,6 +105,7 @@ def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
     assert "it is asked for again in 0:00:01" in line
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
     """After REP_UNREACHABLE_WAIT the errbacks are told. The log says when it begins how many
@@ -162,6 +164,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     assert "Failure" not in result.log
 
 
+@pytest.mark.newest
 def test_not_waiting(site: Site, mode: str) -> None:
     """With a REP_UNREACHABLE_WAIT of 0 the errbacks are told at once."""
     host = site.add(DOWN)
@@ -176,9 +179,10 @@ def test_not_waiting(site: Site, mode: str) -> None:
     assert result.stats["rep/given_up"] == len(urls)
 
 
+@pytest.mark.newest
 def test_requests_that_come_later_wait_with_the_others(site: Site) -> None:
     """What is asked for while a host is known to be down waits as well."""
-    down, up = down_for(site, 4, DOWN), site.add(RULES)
+    down, up = down_for(site, 2, DOWN), site.add(RULES)
     requests = [{"url": down.url(ALLOWED[0]), "priority": 1}]
     requests += [{"url": up.url("/start")}]
     result = run_crawl(

@@ -21,8 +21,8 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 def test_fifty_requests_to_a_cold_host(
     site: Site, every_mode: str, per_domain: int
 ) -> None:
-    """50 requests and a robots.txt of 1 s: one fetch of it, and no forbidden hit."""
-    host = site.add(robots(RULES, delay=1))
+    """50 requests and a slow robots.txt: one fetch of it, and no forbidden hit."""
+    host = site.add(robots(RULES, delay=0.3))
     allowed = [f"/public/{number}" for number in range(25)]
     forbidden = [f"/private/{number}" for number in range(25)]
     paths = [path for pair in zip(forbidden, allowed, strict=True) for path in pair]
@@ -40,9 +40,10 @@ def test_fifty_requests_to_a_cold_host(
     assert "log_count/ERROR" not in result.stats, result.log
 
 
+@pytest.mark.newest
 def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
     """Where everything is forbidden, robots.txt is the only hit."""
-    host = site.add(robots("User-agent: *\nDisallow: /\n", delay=1))
+    host = site.add(robots("User-agent: *\nDisallow: /\n", delay=0.3))
     urls = [host.url(f"/{number}") for number in range(50)]
     result = run_crawl(urls, mode=every_mode)
     assert host.pages == []
@@ -50,13 +51,14 @@ def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
     assert len(result.errors) == 50
 
 
+@pytest.mark.newest
 def test_ports_and_schemes_of_one_host_are_hosts_apart(
     site: Site, every_mode: str
 ) -> None:
     """Two ports and two schemes of one name have each its own rules, and each is kept to."""
     hosts = {
         rule: site.add(
-            robots(f"User-agent: *\nDisallow: {rule}\n", delay=0.3), tls=rule > "/b"
+            robots(f"User-agent: *\nDisallow: {rule}\n", delay=0.1), tls=rule > "/b"
         )
         for rule in ("/a", "/b", "/c", "/d")
     }
@@ -71,6 +73,7 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(
     assert result.stats["robotstxt/request_count"] == 4
 
 
+@pytest.mark.newest
 def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
     """An origin goes by its name and not by the address behind it."""
     host = site.add("User-agent: *\nDisallow: /private\n")
@@ -81,7 +84,7 @@ def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
 
 def test_one_at_a_time(site: Site, every_mode: str) -> None:
     """Where only one request may be under way, the fetch does not wait for who waits for it."""
-    hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(3)]
+    hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(3)]
     hosts[1].chain(3, robots(RULES))
     settings = {
         "CONCURRENT_REQUESTS": 1,

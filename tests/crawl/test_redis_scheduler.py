@@ -34,7 +34,7 @@ LINKS = {
     # All of these are known.
     **dict.fromkeys(NEW, NEW),
 }
-IDLE_SECONDS = 3
+IDLE_SECONDS = 2
 SPIDER = "tests.crawl.redis_spiders.{}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scrapy_rep.report.collect import Limits, collect
 from scrapy_rep.report.scratch import Scratch
 from scrapy_rep.report.words import headline, without_robotstxt
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crawl.server import Site
+
+pytestmark = pytest.mark.newest
 
 DELAY = 0.3
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.crawl.answers import Answer, robots
-from tests.crawl.crawl import run_crawl
+from tests.crawl.crawl import start_crawl
+from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +25,7 @@ FORBIDDEN = [f"/private/{number}" for number in range(10)]
 DOWN, HANGS = Answer(status=503), Answer(hang=True)
 STOPS = {
     "closed by itself": {"settings": {"CLOSESPIDER_TIMEOUT": 3}},
-    "SIGINT": {"kills": {"SIGINT": 3}},
+    "SIGINT": {"is_stopped": True},
 }
 
 
@@ -32,10 +34,15 @@ def part_of_crawl(
     folder: Path,
     spider: str = "HurriedSpider",
     settings: dict[str, Any] | None = None,
+    *,
+    is_stopped: bool = False,
     **kwargs: Any,
 ) -> CrawlResult:
-    """Crawl all URLs of *hosts*, which the duplicate filter knows from the second time on."""
-    return run_crawl(
+    """Crawl all URLs of *hosts*, which the duplicate filter knows from the second time on.
+    The crawl *is stopped* by a signal when it has met each host, and fetched what it can.
+    """
+    times = {host: len(host.robots_hits) for host in hosts}
+    crawl = start_crawl(
         [host.url(path) for path in ALLOWED + FORBIDDEN for host in hosts],
         spider=f"tests.crawl.waiting_spiders.{spider}",
         settings={
@@ -47,6 +54,19 @@ def part_of_crawl(
         },
         **kwargs,
     )
+
+    def has_met(host: Host) -> bool:
+        if host.answers["/robots.txt"] is DOWN:  # It is known by the second time.
+            return len(host.robots_hits) > times[host] + 1
+        if host.answers["/robots.txt"] is HANGS:
+            return len(host.robots_hits) > times[host]
+        return len(host.pages) == len(ALLOWED)
+
+    if is_stopped:
+        ended = crawl.process.poll
+        wait_until(lambda: all(map(has_met, hosts)) or ended() is not None)
+        crawl.process.send_signal(signal.SIGINT)
+    return crawl.result()
 
 
 def back(hosts: list[Host]) -> None:
@@ -84,7 +104,7 @@ def test_stopped_while_some_are_held(
 def test_stopped_twice(site: Site, tmp_path: Path) -> None:
     """A crawl that is stopped again before robots.txt is back goes on all the same."""
     hosts = [site.add(DOWN), site.add(HANGS)]
-    results = [part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5}) for _ in range(2)]
+    results = [part_of_crawl(hosts, tmp_path, is_stopped=True) for _ in range(2)]
     back(hosts)
     results.append(part_of_crawl(hosts, tmp_path))
     check_nothing_lost(hosts, *results)
@@ -93,8 +113,8 @@ def test_stopped_twice(site: Site, tmp_path: Path) -> None:
 def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
     """The time between two runs is no waiting: robots.txt gets as long as ever to come back."""
     hosts = [site.add(DOWN)]
-    first = part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5})
-    site.later(3, lambda: back(hosts))
+    first = part_of_crawl(hosts, tmp_path, is_stopped=True)
+    site.later(2, lambda: back(hosts))
     second = part_of_crawl(
         hosts, tmp_path, "ClockSpider", offset=24 * 3600.0, retries=(0.5, 1)
     )
@@ -104,7 +124,7 @@ def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
 def test_requests_are_what_they_were(site: Site, tmp_path: Path) -> None:
     """A callback gets the request as the spider made it, in the second run as well."""
     hosts = [site.add(DOWN)]
-    part_of_crawl(hosts, tmp_path, kills={"SIGINT": 1.5})
+    part_of_crawl(hosts, tmp_path, is_stopped=True)
     back(hosts)
     second = part_of_crawl(hosts, tmp_path)
     assert len(second.responses) == len(ALLOWED)

@@ -14,7 +14,7 @@ from tests.crawl.crawl import CrawlResult, run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
-DELAY = 0.5
+DELAY = 0.3
 RULES = f"User-agent: *\nDisallow: /private\nCrawl-delay: {DELAY}\n"
 PAGES = 4
 MIDDLEWARES = "tests.crawl.service_middlewares"
@@ -54,10 +54,11 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
         assert len(kept) == PAGES - 1
         assert min(kept) >= DELAY
     first, last = service.hits[0].time, service.hits[-1].time
-    # Nine delays, and more, if they waited for each other.
-    assert last - first < DELAY * PAGES * len(hosts) / 2
+    # Eleven delays if they waited for each other.
+    assert last - first < DELAY * (PAGES * len(hosts) - 2)
 
 
+@pytest.mark.newest
 def test_the_slot_of_a_site(site: Site) -> None:
     """The same, where a spider asks the service itself, in the slot of the site."""
     host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
@@ -79,6 +80,23 @@ def test_the_slot_of_a_site(site: Site) -> None:
     assert min(after - before for before, after in pairs) >= DELAY
 
 
+def test_a_host_with_a_delay_of_its_own(site: Site) -> None:
+    """A host that asks for a delay keeps it in the slot of another host too."""
+    first, second = (site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3))
+    known = [host.url("/known") for host in (first, second)]
+    requests = [
+        {"url": first.url(f"/{slot}{number}"), "meta": {"download_slot": slot}}
+        for number in range(2)
+        for slot in (first.name, second.name)
+    ]
+    result = run_crawl(known, then=[*requests, second.url("/")])
+    assert len(result.responses) == 7, result.log
+    for host in (first, second):
+        times = [hit.time for hit in host.hits]
+        assert min(after - before for before, after in pairwise(times)) >= DELAY
+
+
+@pytest.mark.newest
 def test_where_the_service_has_landed(site: Site) -> None:
     """A response that the service has from another URL is judged by that."""
     service = site.add(name="127.0.0.9")

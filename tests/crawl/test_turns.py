@@ -45,7 +45,7 @@ def test_a_redirect_to_another_host(site: Site) -> None:
     slow.answers["/page/0"] = redirect(fast.url("/target"))
     result = run_crawl(pages(slow, 2), then=pages(fast, 10), settings=IMPATIENT)
     check_all_fetched(result, 12)
-    assert max(gaps(fast)[2:]) < 0.8
+    assert sum(gaps(fast)[2:]) < 7
     assert min(gaps(slow)) >= 1
 
 
@@ -65,16 +65,16 @@ def test_what_is_dropped_costs_no_time(site: Site) -> None:
 
 
 def test_many_that_wait_in_place(site: Site) -> None:
-    """Of hundreds that a callback downloads at once, each gets its turn, none looks for it."""
+    """Of a hundred that a callback downloads at once, each gets its turn, none looks for it."""
     host, other = site.add(DELAY.format(0.01)), site.add(name="127.0.0.2")
     result = run_crawl(
         [other.url("/page")],
         spider="tests.crawl.waiting_spiders.DownloadingSpider",
         settings=IMPATIENT,
-        more=[host.url(f"/{number}") for number in range(300)],
+        more=[host.url(f"/{number}") for number in range(100)],
     )
     assert {item.get("status") for item in result.items} == {200}
-    assert len(host.pages) == 300
+    assert len(host.pages) == 100
     assert min(gaps(host)) >= 0.01
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tests import forks
 from tests.crawl.crawl import ROOT
 
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
-DELAY = 0.4
+DELAY = 0.2
 
 
 def test_one_delay_for_both(site: Site, mode: str) -> None:
@@ -28,15 +27,9 @@ def test_one_delay_for_both(site: Site, mode: str) -> None:
         ]
         for crawl in range(2)
     ]
-    command = [sys.executable, "-m", "tests.crawl.two_crawls", mode]
-    done = subprocess.run(
-        [*command, *parts[0], "--", *parts[1]],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = ["tests.crawl.two_crawls", mode, *parts[0], "--", *parts[1]]
+    done = forks.run(command, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     assert len(host.pages) == len(fast.pages) == 8, done.stderr
     assert len(fast.robots_hits) == 2
     assert len(host.robots_hits) == 2

@@ -44,6 +44,7 @@ def used(path: Path) -> list[dict[str, Any]]:
     return [dict(row) for row in open_ledger(str(path)).execute(query)]
 
 
+@pytest.mark.newest
 @pytest.mark.parametrize("purpose", ["search", "train-ai", "tdm"])
 def test_one_site_three_purposes(
     site: Site, mode: str, purpose: str, tmp_path: Path
@@ -92,6 +93,7 @@ EVIDENCE = {
 }
 
 
+@pytest.mark.newest
 def test_evidence(site: Site, tmp_path: Path) -> None:
     """Each drop has what said so, as it is written, and where it stands."""
     host = build(site)
@@ -108,6 +110,7 @@ def test_evidence(site: Site, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.newest
 def test_several_purposes(site: Site) -> None:
     """What any of them must not have is dropped."""
     host = build(site)
@@ -145,6 +148,7 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert ("/licensed", "License", "license: https://license.example/p") in noted
 
 
+@pytest.mark.newest
 def test_unknown_denied(site: Site) -> None:
     """A crawl that takes what is said to be for it alone."""
     host = build(site)
@@ -153,6 +157,7 @@ def test_unknown_denied(site: Site) -> None:
     assert " is not for search: nothing is stated" in result.log
 
 
+@pytest.mark.newest
 def test_annotated_and_ignored(site: Site) -> None:
     """All items pass; annotated ones say of each purpose whether they are for it."""
     host = build(site)
@@ -170,6 +175,7 @@ def test_annotated_and_ignored(site: Site) -> None:
     assert items(result, host) == items_for()
 
 
+@pytest.mark.newest
 def test_purposes_of_a_request(site: Site) -> None:
     """What one request is for, in the place of the settings; and what is no purpose."""
     host = build(site)
@@ -196,6 +202,7 @@ def test_purposes_of_a_request(site: Site) -> None:
 # tdmrep.json.
 
 
+@pytest.mark.newest
 def test_tdmrep_is_fetched_like_robots_txt(site: Site, tmp_path: Path) -> None:
     """Once for an origin and for as long as it holds, also for later crawls; in the turn
     of its host, and not where robots.txt does not let it be fetched.

@@ -26,13 +26,13 @@ def test_before_it_opens(site: Site, mode: str) -> None:
     host = site.add(HOURS.format("1200-1300\nCrawl-delay: 0.2"))
     other = site.add(HOURS.format("1000-1500"), name="127.0.0.2")
     result = run_crawl(
-        [*pages(host, 10), *pages(other, 30)],
+        [*pages(host, 5), *pages(other, 10)],
         mode=mode,
         spider=SPIDER,
         settings={**IMPATIENT, "CONCURRENT_REQUESTS": 4},
-        seconds=6,
+        seconds=4,
     )
-    check_all_fetched(result, 40)
+    check_all_fetched(result, 15)
     # The clock of the crawl starts with its process.
     assert gaps(host)[0] > 1
     assert min(gaps(host)[1:]) >= 0.2
@@ -41,6 +41,7 @@ def test_before_it_opens(site: Site, mode: str) -> None:
     assert host.origin in line
 
 
+@pytest.mark.newest
 def test_too_long_to_wait(site: Site) -> None:
     """What can't be fetched within REP_VISIT_TIME_WAIT is refused, and the log says why, once."""
     host = site.add(HOURS.format("1200-1300"))
@@ -56,6 +57,7 @@ def test_too_long_to_wait(site: Site) -> None:
     assert result.stats["rep/denied/visit-time"] == 10
 
 
+@pytest.mark.newest
 def test_switched_off(site: Site) -> None:
     """Without REP_VISIT_TIME, or in Google's dialect, any time will do."""
     for settings in ({"REP_VISIT_TIME": False}, {"REP_GOOGLE_COMPATIBLE": True}):
@@ -67,6 +69,7 @@ def test_switched_off(site: Site) -> None:
         check_all_fetched(result, 5)
 
 
+@pytest.mark.newest
 def test_closing_while_it_is_closed(site: Site) -> None:
     """A crawl that is ended does not wait for a window to open."""
     host = site.add(HOURS.format("1200-1300"))
@@ -84,7 +87,7 @@ def test_what_a_callback_downloads_itself(site: Site) -> None:
         [other.url("/page")],
         spider="tests.crawl.paced_spiders.VisitingDownloader",
         settings=IMPATIENT,
-        seconds=3,
+        seconds=2,
         more=pages(host, 3),
     )
     assert [item.get("status") for item in result.items] == [200] * 3

@@ -21,10 +21,10 @@ COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses"
 
 
 def healthy(site: Site) -> tuple[Host, list[str]]:
-    """A host with a page of 200 ms for each of 40 URLs."""
+    """A host with a page of 100 ms for each of 40 URLs."""
     host = site.add(RULES)
     paths = [f"/public/{number}" for number in range(40)]
-    host.answers = {**host.answers, **dict.fromkeys(paths, Answer(delay=0.2))}
+    host.answers = {**host.answers, **dict.fromkeys(paths, Answer(delay=0.1))}
     return host, [host.url(path) for path in paths]
 
 
@@ -69,7 +69,7 @@ def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
 
 def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
     """Requests that wait are all there is to do, and the crawl does not end without them."""
-    host = site.add(robots(RULES, delay=2))
+    host = site.add(robots(RULES, delay=1))
     urls = map(host.url, ("/private", "/public"))
     result = run_crawl(urls, mode=mode, settings=FOUR)
     assert host.pages == ["/public"]
@@ -130,7 +130,7 @@ def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
 
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
     """``download_async`` waits for a slow robots.txt, keeps to it, and does not loop for it."""
-    host, slow = site.add(RULES), site.add(robots(RULES, delay=2))
+    host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     more = [f"/public/{number}" for number in range(10)]
     more += [f"/private/{number}" for number in range(10)]
     result = run_crawl(
@@ -153,7 +153,7 @@ def test_what_a_media_pipeline_downloads(
     site: Site, mode: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Files on a host with a slow robots.txt are waited for, kept to it, and not looped for."""
-    host, slow = site.add(RULES), site.add(robots(RULES, delay=2))
+    host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     files = [f"/public/{number}" for number in range(10)]
     files += [f"/private/{number}" for number in range(10)]
     result = run_crawl(

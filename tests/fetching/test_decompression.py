@@ -11,6 +11,8 @@ from scrapy.http import Response
 from scrapy_rep.fetching import decompression
 from scrapy_rep.fetching.decompression import IncompleteBody, check_complete
 
+pytestmark = pytest.mark.newest
+
 TEXT = b"User-agent: *\nDisallow: /private\n" * 1_000
 LIMIT = 1_000_000
 

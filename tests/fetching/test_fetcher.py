@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import AccessResult
     from tests.fakes import FakeEngine
 
+pytestmark = pytest.mark.newest
+
 URL = "http://example.com/robots.txt"
 CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
 

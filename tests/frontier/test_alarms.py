@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scrapy_rep.frontier.clock import Alarms
 from tests.frontier.fakes import FakeClock
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.frontier.fakes import Timer
+
+pytestmark = pytest.mark.newest
 
 
 def alarms() -> tuple[Alarms, FakeClock, list[str]]:

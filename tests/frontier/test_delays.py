@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.frontier.delays import DelayGroup, DelayGroups
 from scrapy_rep.protocol.origins import origin_of
+
+pytestmark = pytest.mark.newest
 
 HTTP, HTTPS = origin_of("http://host.example/"), origin_of("https://host.example/")
 REQUEST = Request("http://host.example/")
@@ -121,3 +124,22 @@ def test_two_groups_become_one() -> None:
     names = [("a.example", "a.example"), ("b.example", "b.example"), ("x", "slot")]
     assert {groups.find(*name) for name in names} == {group}
     assert len(groups.all()) == 1
+
+
+def test_a_host_in_the_slot_of_another() -> None:
+    """A host without a delay takes that of the site whose slot its requests have, as a
+    service does. One that asks for a delay keeps it there too.
+    """
+    groups = DelayGroups()
+    site, host = origin_of("http://site.example/"), origin_of("http://host.example/")
+    group = groups.update(("site.example", "site.example"), site, 5.0, 0.0)
+    in_slot = ("host.example", "site.example")
+    assert groups.update(in_slot, host, 0.0, 0.0) is group
+    assert groups.find("host.example", "host.example") is None
+    own = groups.update(("host.example", "host.example"), host, 1.0, 0.0)
+    assert own is not group
+    joined = groups.update(in_slot, host, 1.0, 0.0)
+    assert joined is not None
+    assert joined.delays == {site: 5.0, host: 1.0}
+    assert groups.find("host.example", "host.example") is joined
+    assert groups.find("site.example", "site.example") is joined

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scrapy_rep.frontier.hoststate import Host, WantedHosts
 from scrapy_rep.protocol.origins import Origin
+
+pytestmark = pytest.mark.newest
 
 
 def hosts(count: int) -> list[Host]:

@@ -17,6 +17,8 @@ from tests.frontier.fakes import Crawl, page
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.newest
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 URL = "http://a.example/robots.txt"
 

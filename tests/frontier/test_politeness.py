@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from unittest import mock
+
+import pytest
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.newest
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 

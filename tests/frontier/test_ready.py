@@ -5,8 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from scrapy_rep.frontier.backqueue import Slot
 from scrapy_rep.frontier.ready import ReadyQueues
+
+pytestmark = pytest.mark.newest
 
 
 def queues(*slots: Slot) -> list[Any]:
@@ -63,4 +67,4 @@ def test_what_counts_no_more_takes_no_memory() -> None:
     assert len(ready._heap) <= 2 * 10 + 65
     order = [ready.take_first().slot.active for _ in range(10)]
     assert order == sorted(order)
-    assert not ready._lines
+    assert not ready._by_slot

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 from urllib.parse import urlsplit
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,6 +30,8 @@ from tests.frontier.model import PRIVATE, ROBOTS_TXT, Model
 if TYPE_CHECKING:
     from scrapy import Request
     from twisted.internet.defer import Deferred
+
+pytestmark = pytest.mark.newest
 
 logger = logging.getLogger("scrapy_rep")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from unittest import mock
+
+import pytest
 
 from tests.frontier.fakes import Crawl, page
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.newest
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 

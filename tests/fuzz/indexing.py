@@ -57,7 +57,7 @@ def html(data: bytes) -> None:
     with bounded(len(page)):
         rules = IndexingRules.parse((), page, AGENTS, RFC9309, declared)
         _check(rules, RFC9309)
-    with patch.object(metatags, "_suspects", _every_meta):
+    with patch.object(metatags, "_candidates", _every_meta):
         assert rules == IndexingRules.parse((), page, AGENTS, RFC9309, declared)
     if page.isascii() and not any(octet in page for octet in _ENCODED):
         wide = page.decode().encode("utf-16")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+WRITTEN_EVERY = module._WRITTEN_EVERY
+
+
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WRITTEN_EVERY", 0.01)
@@ -112,6 +115,27 @@ def test_written_while_it_runs(path: Path) -> None:
         (None, 1)
     ]
     writer.close(END)
+
+
+def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So long what happened waits to be written, and a crash loses it."""
+    monkeypatch.setattr(module, "_WRITTEN_EVERY", WRITTEN_EVERY)
+    pauses: list[float | None] = []
+
+    class Closing(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return super().wait(0.01)
+
+    writer = LedgerWriter(path, CRAWL)
+    writer._closing = Closing()
+    writer.start()
+    for number in (1, 2):
+        writer.write(decided(number))
+        wait_for(lambda number=number: writer.recorded == number)
+    writer.close(END)
+    assert len(pauses) >= 3
+    assert set(pauses) == {0.5}
 
 
 def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ class Reference:
         # Slow, but not slower than it must be for many questions.
         self.url_target = cache(lambda url: url_target(url, dialect))
         self.groups_of = cache(self.find_groups)
+        self.verdict_for = cache(self.find_verdict)
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Verdict:
         target = self.url_target(url)
@@ -91,6 +92,10 @@ class Reference:
         agent, groups = self.groups_of(wanted)
         if not groups:
             return True, 0, None, "no-group"
+        return self.verdict_for(agent, target)
+
+    def find_verdict(self, agent: str, target: bytes) -> Verdict:
+        _, groups = self.groups_of((agent,))
         best: tuple[int, bool] | None = None
         line = 0
         for rule in [rule for group in groups for rule in group.rules]:
@@ -285,16 +290,16 @@ def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
     while i < len(text):
         octet = text[i]
         last = i == len(text) - 1
-        hexes = text[i + 1 : i + 3]
+        hexes = text[i + 1 : i + 3] if octet == ord("%") else b""
         if in_pattern and dialect.wildcards and octet == ord("*"):
             octets.append(ANYTHING)
         elif in_pattern and dialect.wildcards and octet == ord("$") and last:
             octets.append(END)
-        elif octet == ord("%") and len(hexes) == 2 and all(h in HEX for h in hexes):
-            octets += level_encoded(hexes, dialect, in_pattern=in_pattern)
+        elif len(hexes) == 2 and all(h in HEX for h in hexes):
+            octets += level_encoded(hexes, dialect.path_encoding, in_pattern)
             i += 2
         else:
-            octets += level_raw(octet, dialect, in_pattern=in_pattern)
+            octets += level_raw(octet, dialect.path_encoding, in_pattern)
         i += 1
     return octets
 
@@ -313,13 +318,14 @@ def slashes_levelled(octets: list[int]) -> list[int]:
     return levelled
 
 
-def level_encoded(hexes: bytes, dialect: Dialect, *, in_pattern: bool) -> bytes:
+@cache
+def level_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
     octet = int(hexes, 16)
-    if dialect.path_encoding == "rfc3986" and octet in UNRESERVED + NO_DELIMITERS:
+    if encoding == "rfc3986" and octet in UNRESERVED + NO_DELIMITERS:
         return bytes([octet])
-    if dialect.path_encoding == "decoded" and octet != ord("/"):
+    if encoding == "decoded" and octet != ord("/"):
         return bytes([octet])
-    if dialect.path_encoding == "high-octets":
+    if encoding == "high-octets":
         if octet in ENCODED_BY_SOME:
             return bytes([octet])
         if not in_pattern and not may_not_stand_raw(octet):
@@ -327,13 +333,14 @@ def level_encoded(hexes: bytes, dialect: Dialect, *, in_pattern: bool) -> bytes:
     return b"%" + hexes.upper()
 
 
-def level_raw(octet: int, dialect: Dialect, *, in_pattern: bool) -> bytes:
+@cache
+def level_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
-    if dialect.path_encoding == "rfc3986":
+    if encoding == "rfc3986":
         # "*" and "$" that are not special are written as in the patterns.
         kept = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
         return bytes([octet]) if kept else encoded
-    google = dialect.path_encoding == "high-octets"
+    google = encoding == "high-octets"
     if google and (may_not_stand_raw(octet) or (octet > 0x7F and in_pattern)):
         return encoded
     return bytes([octet])

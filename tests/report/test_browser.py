@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser import CHROMIUM
 from tests.report import ledgers
 from tests.report.making import make_report
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("axe_playwright_python")
 
-CHROMIUM = shutil.which("chromium")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.excerpt import Gap, ShownLine
+from scrapy_rep.report.documents import Gap, ShownLine
 from scrapy_rep.report.model import Overridden
 from scrapy_rep.report.scratch import Scratch
 from scrapy_rep.report.urls import JudgedUrl

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scrapy_rep.report.charts import WIDTH, length, stacked
-from scrapy_rep.report.excerpt import Gap, Mark, ShownLine, excerpt
+from scrapy_rep.report.documents import Gap, Mark, ShownLine, excerpt
+from scrapy_rep.report.render import BAR_WIDTH, bar_length, stacked_bar
 
 
 def count(shown: tuple[ShownLine | Gap, ...]) -> int:
@@ -52,9 +52,9 @@ def test_a_mark_beyond_the_end() -> None:
 
 def test_bars() -> None:
     """Parts fill their bar in proportion; the least of them can be seen."""
-    bar = stacked([("a", "x", 10**9), ("b", "y", 1), ("c", "z", 0)])
+    bar = stacked_bar([("a", "x", 10**9), ("b", "y", 1), ("c", "z", 0)])
     assert [part.name for part in bar] == ["a", "b"]
     assert bar[1].length >= 3
-    assert bar[1].start + bar[1].length == WIDTH
-    assert stacked([]) == []
-    assert (length(5, 10), length(1, 10**9), length(0, 10)) == (500, 4, 0)
+    assert bar[1].start + bar[1].length == BAR_WIDTH
+    assert stacked_bar([]) == []
+    assert (bar_length(5, 10), bar_length(1, 10**9), bar_length(0, 10)) == (500, 4, 0)

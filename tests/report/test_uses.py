@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.excerpt import ShownLine
+from scrapy_rep.report.documents import ShownLine
 from scrapy_rep.report.model import Use
 from scrapy_rep.report.render import render
 from scrapy_rep.report.scratch import Scratch

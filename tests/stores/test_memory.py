@@ -95,8 +95,8 @@ class TestBounds:
         gc.collect()
         tracemalloc.start()
         try:
-            store = MemoryStore(max_entries=3000, max_bytes=10**9)
-            for number in range(4_500):
+            store = MemoryStore(max_entries=1300, max_bytes=10**9)
+            for number in range(1_950):
                 put = entry(kept[number % len(kept)])
                 store.put(f"http://{number}.example", put, START)
             gc.collect()

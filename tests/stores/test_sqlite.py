@@ -6,6 +6,7 @@ import os
 import sqlite3
 import sys
 from contextlib import closing
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.forks import Forked
 
+NUMBERS = count()
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -34,10 +37,12 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
         "from scrapy_rep.exceptions import StoreError\n"
         "store = SqliteStore(sys.argv[1])\n"
     )
-    (path.parent / "its_module.py").write_text(prelude + code)
+    # Another is not to read it while it is written.
+    module = f"its_module_{next(NUMBERS)}"
+    (path.parent / f"{module}.py").write_text(prelude + code)
     # What they do, others do in this process.
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
-    command = [sys.executable, "-m", "its_module", *map(str, [path, *arguments])]
+    command = [sys.executable, "-m", module, *map(str, [path, *arguments])]
     pipes = {"stdin": popen.PIPE, "stdout": popen.PIPE}
     return popen.Popen(command, **pipes, text=True, cwd=path.parent, env=env)
 
@@ -63,7 +68,7 @@ class TestProcesses:
     CONTEND = """
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range(100):
+for number in range(40):
     origin = f"http://{number}.example"
     if store.lock(origin, sys.argv[2], 30, START):
         print(number)
@@ -83,7 +88,7 @@ for number in range(100):
             one.stdin.flush()
         won = {name: output(one) for name, one in processes.items()}
         numbers = [int(number) for one in won.values() for number in one]
-        assert sorted(numbers) == list(range(100))
+        assert sorted(numbers) == list(range(40))
         with closing(SqliteStore(path)) as store:
             for name, numbers in won.items():
                 for number in numbers:
@@ -102,7 +107,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
         next one goes on.
         """
         written = 0
-        for enough in (1, 7, 50, 120):
+        for enough in (1, 7, 20, 30):
             writer = process(self.WRITE, path, written)
             for _ in range(enough):
                 assert int(writer.stdout.readline()) == written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.display import visible
 
@@ -14,14 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-GREEN, RED, YELLOW, BLUE, BOLD = "32", "31", "33", "34", "1"
+Style: TypeAlias = Literal["blue", "bold", "green", "red", "yellow"]
+
+# Parameters of the control sequence of terminals that selects the style.
+_CODES: dict[Style, str] = {
+    "blue": "34",
+    "bold": "1",
+    "green": "32",
+    "red": "31",
+    "yellow": "33",
+}
 
 
 class Painted(NamedTuple):
-    """A part of a line, and its colour on terminals."""
+    """A part of a line, and its style on terminals."""
 
     text: str
-    colour: str
+    style: Style
 
 
 class Output:
@@ -56,7 +65,7 @@ class Output:
             return visible(part)
         if not self._has_colours:
             return visible(part.text)
-        return f"\x1b[{part.colour}m{visible(part.text)}\x1b[0m"
+        return f"\x1b[{_CODES[part.style]}m{visible(part.text)}\x1b[0m"
 
 
 def notify(message: str) -> None:

@@ -8,8 +8,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.ledger.checks import read_texts
-from scrapy_rep.ledger.reader import check_values, open_ledger, reading
+from scrapy_rep.ledger.checks import check_values, read_texts
+from scrapy_rep.ledger.reader import open_ledger, reading
 from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.robots import RobotsTxt
 
@@ -122,7 +122,7 @@ def origin_count(path: str) -> int:
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger, once all of it was checked."""
+    """The agents and the dialect of each crawl in a ledger. Checks all of it first."""
     _check(path)
     with reading(path):
         return {
@@ -132,8 +132,8 @@ def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
 
 
 def _check(path: str) -> None:
-    with closing(open_ledger(path)) as connection:
-        check_values(path, connection)
+    with closing(open_ledger(path)) as connection, reading(path):
+        check_values(connection)
 
 
 def _decisions(

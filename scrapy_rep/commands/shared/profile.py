@@ -1,4 +1,4 @@
-"""The crawler in whose name a question is asked: its agents, dialect and settings."""
+"""The crawler that a command answers for: its agents, dialect and settings."""
 
 from __future__ import annotations
 

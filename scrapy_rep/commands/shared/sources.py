@@ -144,8 +144,8 @@ def ask(
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """What *job* returns with these sources. It runs in a crawl, unless every origin has a
-    given file.
+    """Run *job* with these sources, and return its result. It runs in a crawl, unless a given
+    file is for every origin.
     """
     if None in given:
         return finish(job(Sources(profile, dialects, given, None)))

@@ -21,13 +21,13 @@ _CHUNK = 64 * 1024
 # Bytes of a line; a longer one is not a URL.
 _MAX_LINE = 256 * 1024
 
-# So many robots.txt files are fetched before the URLs that need them are judged, at most.
+# The greatest number of robots.txt files that are fetched before their URLs are judged.
 _ORIGINS_AT_ONCE = 128
 
 # Bytes read of a file or of standard input: more than any dialect reads of a robots.txt.
 _MAX_READ = 16 * 1024 * 1024
 
-# Names that end so are of files, and not of hosts.
+# Endings of the names of files, as opposed to hosts.
 _FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
 
 
@@ -39,7 +39,7 @@ class AskedUrl(NamedTuple):
 
 
 def asked_url(text: str) -> AskedUrl | None:
-    """The URL in *text*, encoded as a Request encodes it; None where there is none."""
+    """The URL that *text* is, encoded as a Request encodes it; None for any other text."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
@@ -54,7 +54,7 @@ def is_url(argument: str) -> bool:
 
 
 def asked_argument(text: str) -> AskedUrl:
-    """The URL that an argument of the command is. Raises UsageError where it is none."""
+    """The URL in an argument of the command. Raises UsageError for any other text."""
     found = asked_url(text)
     if found is not None:
         return found
@@ -138,8 +138,8 @@ def _lines(lines: list[bytes], number: int) -> Iterator[tuple[int, str]]:
 def by_origins(
     urls: Iterable[tuple[int, str]],
 ) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
-    """*urls* in parts, each of so few origins that their robots.txt files are fetched side
-    by side. None is in the place of what is not a URL.
+    """*urls* in parts, each with few enough origins to fetch their robots.txt files side by
+    side. The third value of an entry is None where its text is not a URL.
     """
     part: list[tuple[int, str, AskedUrl | None]] = []
     origins: set[Origin] = set()

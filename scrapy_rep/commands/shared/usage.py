@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.commands.shared.output import BOLD, GREEN, RED, YELLOW, Painted
+from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.protocol.request_target import other_forms
-from scrapy_rep.protocol.usage.preferences import SILENCE
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
 if TYPE_CHECKING:
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
 
 _OUTCOMES = {
-    True: Painted("allowed", GREEN),
-    False: Painted("disallowed", RED),
-    None: Painted("unknown", YELLOW),
+    True: Painted("allowed", "green"),
+    False: Painted("disallowed", "red"),
+    None: Painted("unknown", "yellow"),
 }
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """What *robots* states about the use of a URL. Each purpose is asked about in the name of
-    its own agents, where it has any.
+    """What *robots* states about the use of a URL. A purpose with agents of its own in
+    REP_AGENTS follows the groups of these.
     """
-    found = SILENCE
+    found = NOTHING_STATED
     for each in (url, *other_forms(url, profile.rep.clients)):
-        for purpose in asked_about(profile):
+        for purpose in shown_purposes(profile):
             tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
             found |= robots.usage(each, tokens).about([purpose])
     return found
 
 
-def asked_about(profile: Profile) -> tuple[str, ...]:
-    """The purposes of the crawl; all purposes where it has none."""
+def shown_purposes(profile: Profile) -> tuple[str, ...]:
+    """The purposes of the crawl, or all purposes where it has none."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
@@ -48,7 +48,9 @@ def usage_change(
     """
     old = robotstxt_usage(then, url, profile)
     new = robotstxt_usage(now, url, profile)
-    changed = [each for each in asked_about(profile) if old.get(each) != new.get(each)]
+    changed = [
+        each for each in shown_purposes(profile) if old.get(each) != new.get(each)
+    ]
     if not changed:
         return None
     record = {
@@ -82,7 +84,7 @@ def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, A
                 "allowed": preferences.get(purpose),
                 "because": _record(preferences.because(purpose)),
             }
-            for purpose in asked_about(profile)
+            for purpose in shown_purposes(profile)
         },
         "statements": [_record(each) for each in preferences.statements],
         "licenses": list(preferences.licenses),
@@ -111,9 +113,9 @@ def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) 
     """
     if not preferences and not profile.rep.purposes:
         return
-    for purpose in asked_about(profile):
+    for purpose in shown_purposes(profile):
         outcome = _OUTCOMES[preferences.get(purpose)]
-        output.line("  for ", Painted(purpose, BOLD), ": ", outcome)
+        output.line("  for ", Painted(purpose, "bold"), ": ", outcome)
         for each in preferences.statements:
             if each.category == purpose and each.value is not None:
                 more = " (overridden)" if each.is_overridden else ""

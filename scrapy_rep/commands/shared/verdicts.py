@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from scrapy_rep.commands.shared.output import GREEN, RED, Painted
+from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.frontier.demands import demand
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
@@ -30,7 +30,9 @@ _REASONS = {
 
 
 def verdict(decision: Decision) -> Painted:
-    return Painted("allowed", GREEN) if decision.allowed else Painted("denied ", RED)
+    return (
+        Painted("allowed", "green") if decision.allowed else Painted("denied ", "red")
+    )
 
 
 def why(decision: Decision) -> str:

@@ -26,6 +26,14 @@ _MAX_HOLDS = 30 * DAY
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
+# The directives that state a lifetime, in the order in which they count. The copy of a crawl
+# is a shared one, since several crawls can use it.
+_AGE_DIRECTIVES = {
+    "cache-control": ("s-maxage", "max-age"),
+    "max-age": ("max-age",),
+    "expires": (),
+}
+
 _DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # RFC 9111, 1.2.2
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
 
@@ -60,20 +68,13 @@ def _explicit(
     fetched: float,
 ) -> float | None:
     """The lifetime that the server states, in the fields that the dialect reads (4.2.1)."""
-    if dialect.freshness == "cache-control" and directives.keys() & {
-        "no-cache",
-        "no-store",
-    }:
+    is_refused = "no-cache" in directives or "no-store" in directives
+    if dialect.freshness == "cache-control" and is_refused:
         return 0.0
-    if dialect.freshness != "expires":
-        names = ["max-age"]
-        if dialect.freshness == "cache-control":
-            # The copy of a crawl is a shared one: several crawls can use it.
-            names = ["s-maxage", "max-age"]
-        for name in names:
-            seconds = _seconds(directives.get(name, ""))
-            if seconds is not None:
-                return seconds - (_seconds(fields.get("age", "")) or 0.0)
+    for name in _AGE_DIRECTIVES[dialect.freshness]:
+        seconds = _seconds(directives.get(name, ""))
+        if seconds is not None:
+            return seconds - (_seconds(fields.get("age", "")) or 0.0)
     if dialect.freshness != "max-age" and "expires" in fields:
         # A date that can't be read, "0" above all, is one in the past (5.3).
         expires = _moment(fields["expires"])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.indexing.statements import Span, StatementReader
 
-EVERYONE = frozenset({"*", "robots"})
+_EVERYONE = frozenset({"*", "robots"})
 """Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
 
 _PART = re.compile("[^,]+")
@@ -57,12 +57,12 @@ def read_headers(
     The agents are our product tokens, in lower case.
     """
     for number, value in enumerate(values, 1):
-        if reading.full:
+        if reading.is_full:
             return
         if len(value) > MAX_TEXT:
             message = f"only {MAX_TEXT} bytes of {len(value)} are read"
-            reading.find("too-long", message, ("header", None, number))
+            reading.add_finding("too-long", message, ("header", None, number))
         text = value[:MAX_TEXT].decode("latin-1")
         for agent, spans in _scopes(text):
-            if agent is None or agent.lower() in agents or agent.lower() in EVERYONE:
+            if agent is None or agent.lower() in agents or agent.lower() in _EVERYONE:
                 reading.read(("header", agent, number), text, spans)

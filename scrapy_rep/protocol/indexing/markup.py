@@ -70,7 +70,7 @@ _SCRIPT_MARK = re.compile(
 )
 
 # Text and plain tags, several at once, up to a tag that matters.
-_DULL = re.compile(
+_SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
     + rb")[\t\n\f\r />])[a-z][a-z0-9-]*" + _PLAIN_REST + rb"){1,50}"
@@ -103,8 +103,8 @@ def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
             next_start = next(ahead, -1)
         if next_start < 0:
             return
-        if (dull := _DULL.match(html, position, next_start)) is not None:
-            position = dull.end()
+        if (skipped := _SKIPPABLE.match(html, position, next_start)) is not None:
+            position = skipped.end()
         match = _MARKUP.search(html, position)
         if match is None or match.start() > starts[-1]:
             return

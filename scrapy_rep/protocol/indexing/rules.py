@@ -100,9 +100,9 @@ class IndexingRules:
         if html:
             read_page(html, names, encoding, reading)
         if not (reading.statements or reading.findings or reading.tags):
-            return _SILENCE
+            return _NOTHING_STATED
         return cls(
-            **_add_up(reading.statements),
+            **_combined(reading.statements),
             statements=tuple(reading.statements),
             findings=tuple(reading.findings),
             tags=tuple(reading.tags),
@@ -174,7 +174,7 @@ class IndexingRules:
         return f"<{type(self).__name__} {self.to_header()}>"
 
 
-_SILENCE = IndexingRules()
+_NOTHING_STATED = IndexingRules()
 """The rules of every response without statements."""
 
 
@@ -189,8 +189,8 @@ def _iso(date: datetime) -> str:
     return date.isoformat().replace("+00:00", "Z")
 
 
-def _add_up(statements: Iterable[Statement]) -> dict[str, Any]:
-    """Return the fields of IndexingRules that differ from what silence allows.
+def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
+    """Return the fields of IndexingRules that differ from those of a page without statements.
 
     The most restrictive statement wins, in whatever order they stand and from whatever
     source they are (Google, "Handling combined indexing and serving rules").

@@ -148,17 +148,17 @@ class Tag(NamedTuple):
 class StatementReader:
     """Collects the statements and findings of one response."""
 
-    __slots__ = ("_vocabulary", "findings", "full", "statements", "tags")
+    __slots__ = ("_vocabulary", "findings", "is_full", "statements", "tags")
 
     def __init__(self, vocabulary: frozenset[str] | None) -> None:
         self._vocabulary = VOCABULARY if vocabulary is None else vocabulary
         self.statements: list[Statement] = []
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
-        self.full = False
+        self.is_full = False
         """Whether the limit is reached, so that nothing more need be read."""
 
-    def find(self, code: str, message: str, location: Location) -> None:
+    def add_finding(self, code: str, message: str, location: Location) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
             self.findings.append(
                 IndexingFinding(code, message, location[0], location[2])
@@ -169,10 +169,10 @@ class StatementReader:
         at = 0
         while at < len(spans):
             if len(self.statements) >= MAX_STATEMENTS:
-                if not self.full:
-                    self.full = True
+                if not self.is_full:
+                    self.is_full = True
                     message = f"only {MAX_STATEMENTS} statements are read"
-                    self.find("too-many", message, location)
+                    self.add_finding("too-many", message, location)
                 return
             start, end = spans[at]
             name, colon, value = text[start:end].partition(":")
@@ -184,14 +184,14 @@ class StatementReader:
                 # "all: noindex" is read as two statements, so that neither is lost.
                 spans[at] = (end - len(value), end)
                 end -= len(value)
-                self.find("stray-colon", f"{name} takes no value", location)
+                self.add_finding("stray-colon", f"{name} takes no value", location)
             else:
                 at += 1
             written = text[start:end].strip()
             if name in self._vocabulary:
                 self.statements.append(Statement(*location, written, name))
             elif written:
-                self._read_unknown(location, written, name)
+                self._add_unknown(location, written, name)
 
     def _read_valued(
         self, location: Location, text: str, spans: list[Span], at: int
@@ -214,14 +214,16 @@ class StatementReader:
                     break
         written = text[start:end].strip()
         if name not in self._vocabulary:
-            self._read_unknown(location, written, name)
-        else:
-            if result is None:
-                code = "bad-date" if read is _date else "bad-value"
-                self.find(code, f"not a value of {name}: {value.strip()!r}", location)
-            self.statements.append(Statement(*location, written, name, result))
+            self._add_unknown(location, written, name)
+            return at + taken
+        if result is None:
+            code = "bad-date" if read is _date else "bad-value"
+            message = f"not a value of {name}: {value.strip()!r}"
+            self.add_finding(code, message, location)
+        self.statements.append(Statement(*location, written, name, result))
         return at + taken
 
-    def _read_unknown(self, location: Location, written: str, name: str) -> None:
-        self.find("unknown-name", f"not in the vocabulary: {written!r}", location)
+    def _add_unknown(self, location: Location, written: str, name: str) -> None:
+        message = f"not in the vocabulary: {written!r}"
+        self.add_finding("unknown-name", message, location)
         self.statements.append(Statement(*location, written, name, known=False))

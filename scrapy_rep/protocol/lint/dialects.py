@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
@@ -81,13 +81,7 @@ _REASONS = {
 }  # fmt: skip
 _SEVERAL = ("there are several reasons", "see what else is found in this file")
 
-
 _ORIGIN = "https://example.com"
-
-
-class _Question(NamedTuple):
-    line: int
-    path: str
 
 
 def compare_dialects(file: LintedFile) -> None:
@@ -95,15 +89,19 @@ def compare_dialects(file: LintedFile) -> None:
     body, dialect = file.body, file.dialect
     if len(body) > _MAX_BYTES:
         body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
-    questions, agents = _questions(body, dialect)
+    paths_asked, agents = _paths_and_agents(body, dialect)
     for other in DIALECTS.values():
         if replace(other, name=dialect.name) != dialect:
-            _Comparison(body, dialect, other).tell(questions, agents, file)
+            _Comparison(body, dialect, other).report(paths_asked, agents, file)
 
 
-def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str]]:
-    """A path for each rule of a file, misspelt fields included, and the agents of the file."""
-    questions: dict[str, _Question] = {}
+def _paths_and_agents(
+    body: bytes, dialect: Dialect
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """A path for each rule of a file, misspelt fields included, with its line; and the
+    agents of the file.
+    """
+    line_of: dict[str, int] = {}
     agents = {EVERYONE: None}
     for number, field, value in lines(body, replace(dialect, misspelt_fields=True)):
         if field == "user-agent":
@@ -116,16 +114,15 @@ def _questions(body: bytes, dialect: Dialect) -> tuple[list[_Question], list[str
             if pattern is not None:
                 path = "x".join(pattern.segments)
                 path = path if path.startswith("/") else "/" + path
-                questions.setdefault(path, _Question(number, path))
+                line_of.setdefault(path, number)
                 directory, _, page = path.rpartition("/")
                 if page.startswith("index.htm"):
                     path = directory + "/"
-                    questions.setdefault(path, _Question(number, path))
+                    line_of.setdefault(path, number)
     # The dialects are known to differ on this URL.
-    questions.pop("/robots.txt", None)
-    return _spread(list(questions.values()), _MAX_RULES), _spread(
-        list(agents), _MAX_AGENTS
-    )
+    line_of.pop("/robots.txt", None)
+    asked = _spread(list(line_of.items()), _MAX_RULES)
+    return asked, _spread(list(agents), _MAX_AGENTS)
 
 
 def _spread(items: list[_T], at_most: int) -> list[_T]:
@@ -151,20 +148,20 @@ class _Comparison:
                     mixed = AccessRules.parse(body, replace(one, **{name: value}))
                     self._mixtures.append((name, mixed, read))
 
-    def tell(
-        self, questions: list[_Question], agents: list[str], file: LintedFile
+    def report(
+        self, asked: list[tuple[str, int]], agents: list[str], file: LintedFile
     ) -> None:
-        told = set()
+        reported = set()
         for agent in agents:
-            for question in questions:
-                url = _ORIGIN + question.path
+            for path, line in asked:
+                url = _ORIGIN + path
                 ours = self._ours.is_allowed(url, agent)
                 if ours is not self._theirs.is_allowed(url, agent):
                     reason = self._reason(url, agent)
-                    if reason not in told:
-                        told.add(reason)
-                        message = self._message(reason, question, agent)
-                        file.add(question.line, "dialects-differ", message)
+                    if reason not in reported:
+                        reported.add(reason)
+                        message = self._message(reason, path, agent)
+                        file.add(line, "dialects-differ", message)
 
     def _reason(self, url: str, agent: str) -> str:
         """The one field that explains the difference; empty where no single field does."""
@@ -173,15 +170,14 @@ class _Comparison:
                 return name
         return ""
 
-    def _message(self, reason: str, question: _Question, agent: str) -> str:
+    def _message(self, reason: str, path: str, agent: str) -> str:
         why, remedy = _REASONS.get(reason, _SEVERAL)
         verdicts = []
         for robots in (self._ours, self._theirs):
-            decision = robots.decide(_ORIGIN + question.path, agent)
+            decision = robots.decide(_ORIGIN + path, agent)
             verdict = "allowed" if decision.allowed else "forbidden"
             line = f"line {decision.line}" if decision.line else "no rule"
             verdicts.append(f"{verdict} in {robots.dialect.name} ({line})")
-        path = question.path
         if len(path) > _MAX_PATH_SHOWN:
             path = path[: _MAX_PATH_SHOWN - 3] + "..."
         unnamed = agent == EVERYONE

@@ -84,10 +84,10 @@ def _check_delay(
 ) -> None:
     if delay is None:
         return
-    told = False
+    reported = False
     for token in filter(None, agents):
         other, line = delays.setdefault(token, (delay, number))
-        if other != delay and not told:
-            told = True
+        if other != delay and not reported:
+            reported = True
             message = f"line {line} says {other:g} seconds, and the larger one counts"
             file.add(number, "several-delays", f"{message}: write one of the two")

@@ -76,7 +76,7 @@ def _check_together(rules: list[Line], file: LintedFile, budget: int) -> int:
                 if winner is not None:
                     winners[-winner[1] >> 1] = -winner[1]
         if mark >> 1 not in winners:
-            _tell(mark, winners[min(winners)], file)
+            _report(mark, winners[min(winners)], file)
     return spent
 
 
@@ -115,7 +115,7 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
         yield witness.removeprefix(_ANYTHING)
 
 
-def _tell(mark: int, winner: int, file: LintedFile) -> None:
+def _report(mark: int, winner: int, file: LintedFile) -> None:
     line, allows = winner >> 1, winner & 1
     if allows == mark & 1:
         message = f"line {line} decides wherever this matches, and says the same"

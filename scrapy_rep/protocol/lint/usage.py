@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.lint.fields import nearest
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.usage.robotstxt import FIELDS, expression_of, usage_groups
-from scrapy_rep.protocol.usage.statements import Occurrence, split_path
+from scrapy_rep.protocol.usage.robotstxt import (
+    FIELDS,
+    expression_of,
+    statements_of,
+    usage_groups,
+)
+from scrapy_rep.protocol.usage.statements import split_path
 from scrapy_rep.protocol.usage.vocabulary import (
     ROWS,
     Signal,
-    Source,
     labels_of,
     row_of,
     values_of,
@@ -129,32 +133,21 @@ class _UsageCheck:
         octets = 0
         for line in records:
             octets += len(line.value)
-            if line.field == "license" or octets > _LOOKED_AT:
-                continue
+            if octets > _LOOKED_AT:
+                return
             path = split_path(line.value)[0].decode("latin-1")
             pattern = paths.pattern(path, self._dialect) if path else None
-            key = pattern[:2] if pattern else path
-            signal, expression = expression_of(line)
-            occurrence = Occurrence(Source.ROBOTS_TXT, signal, None, line.number, "")
-            for label, value in expression.pairs:
-                for each in occurrence.statements(label, value):
-                    if each.value is not None:
-                        self._compare(line, (key, each.category), each.value, said)
-
-    def _compare(
-        self,
-        line: Line,
-        key: tuple[object, str],
-        value: bool,
-        said: dict[tuple[object, str], tuple[bool, int]],
-    ) -> None:
-        other, number = said.setdefault(key, (value, line.number))
-        if other is not value:
-            message = (
-                f"line {number} says the opposite about {key[1]} for the same path, and "
-                "what forbids counts: write one of the two"
-            )
-            self._add(line.number, "contradicting-preferences", message)
+            for each in statements_of(line, None):
+                if each.value is None:
+                    continue
+                key = pattern[:2] if pattern else path, each.category
+                other, number = said.setdefault(key, (each.value, line.number))
+                if other is not each.value:
+                    message = (
+                        f"line {number} says the opposite about {each.category} for the "
+                        "same path, and what forbids counts: write one of the two"
+                    )
+                    self._add(line.number, "contradicting-preferences", message)
 
 
 def _how(signal: Signal) -> str:

@@ -163,7 +163,7 @@ class AccessRules:
             return Decision(True, None, None, Reason.ROBOTS_TXT)
         if self._blanket is not None:
             return self._blanket
-        followed = self._follow(agents)
+        followed = self._rules_for(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
         index = followed.index or self._index(followed, target)
@@ -199,7 +199,7 @@ class AccessRules:
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
-        followed = self._follow(agents)
+        followed = self._rules_for(agents)
         index = followed.index or self._index(followed, target)
         return index.allows(target) or self._is_robotstxt(target)
 
@@ -207,13 +207,13 @@ class AccessRules:
         """The delays, rates and windows stated for a crawler; none in a dialect that
         ignores them.
         """
-        return self._follow(agents).pace
+        return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
         """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
         where there is none, or the dialect ignores it.
         """
-        return self._follow(agents).pace.crawl_delay
+        return self._rules_for(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
         """The ``Request-rate`` for a crawler, the slowest of several; None where there
@@ -231,16 +231,16 @@ class AccessRules:
     def _is_robotstxt(self, target: str) -> bool:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
-    def _follow(self, agents: str | Sequence[str]) -> CrawlerRules:
+    def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
         """The rules for *agents*, which nearly always are those of the call before."""
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
             if followed is None or followed.agents != key:
-                followed = self._followed = self._turn_to(key)
+                followed = self._followed = self._switch_to(key)
         return followed
 
-    def _turn_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
+    def _switch_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
         if self._followed is not None:
             if self._others is None or len(self._others) >= MAX_FOLLOWED:
                 self._others = {}

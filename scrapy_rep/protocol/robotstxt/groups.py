@@ -63,9 +63,7 @@ def parse_groups(body: bytes, dialect: Dialect) -> Groups:
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> Groups:
-    """The groups and sitemap lines among lines that were read already. Records of the
-    *rule_fields* are rules.
-    """
+    """The groups and sitemap lines among *lines*; those of *rule_fields* are rules."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []

@@ -78,18 +78,14 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGrou
                 del spans[1:]
             records: tuple[Record, ...] = ()
             start, end = spans[0][0], spans[-1][1]
-            if dialect.crawl_delay and _may_have_pace(lowered, start, end):
+            # To search for the words takes less time than to look for such lines.
+            if dialect.crawl_delay and any(
+                lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS
+            ):
                 lines = [found[hit] for hit in hits]
                 records = delays_of(text, lowered, spans, lines, dialect)
             return FollowedGroups(agent, tuple(spans), records)
     return FollowedGroups(None, (), ())
-
-
-def _may_have_pace(lowered: bytes, start: int, end: int) -> bool:
-    """Whether a part of a text may have a delay, rate or window line. A search for the
-    words takes less time than the expression that reads such lines.
-    """
-    return any(lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS)
 
 
 def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:

@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 # The prefixes by which Google's published parser recognizes a field, in its order.
-_BEGINNINGS = (
+_FIELD_PREFIXES = (
     (("user-agent", "useragent", "user agent"), "user-agent"),
     (("allow",), "allow"),
     (
@@ -47,7 +47,7 @@ _BEGINNINGS = (
 # in RFC 9309.
 _TO_RESPELL = re.compile(
     rf"\n{WS}(?i:(?!(?:{'|'.join((USER_AGENT, *RULES))}){WS}:)"
-    rf"(?:{'|'.join(name for names, _ in _BEGINNINGS[:3] for name in names)}))[^\n]*".encode()
+    rf"(?:{'|'.join(name for names, _ in _FIELD_PREFIXES[:3] for name in names)}))[^\n]*".encode()
 )
 
 
@@ -154,7 +154,7 @@ def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
 def _field(name: bytes, dialect: Dialect) -> str:
     field = name.decode("utf-8", "replace").lower()
     if dialect.misspelt_fields:
-        for beginnings, proper in _BEGINNINGS:
-            if field.startswith(beginnings):
+        for prefixes, proper in _FIELD_PREFIXES:
+            if field.startswith(prefixes):
                 return proper
     return field

@@ -40,9 +40,11 @@ special."""
 
 # Each expression takes one octet, or one encoded octet, at a time: no backtracking.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
-_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
+_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
 _HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
-_ASCII_TO_LEVEL = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010ffff]")
+_ASCII_TO_NORMALIZE = re.compile(
+    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010ffff]"
+)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 SHORT = 2048
@@ -102,8 +104,10 @@ def plain_target(url: str, dialect: Dialect) -> str:
     if _NORMAL(found):
         return found
     if dialect.path_encoding == "high-octets":
-        return _ASCII_TO_LEVEL.sub(_encoded_by_some, found)
-    return _level(found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect)
+        return _ASCII_TO_NORMALIZE.sub(_encoded_by_some, found)
+    return _normalized(
+        found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect
+    )
 
 
 def with_slashes(target: str, dialect: Dialect) -> str:
@@ -158,24 +162,26 @@ def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
             return None
         value = "/" + value
     if not dialect.wildcards:
-        return [_level(value, dialect)], False
+        return [_normalized(value, dialect)], False
     anchored = value.endswith("$")
     if anchored:
         value = value[:-1]
     segments = value.split("*")
     if not _NORMAL("".join(segments)):
-        segments = [_level(segment, dialect) for segment in segments]
+        segments = [_normalized(segment, dialect) for segment in segments]
     return segments, anchored
 
 
 def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
     split = None
     if dialect.path_encoding == "rfc3986":
-        split = _level_query(segments)
+        split = _decode_query_slashes(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
         # Google's parser counts the octets first, so they are normalized after that.
-        segments = [_ASCII_TO_LEVEL.sub(_encoded_by_some, part) for part in segments]
+        segments = [
+            _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
+        ]
     halves = None
     if split is not None:
         number, mark = split
@@ -188,7 +194,7 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
     return Pattern(_without_runs(segments), anchored, octets, halves)
 
 
-def _level_query(segments: list[str]) -> tuple[int, int] | None:
+def _decode_query_slashes(segments: list[str]) -> tuple[int, int] | None:
     """Decode each ``%2F`` behind the first ``?``. If there is a ``/`` behind it then,
     return the index of the segment with the ``?`` and the position behind the ``?``.
     """
@@ -251,9 +257,9 @@ def _matches(pattern: Pattern, target: str) -> bool:
     return target.find(last, position) >= 0
 
 
-def _level(octets: str, dialect: Dialect) -> str:
+def _normalized(octets: str, dialect: Dialect) -> str:
     if dialect.path_encoding == "rfc3986":
-        return octets if _NORMAL(octets) else _TO_LEVEL.sub(_rfc3986, octets)
+        return octets if _NORMAL(octets) else _TO_NORMALIZE.sub(_rfc3986, octets)
     if dialect.path_encoding == "high-octets":
         return _HIGH_OR_ENCODED.sub(_high_octets, octets)
     return _ENCODED.sub(_decoded, octets)

@@ -62,8 +62,8 @@ class PathIndex:
             lines.disallows[value] = 2 * (number + 1)
             if len(pattern.segments) > 1 or pattern.anchored:
                 self._rivals.setdefault(pattern.octets, []).append((pattern, number))
-        self._groups = list(map(self._together, groups))
-        self._everywhere = (before, self._together(everywhere)) if everywhere else None
+        self._groups = list(map(self._combined, groups))
+        self._everywhere = (before, self._combined(everywhere)) if everywhere else None
         self._index = RuleIndex(lines, dialect) if groups else None
 
     @property
@@ -71,7 +71,7 @@ class PathIndex:
         """About how many bytes it takes in memory."""
         return _PATH_WEIGHT * (1 + len(self._groups))
 
-    def _together(self, records: list[Statements]) -> Statements:
+    def _combined(self, records: list[Statements]) -> Statements:
         """The statements of the records with one pattern."""
         if self._dialect.rule_choice == "first":
             return records[0]

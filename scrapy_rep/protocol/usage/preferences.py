@@ -87,7 +87,7 @@ class UsagePreferences:
         found = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
             found += tdmrep.statements
-        return cls(limited(_overridden(found))) if found else SILENCE
+        return cls(limited(_overridden(found))) if found else NOTHING_STATED
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
         """Whether a use is allowed: False if any statement disallows it, else True if any
@@ -192,7 +192,7 @@ class UsagePreferences:
         )
 
 
-SILENCE = UsagePreferences()
+NOTHING_STATED = UsagePreferences()
 """The preferences of a site without statements."""
 
 _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)

@@ -16,7 +16,7 @@ from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.robotstxt.groups import groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
 from scrapy_rep.protocol.usage.pathindex import PathIndex
-from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
     Occurrence,
     UsageStatement,
@@ -89,7 +89,7 @@ class UsageRecords:
         self._licenses = limited(
             statement
             for line in licenses
-            for statement in _statements(line, whose)
+            for statement in statements_of(line, whose)
             if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
         )
         self.weight = _WEIGHT + sum(index.weight for index in self._indexes)
@@ -103,7 +103,7 @@ class UsageRecords:
             for statement in index.statements_for(target)
         ]
         found += self._licenses
-        return UsagePreferences(limited(found)) if found else SILENCE
+        return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
 
 class UsageGroups(NamedTuple):
@@ -168,14 +168,15 @@ def _index(
 ) -> PathIndex | None:
     # A record without a known label still counts for its path, in the place of others.
     found = [
-        (split_path(line.value)[0], tuple(_statements(line, agent)))
+        (split_path(line.value)[0], tuple(statements_of(line, agent)))
         for line in records
         if _SIGNALS[line.field] is signal
     ]
     return PathIndex(found, dialect) if found else None
 
 
-def _statements(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
+    """The statements of a record that is for *agent*; None for everyone."""
     signal = _SIGNALS[line.field]
     written = line.value.decode("utf-8", "replace")
     occurrence = Occurrence(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.usage.pathindex import PathIndex
-from scrapy_rep.protocol.usage.preferences import SILENCE, UsagePreferences
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import MAX_SHOWN, Occurrence, UsageStatement
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
@@ -59,7 +59,7 @@ class TdmRep:
     def usage(self, url: str) -> UsagePreferences:
         """The preferences that it states for *url*."""
         found = self._index.statements_for(paths.target(url, _IN_SEQUENCE))
-        return UsagePreferences(found) if found else SILENCE
+        return UsagePreferences(found) if found else NOTHING_STATED
 
 
 def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ...]]]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.redis.link import Link
     from scrapy_rep.frontier.redis.wire import Script
 
+pytestmark = pytest.mark.newest
+
 A = "http://a.example"
 
 

@@ -25,6 +25,8 @@ from tests.frontier.redis.shared import (
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
 
+pytestmark = pytest.mark.newest
+
 
 def test_unknown_until_it_is_learned(shared: Shared) -> None:
     """Nothing of a host is handed out before its robots.txt is known; it is given to one

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.frontier.redis.shared import (
     EXEMPT,
     HOUR,
@@ -21,6 +23,8 @@ from tests.frontier.redis.shared import (
 
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
+
+pytestmark = pytest.mark.newest
 
 
 def test_best_first_then_oldest(shared: Shared) -> None:

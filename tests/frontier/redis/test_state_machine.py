@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,6 +38,8 @@ from tests.frontier.redis.shared import (
 
 if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
+
+pytestmark = pytest.mark.newest
 
 EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "25"))
 STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))

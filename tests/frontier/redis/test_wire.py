@@ -16,6 +16,8 @@ from tests.stores.redis_server import BINARY, RedisServer, free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.newest
+
 ECHO = Script("return {KEYS[1], ARGV[1], ARGV[2], #ARGV}")
 COUNT = Script("return redis.call('INCR', KEYS[1])")
 

@@ -25,6 +25,8 @@ from tests.frontier.redis.shared import (
 if TYPE_CHECKING:
     from tests.frontier.redis.shared import Shared
 
+pytestmark = pytest.mark.newest
+
 
 def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
     """In their places, in front of those that came after them; their places at hosts are

@@ -11,7 +11,7 @@ import pytest
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE
 from scrapy_rep.protocol.robots import RobotsTxt
-from tests.protocol.robotstxt.test_growth import steps
+from tests.protocol.growth import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -103,7 +103,7 @@ def test_canonical_text_says_the_same_as_the_lines_as_written(body: bytes) -> No
 
 
 @given(body=st.lists(st.sampled_from((b"a", b"\r", b"\n", b"\r\n"))).map(b"".join))
-def test_line_ends_are_levelled(body: bytes) -> None:
+def test_line_ends_are_normalized(body: bytes) -> None:
     """To drop CR where it precedes LF is to replace CRLF."""
     assert decoded_text(body, RFC9309) == re.sub(rb"\r\n?", b"\n", body)
 
@@ -207,14 +207,14 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
         urls([b"/a*b$", b"/~%7e\xe9"]), st.text(), st.from_regex("[ah]?t?tps?:?//?.*")
     )
 )
-def test_normal_urls_need_no_levelling(url: str) -> None:
+def test_normal_urls_need_no_normalization(url: str) -> None:
     """What the short way takes for normal is what the long way makes of it."""
     for dialect in ALL:
         assert paths.target(url, dialect) == paths.plain_target(url, dialect)
 
 
 @given(value=patterns())
-def test_plain_patterns_need_no_levelling(value: bytes) -> None:
+def test_plain_patterns_need_no_normalization(value: bytes) -> None:
     """The short way to a pattern is the long way, in every dialect."""
     octets = value.decode("latin-1")
     for dialect in ALL:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,10 +9,10 @@ import pytest
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
+from tests.protocol.growth import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import FrameType
 
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
@@ -23,24 +22,6 @@ URLS = [
     for path in ("/", "/9/7/5", "/9/7/5/a.html?b=c", "/1/1/1", "/a/b/c", "/\u00e9%7e")
 ]
 LONG = "https://example.com/" + "a" * 2000
-
-
-def steps(task: Callable[[], object]) -> int:
-    """How many lines of Python *task* runs, calls into C being one each."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> object:
-        nonlocal count
-        count += event in {"line", "call"}
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        task()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def ask(robots: RobotsTxt, urls: Sequence[str], agent: str = "bot") -> None:

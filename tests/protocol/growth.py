@@ -1,0 +1,60 @@
+"""How what is done grows with what is given: in steps, or in time where C takes the steps."""
+
+from __future__ import annotations
+
+import sys
+from time import process_time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    T = TypeVar("T")
+
+TIMES = 8
+# What is linear takes TIMES as long for what is TIMES as long, and what is quadratic
+# takes TIMES * TIMES.
+MOST_TIMES = 3 * TIMES
+SLACK = 0.05  # seconds
+
+
+def steps(task: Callable[[], object]) -> int:
+    """How many lines of Python *task* runs, calls into C being one each."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> object:
+        nonlocal count
+        count += event in {"line", "call"}
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def assert_linear(do: Callable[[T], object], make: Callable[[int], T]) -> None:
+    """Assert that *do* takes about so many times as long with what is so many times as long.
+
+    *make* makes what is given, by its size in octets. What is compared are seconds of the
+    processor, at best of four times each.
+    """
+    size = 128 * 1_024
+    short, long = make(size // TIMES), make(size)
+    of_short = of_long = float("inf")
+    for _ in range(4):
+        of_short = min(of_short, seconds(do, short))
+        of_long = min(of_long, seconds(do, long))
+        if of_long < MOST_TIMES * of_short + SLACK:
+            return
+    raise AssertionError(f"{of_long:.3f} s, and {of_short:.3f} s for what is shorter")
+
+
+def seconds(do: Callable[[T], object], given: T) -> float:
+    start = process_time()
+    do(given)
+    return process_time() - start

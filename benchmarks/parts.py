@@ -78,7 +78,7 @@ def _asking(crawler: Crawler) -> Callable[[], None]:
     )
     now = time.time()
     entry = Entry(result=result, fetched=now, expires=now + 86_400)
-    middleware._access.cache._use(where, entry)
+    middleware._access.cache._cache(where, entry)
     request = _response(2).request
 
     def ask() -> None:

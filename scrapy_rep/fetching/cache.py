@@ -62,16 +62,16 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         common = crawler, fetcher, store_client, settings, now
         super().__init__(*common)
         self._tdmrep = TdmRepCache(*common)
-        self._mines = any(map(is_about_mining, settings.purposes))
+        self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
         self._may_fetch = may_fetch
 
     def at_hand(self, origin: Origin) -> Known | None:
         """What is known of *origin* in memory, if it is fresh."""
-        kept = self._kept_at_hand(origin)
-        if kept is None:
+        cached = self._cached(origin)
+        if cached is None:
             return None
-        known = Known(origin, kept.entry, kept.read)
-        if not self._mines or known.state is State.UNREACHABLE:
+        known = Known(origin, cached.entry, cached.parsed)
+        if not self._needs_tdmrep or known.state is State.UNREACHABLE:
             return known
         tdmrep = self._tdmrep.at_hand(origin)
         if tdmrep is None and self._may_fetch(known.robots, url_of(origin)):
@@ -84,10 +84,14 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         Rules are indexed when they are first used, and the index can take many times the
         memory of the text.
         """
-        kept = self._in_use.get(known.origin)
+        cached = self._files.get(known.origin)
         weight = known.robots.weight
-        if kept is not None and kept.read is known.robots and kept.weight != weight:
-            self._keep(known.origin, replace(kept, weight=weight))
+        if (
+            cached is not None
+            and cached.parsed is known.robots
+            and cached.weight != weight
+        ):
+            self._put(known.origin, replace(cached, weight=weight))
 
     def cause_of(self, request: Request) -> Request:
         """The part of *request* that is remembered until its robots.txt is fetched."""
@@ -101,12 +105,12 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         spider closes meanwhile; then nothing is stored. After any other error robots.txt
         counts as unreachable.
         """
-        kept, is_new = await self._kept(origin, causes)
-        known = Known(origin, kept.entry, kept.read)
-        if self._mines and known.state is not State.UNREACHABLE:
+        cached, is_new = await self._obtain(origin, causes)
+        known = Known(origin, cached.entry, cached.parsed)
+        if self._needs_tdmrep and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
             # It may have expired meanwhile, and is still used for the requests that waited.
-            self._keep(origin, replace(kept, come=self._now()))
+            self._put(origin, replace(cached, arrived=self._now()))
         return known, is_new
 
     def lacks_tdmrep(self, known: Known) -> bool:
@@ -123,5 +127,5 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             return None
         return await self._tdmrep.known(known.origin, causes)
 
-    def _read(self, entry: Entry) -> RobotsTxt:
+    def _parse(self, entry: Entry) -> RobotsTxt:
         return robots_of(entry, self._settings.dialect)

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # The files that are kept parsed. More are in the store, as they were sent.
-_MAX_IN_USE = 5_000
-_MAX_BYTES_IN_USE = 64 * 1024 * 1024
+_MAX_FILES = 5_000
+_MAX_BYTES = 64 * 1024 * 1024
 
 # In seconds.
 _JUST_NOW = 1.0
 
 
-class Read(Protocol):
+class Parsed(Protocol):
     """A parsed file."""
 
     @property
@@ -49,25 +49,25 @@ class Read(Protocol):
         """About how many bytes it takes in memory."""
 
 
-_Read = TypeVar("_Read", bound=Read)
+_Parsed = TypeVar("_Parsed", bound=Parsed)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[_Read]):
+class CachedFile(Generic[_Parsed]):
     """A parsed file with its entry."""
 
     entry: Entry
-    read: _Read
+    parsed: _Parsed
 
-    come: float
-    """When it came. A file that has expired by then is still used for the requests that
+    arrived: float
+    """When it arrived. A file that has expired by then is still used for the requests that
     waited."""
 
     weight: int
     """The memory that it counts with."""
 
 
-class FileCache(ABC, Generic[_Read]):
+class FileCache(ABC, Generic[_Parsed]):
     """What is known of one file of each origin, while it is fresh.
 
     The key of a file is its *place*: an Origin for its robots.txt, the URL for another
@@ -87,31 +87,33 @@ class FileCache(ABC, Generic[_Read]):
         self._store_client = store_client
         self._settings = settings
         self._now = now
-        self._in_use: LRU[Kept[_Read]] = LRU(_MAX_IN_USE, _MAX_BYTES_IN_USE)
+        self._files: LRU[CachedFile[_Parsed]] = LRU(_MAX_FILES, _MAX_BYTES)
 
     @abstractmethod
-    def _read(self, entry: Entry) -> _Read:
+    def _parse(self, entry: Entry) -> _Parsed:
         """Parse an entry."""
 
-    def _kept_at_hand(self, place: Place) -> Kept[_Read] | None:
+    def _cached(self, place: Place) -> CachedFile[_Parsed] | None:
         """The file from memory, if it is fresh."""
         now = self._now()
-        kept = self._in_use.get(place)
-        if kept is None:
+        cached = self._files.get(place)
+        if cached is None:
             entry = self._store_client.at_hand(place, now)
             if entry is None:
                 return None
-            kept = self._use(place, entry)
-        has_just_come = 0.0 <= now - kept.come < _JUST_NOW
-        return kept if has_just_come or kept.entry.is_fresh(now) else None
+            cached = self._cache(place, entry)
+        has_just_arrived = 0.0 <= now - cached.arrived < _JUST_NOW
+        return cached if has_just_arrived or cached.entry.is_fresh(now) else None
 
-    async def _kept(self, place: Place, causes: Causes) -> tuple[Kept[_Read], bool]:
+    async def _obtain(
+        self, place: Place, causes: Causes
+    ) -> tuple[CachedFile[_Parsed], bool]:
         """The file from the store or its server, and whether it was just fetched; see
         :meth:`RobotsTxtCache.learn`.
         """
         try:
             entry, is_new = await self._learn(place, causes)
-            return self._use(place, entry), is_new
+            return self._cache(place, entry), is_new
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):
@@ -119,7 +121,7 @@ class FileCache(ABC, Generic[_Read]):
                 raise
             # Another component cancelled it. The requests that wait must continue.
             entry = self._renewed(place, _failed(place, "cancelled"), None)
-            return self._use(place, entry), True
+            return self._cache(place, entry), True
         except Exception as exception:
             logger.exception(
                 "%(url)s counts as unreachable: an error in this crawler, not of the site, "
@@ -129,24 +131,24 @@ class FileCache(ABC, Generic[_Read]):
             )
             error = in_words(exception)
             entry = self._renewed(place, _failed(place, error), None)
-            return self._use(place, entry), True
+            return self._cache(place, entry), True
 
     async def _learn(self, place: Place, causes: Causes) -> tuple[Entry, bool]:
-        kept = await self._store_client.get(place)
-        if kept is not None and kept.is_fresh(self._now()):
-            return kept, False
+        stored = await self._store_client.get(place)
+        if stored is not None and stored.is_fresh(self._now()):
+            return stored, False
         if not self._store_client.is_shared:
             # No other process can be fetching it, so no lock is needed.
-            entry = self._renewed(place, await self._fetch(place, causes), kept)
+            entry = self._renewed(place, await self._fetch(place, causes), stored)
             await self._store_client.put(place, entry)
             return entry, True
-        brought = await self._store_client.entry_or_lock(place, kept)
+        brought = await self._store_client.entry_or_lock(place, stored)
         if brought is not None:
             return brought, False
         try:
             with self._store_client.renewing(place):
                 result = await self._fetch(place, causes)
-            entry = self._renewed(place, result, kept)
+            entry = self._renewed(place, result, stored)
             await self._store_client.put(place, entry)
         finally:
             await self._store_client.unlock(place)
@@ -156,26 +158,28 @@ class FileCache(ABC, Generic[_Read]):
         is_robotstxt = not isinstance(place, str)
         return self._fetcher.fetch(_url(place), causes, is_robotstxt=is_robotstxt)
 
-    def _renewed(self, place: Place, result: AccessResult, kept: Entry | None) -> Entry:
-        if kept is None:
-            in_use = self._in_use.get(place)
-            kept = in_use.entry if in_use else None
+    def _renewed(
+        self, place: Place, result: AccessResult, before: Entry | None
+    ) -> Entry:
+        if before is None:
+            cached = self._files.get(place)
+            before = cached.entry if cached else None
         return renew(
             result,
-            kept,
+            before,
             dialect=self._settings.dialect,
             bounds=self._settings.bounds,
             now=self._now(),
             jitter=random.random(),  # noqa: S311
         )
 
-    def _use(self, place: Place, entry: Entry) -> Kept[_Read]:
-        read = self._read(entry)
-        return self._keep(place, Kept(entry, read, entry.fetched, read.weight))
+    def _cache(self, place: Place, entry: Entry) -> CachedFile[_Parsed]:
+        parsed = self._parse(entry)
+        return self._put(place, CachedFile(entry, parsed, entry.fetched, parsed.weight))
 
-    def _keep(self, place: Place, kept: Kept[_Read]) -> Kept[_Read]:
-        self._in_use.put(place, kept, kept.weight)
-        return kept
+    def _put(self, place: Place, cached: CachedFile[_Parsed]) -> CachedFile[_Parsed]:
+        self._files.put(place, cached, cached.weight)
+        return cached
 
 
 def _url(place: Place) -> str:

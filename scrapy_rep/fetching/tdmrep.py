@@ -32,8 +32,8 @@ class TdmRepCache(FileCache[TdmRep]):
 
     def at_hand(self, origin: Origin) -> TdmRep | None:
         """The file of *origin* from memory, if it is fresh."""
-        kept = self._kept_at_hand(url_of(origin))
-        return None if kept is None else kept.read
+        cached = self._cached(url_of(origin))
+        return None if cached is None else cached.parsed
 
     async def known(self, origin: Origin, causes: Causes) -> TdmRep:
         """The file of *origin*, once it is known. Raises SpiderClosing, or a cancellation,
@@ -49,14 +49,14 @@ class TdmRepCache(FileCache[TdmRep]):
             return found
         self._waiting[url] = []
         try:
-            kept, is_new = await self._kept(url, causes)
+            cached, is_new = await self._obtain(url, causes)
         finally:
             for waiter in self._waiting.pop(url):
                 waiter.callback(None)
         if is_new:
-            result = kept.entry.result
+            result = cached.entry.result
             self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
-            is_read = kept.read.is_valid or result.access is not Access.SUCCESSFUL
+            is_read = cached.parsed.is_valid or result.access is not Access.SUCCESSFUL
             logger.debug(
                 "%(url)s is %(access)s (%(result)s)%(finding)s",
                 {
@@ -67,9 +67,9 @@ class TdmRepCache(FileCache[TdmRep]):
                 },
                 extra={"spider": self._crawler.spider},
             )
-        return kept.read
+        return cached.parsed
 
-    def _read(self, entry: Entry) -> TdmRep:
+    def _parse(self, entry: Entry) -> TdmRep:
         # A server without the file does not implement the protocol (TDMRep, "TDM File on
         # the Origin Server"). For a server that is unreachable now, the last good copy
         # counts.

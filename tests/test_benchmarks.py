@@ -19,7 +19,7 @@ from tests.stores.redis_server import BINARY
 ROOT = Path(__file__).parents[1]
 
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 
 @pytest.fixture(autouse=True)

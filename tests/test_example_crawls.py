@@ -12,6 +12,8 @@ from tests.example import copy_project, crawl
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.unmeasured
+
 ACQUITTED = [
     "requests for a robots.txt: 12",
     "requests that reached a forbidden path: 0",

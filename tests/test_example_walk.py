@@ -16,7 +16,7 @@ from tests.example import PROJECT, copy_project, environment, without_time
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 README = (PROJECT / "README.md").read_text()
 BLOCKS = re.findall(r"```console\n(.*?)```", README, re.DOTALL)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.forks import Forked
 
+pytestmark = pytest.mark.unmeasured
+
 ACQUITTED = [
     "requests that reached a forbidden path: 0",
     "requests outside of a Visit-time: 0",

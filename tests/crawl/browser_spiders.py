@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.browser import PATIENCE
 from tests.crawl.spiders import PlanSpider
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class BrowserSpider(PlanSpider):
 
         ends_at = arguments.pop("ends_at", None)
         arguments["meta"] = {"playwright": True, **arguments.get("meta", {})}
-        wait = PageMethod("wait_for_load_state", "networkidle")
+        wait = PageMethod("wait_for_load_state", "networkidle", timeout=PATIENCE)
         if ends_at:
-            wait = PageMethod("wait_for_url", f"**{ends_at}")
+            wait = PageMethod("wait_for_url", f"**{ends_at}", timeout=PATIENCE)
         arguments["meta"]["playwright_page_methods"] = [wait]
         return super().request(arguments)

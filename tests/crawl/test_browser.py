@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, PATIENCE
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.report.making import run
@@ -26,7 +26,6 @@ pytest.importorskip("scrapy_playwright", reason="scrapy-playwright is not instal
 pytestmark = [
     pytest.mark.newest,
     pytest.mark.slow,
-    pytest.mark.unmeasured,
     pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium"),
 ]
 
@@ -38,9 +37,11 @@ OPTIONS = (
 )
 SETTINGS = {
     "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
+    "PLAYWRIGHT_DEFAULT_NAVIGATION_TIMEOUT": PATIENCE,
     "PLAYWRIGHT_LAUNCH_OPTIONS": {
         "executable_path": CHROMIUM,
         "args": OPTIONS.split(),
+        "timeout": PATIENCE,
     },
     "PLAYWRIGHT_MAX_PAGES_PER_CONTEXT": 4,
     "REP_LEDGER_LEVEL": "all",

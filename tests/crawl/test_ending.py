@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 HURRIED = "tests.crawl.waiting_spiders.HurriedSpider"
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "User-agent: *\nDisallow: /private/\n"
 SPIDERS = "tests.crawl.frontier_spiders."
 STOCKS_QUEUE = {

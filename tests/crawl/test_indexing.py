@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "User-agent: *\nDisallow:\n"
 SPIDERS = "tests.crawl.page_spiders"
 

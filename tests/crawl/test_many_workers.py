@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult, RunningCrawl
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.skipif(
-    BINARY is None, reason="There is no redis-server on the PATH"
-)
+pytestmark = [
+    pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH"),
+    pytest.mark.unmeasured,
+]
 RULES = "User-agent: *\nDisallow: /private/\n"
 DELAY = 0.2
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 DELAY = "User-agent: *\nCrawl-delay: {}\nDisallow: /private/\n"
 SPIDERS = "tests.crawl.paced_spiders."
 IMPATIENT = {

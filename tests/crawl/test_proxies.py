@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import run_crawl
 
 if TYPE_CHECKING:
     from tests.crawl.server import Site
+
+pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 ORIGIN = "http://behind-the-proxy.invalid"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 RULES = "User-agent: *\nDisallow: /private/\n"
 ALLOWED = [f"/public/{number}" for number in range(20)]

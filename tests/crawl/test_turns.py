@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, gaps, pages
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.crawl.server import Site
+
+pytestmark = pytest.mark.unmeasured
 
 
 def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import forks
 from tests.crawl.crawl import ROOT
 
 if TYPE_CHECKING:
     from tests.crawl.server import Site
+
+pytestmark = pytest.mark.unmeasured
 
 DELAY = 0.2
 

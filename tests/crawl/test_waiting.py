@@ -12,6 +12,8 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 RULES = "User-agent: *\nDisallow: /private\n"
 SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
 # Hosts that differ in their port alone have one slot of the downloader, so that has room.

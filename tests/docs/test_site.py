@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+pytestmark = pytest.mark.unmeasured
+
 pytest.importorskip("sphinx")
 
 

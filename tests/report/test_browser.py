@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, PATIENCE
 from tests.report import ledgers
 from tests.report.making import make_report
 
@@ -37,13 +37,11 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
     # One browser for all of them.
     pytest.mark.xdist_group("browser"),
+    pytest.mark.unmeasured,
 ]
 
 # What it looks for in colours, which are all that a theme changes.
 IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-
-# Milliseconds until the browser is given up.
-PATIENCE = 120_000
 
 # The tests run inside an event loop, in whose thread this client of the browser refuses
 # to work.
@@ -380,7 +378,6 @@ def large(reports: Callable[[str], Path]) -> Path:
     return reports("large")
 
 
-@pytest.mark.unmeasured
 @pytest.mark.slow
 @in_browser
 def test_many_decisions(

@@ -39,7 +39,7 @@ from tests.frontier.redis.shared import (
 if TYPE_CHECKING:
     from tests.stores.redis_server import RedisServer
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 EXAMPLES = int(os.environ.get("SCRAPY_REP_STATE_EXAMPLES", "25"))
 STEPS = int(os.environ.get("SCRAPY_REP_STATE_STEPS", "40"))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
 
+pytestmark = pytest.mark.unmeasured
+
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 # Mixtures that nobody ships, but that users can make.
 MIXTURES = [

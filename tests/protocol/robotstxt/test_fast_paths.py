@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy_rep.protocol.dialect import Dialect
+
+pytestmark = pytest.mark.unmeasured
 
 ALL = [*DIALECTS, *MIXTURES]
 

@@ -14,6 +14,8 @@ from tests.protocol.growth import steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+pytestmark = pytest.mark.unmeasured
+
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )

@@ -26,6 +26,8 @@ from tests.protocol.strategies import ORIGIN, cases
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.unmeasured
+
 KIB_16 = 16 * 1024
 BY_DIALECT = pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
 

@@ -15,6 +15,8 @@ from tests.protocol.usage.asking import stated
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.unmeasured
+
 # Far more than any takes, far less than a blow-up would.
 SECONDS = 5.0
 KIB_500 = 512_000

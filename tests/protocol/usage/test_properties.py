@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Loaded when it is first needed, which is not to count as the time of an example.
 import http_sf  # noqa: F401
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage.statements import UsageStatement
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
+
+pytestmark = pytest.mark.unmeasured
 
 STATEMENTS = st.builds(
     UsageStatement,

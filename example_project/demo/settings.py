@@ -152,4 +152,6 @@ EXTENSIONS = {"demo.extensions.Report": 0}
 
 # Let the table stand alone. "DEBUG" shows each decision when it is made.
 LOG_LEVEL = "WARNING"
+# Workers that start at the same moment can take the same port for it.
+TELNETCONSOLE_ENABLED = False
 DEFAULT_DROPITEM_LOG_LEVEL = "INFO"

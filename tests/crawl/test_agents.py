@@ -11,7 +11,7 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 RULES = """\
 User-agent: *

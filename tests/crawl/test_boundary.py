@@ -12,7 +12,7 @@ from tests.crawl.crawl import CrawlResult, run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 RULES = robots("User-agent: *\nDisallow: /private\n")
 SAYS = "at a private address (REP_REDIRECT_PRIVATE)"

@@ -15,7 +15,7 @@ from tests.crawl.crawl import run_crawl
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 RULES = b"User-agent: *\nDisallow: /private\n"
 MEGABYTE = 1024 * 1024

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 RULES = "User-agent: *\nDisallow: /private\n"
 LIMIT = 500 * 1024

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Site
 
-pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+pytestmark = pytest.mark.newest
 
 BAD = [
     ("REP_DIALECT", "gogle", ("rfc9309", "google", "classic")),

@@ -80,7 +80,7 @@ def test(arguments: list[str]) -> int:
     # on the oldest.
     cores = os.cpu_count() or 1
     parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
-    tests_on_newest = [*on_newest, *parallel, str(3 * cores)]
+    tests_on_newest = [*on_newest, *parallel, str(2 * cores)]
     tests_on_oldest = [*on_oldest, *parallel, str(cores), "-m", "not newest"]
     if arguments:
         return run_timed(
@@ -254,7 +254,7 @@ def make_venv(python: str, folder: Path) -> None:
 def install_programs() -> None:
     # Either browser will do, and the first takes half the time.
     for programs in (("redis-server",), ("chromium-headless-shell", "chromium")):
-        if not any(map(shutil.which, programs)) and not any(map(install, programs)):
+        if not any(shutil.which(program) or install(program) for program in programs):
             print(f"No {programs[-1]}: the tests that need it are skipped", flush=True)
 
 

@@ -209,12 +209,13 @@ class DelayGroups:
         return group
 
     def _are_apart(self, host: str, slot: str) -> bool:
-        """Whether the host and the download slot of a request ask for a delay each, and are
-        in two groups.
+        """Whether the host and the download slot of a request are in two groups, both of
+        which hold for it.
         """
-        groups = self._groups.get(host), self._groups.get(slot)
-        is_served = self.of_site_served(host, slot) is not None
-        return None not in groups and groups[0] is not groups[1] and not is_served
+        own, other = self._groups.get(host), self._groups.get(slot)
+        if own is None or other is None or own is other:
+            return False
+        return self.of_site_served(host, slot) is None
 
     def join(self, host: str, slot: str) -> DelayGroup:
         """The group of a host and a download slot, made if there is none. If each has its

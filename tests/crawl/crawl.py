@@ -16,7 +16,7 @@ from scrapy.settings import default_settings
 from tests import forks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MODES = ("asyncio", "select", "reactorless")
 ADDON = {"ADDONS": {"scrapy_rep.Addon": 500}}
@@ -99,14 +99,16 @@ def run_crawl(
     spider: str = "PlanSpider",
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
+    names: Mapping[str, Sequence[str | None]] | None = None,
     timeout: float = 120,
     **attributes: Any,
 ) -> CrawlResult:
     """Crawl *requests*, then those of *then*, in *mode*, and report.
 
     A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class of
-    ``tests.crawl.spiders``, or the path of another, *attributes* become its own, *enable* are the settings that put the
-    package in charge. A process that has not ended after *timeout* seconds is killed, and the
+    ``tests.crawl.spiders``, or the path of another, *attributes* become its own, *enable* are
+    the settings that put the package in charge, *names* what the crawl finds when it looks
+    these up (see :func:`tests.crawl.names.know`). A process that has not ended after *timeout* seconds is killed, and the
     test fails.
     """
     crawl = start_crawl(
@@ -116,6 +118,7 @@ def run_crawl(
         spider=spider,
         settings=settings,
         enable=enable,
+        names=names,
         **attributes,
     )
     return crawl.result(timeout)
@@ -129,6 +132,7 @@ def start_crawl(
     spider: str = "PlanSpider",
     settings: Mapping[str, Any] | None = None,
     enable: Mapping[str, Any] = ADDON,
+    names: Mapping[str, Sequence[str | None]] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
     """Begin what ``run_crawl`` does, and return at once."""
@@ -137,6 +141,7 @@ def start_crawl(
         "mode": mode,
         "spider": spider if "." in spider else f"tests.crawl.spiders.{spider}",
         "settings": {**QUIET, **enable, **(settings or {})},
+        "names": names or {},
         "attributes": {**attributes, "steps": steps},
     }
     return RunningCrawl(spec)

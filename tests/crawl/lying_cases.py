@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 SUCCESSFUL, UNAVAILABLE, UNREACHABLE = "successful", "unavailable", "unreachable"
 
-FEW_FAILURES = {"comes-back.test": 1, "comes-late.test": 3}
-"""Names, and how often their look-up fails before it does not."""
+FEW_FAILURES = {
+    "comes-back.test": [None, "127.0.0.1"],
+    "comes-late.test": [None, None, None, "127.0.0.1"],
+}
+"""Names whose look-up fails at first."""
 
 
 @dataclass(frozen=True)

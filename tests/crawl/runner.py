@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
 from scrapy.utils.misc import load_object
 
+from tests.crawl import names
+
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
@@ -57,7 +59,9 @@ def report(crawler: Crawler) -> dict[str, Any]:
 
 
 def main() -> int:
-    crawler, well = run(json.load(sys.stdin))
+    spec = json.load(sys.stdin)
+    names.know(spec["names"])
+    crawler, well = run(spec)
     found = json.dumps(report(crawler), default=str)
     Path(sys.argv[1]).write_text(found, encoding="utf-8")
     return 0 if well else 1

@@ -25,6 +25,13 @@ INSIDE = [
 """Ways to write where a host on 127.0.0.1 is."""
 
 
+NAMES = {
+    "outside.example": ["127.9.0.1"],
+    "inside.example": ["127.0.0.1"],
+    "rebound.example": ["127.9.0.1", "127.0.0.1"],
+}
+
+
 def outside(site: Site, robotstxt: Answer) -> Host:
     """A host on what the crawl takes for the Internet."""
     return site.add(robotstxt, name="127.9.0.1")
@@ -34,7 +41,7 @@ def crawl(hosts: list[Host], mode: str, **settings: object) -> CrawlResult:
     urls = [host.url(path) for host in hosts for path in ("/private", "/public")]
     spider = "tests.crawl.boundary_spiders.BoundarySpider"
     settings = {"REP_RETRY_TIMES": 0, **settings}
-    return run_crawl(urls, mode=mode, spider=spider, settings=settings)
+    return run_crawl(urls, mode=mode, spider=spider, settings=settings, names=NAMES)
 
 
 def check_refused(hosts: list[Host], result: CrawlResult) -> None:

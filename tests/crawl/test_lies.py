@@ -83,7 +83,7 @@ def start(
         mode=mode,
         spider="tests.crawl.lie_spiders.LiedToSpider",
         settings={**SETTINGS, "REP_DOWNLOAD_TIMEOUT": patience},
-        failures=FEW_FAILURES,
+        names=FEW_FAILURES,
     )
 
 

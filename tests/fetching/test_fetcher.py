@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
+from twisted.internet.interfaces import IHostnameResolver
+from zope.interface import implementer
 
 from scrapy_rep.fetching.decompression import before_decompression
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
@@ -16,6 +18,8 @@ from scrapy_rep.settings import RepSettings
 from tests.fakes import ROBOTS, answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy_rep.protocol.access.results import AccessResult
     from tests.fakes import FakeEngine
 
@@ -23,6 +27,25 @@ pytestmark = pytest.mark.newest
 
 URL = "http://example.com/robots.txt"
 CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
+
+
+@implementer(IHostnameResolver)
+class NoNames:
+    """Has no address for any name."""
+
+    def resolveHostName(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+        receiver.resolutionBegan(self)
+        receiver.resolutionComplete()
+        return self
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_names() -> Iterator[None]:
+    from twisted.internet import reactor
+
+    before = reactor.installNameResolver(NoNames())
+    yield
+    reactor.installNameResolver(before)
 
 
 async def fetch(

@@ -24,7 +24,8 @@ URL = "https://example.com/" + "a" * 2000
 GROUP = b"User-agent: *\n"
 
 
-def many(line: str, count: int = 40_000) -> bytes:
+def many(line: str) -> bytes:
+    count = KIB_500 // len(line) + 1
     return b"".join((line % {"i": i}).encode() + b"\n" for i in range(count))[:KIB_500]
 
 

@@ -80,7 +80,7 @@ def test(arguments: list[str]) -> int:
     # on the oldest.
     cores = os.cpu_count() or 1
     parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
-    tests_on_newest = [*on_newest, *parallel, str(2 * cores)]
+    tests_on_newest = [*on_newest, *parallel, str(5 * cores // 2)]
     tests_on_oldest = [*on_oldest, *parallel, str(cores), "-m", "not newest"]
     if arguments:
         return run_timed(

@@ -230,6 +230,7 @@ def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
             "spider": "tests.crawl.spiders.PlanSpider",
             "settings": {**QUIET, **ADDON},
             "attributes": {"steps": [[{"url": url} for url in urls], []]},
+            "names": {},
         }
         report = tmp_path / "report.json"
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What holds for all tests: how much is tried, what comes first, which Scrapy is asked."""
+"""Options, markers and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     effort.is_long = config.getoption("--long")
-    # No deadline, nor a check that examples come soon: a machine may be slow.
+    # Without deadlines, as a machine may be slow.
     settings.register_profile(
         "ours",
         max_examples=1000 if effort.is_long else 40,
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ours")
 
 
-# Before others choose by the markers.
+# This runs before other plugins select tests by their markers.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -56,10 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no coverage in a test that is marked so, or in its fixtures.
+    """Measure no coverage in tests with the marker ``unmeasured``, nor in their fixtures.
 
-    The marker of pytest-cov for this has no effect in a process of pytest-xdist: there,
-    coverage has been started twice, and what it stops gives way to the other.
+    The marker ``no_cover`` of pytest-cov has no effect under pytest-xdist: coverage was
+    started twice there, and to stop one measurement leaves the other.
     """
     measuring = Coverage.current()
     if not measuring or not item.get_closest_marker("unmeasured"):
@@ -73,8 +73,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    """One for all tests of this process; under xdist, each worker has its own."""
-    # Tests of the protocol need no client of Redis.
+    """One Redis server for all tests of this process; each xdist worker has its own."""
+    # Tests of the protocol need no Redis client.
     from tests.stores import redis_server as module  # noqa: PLC0415
 
     if module.BINARY is None:
@@ -84,7 +84,7 @@ def redis_server() -> Iterator[RedisServer]:
 
 
 def marks_of_package(item: pytest.Item) -> Iterable[pytest.MarkDecorator]:
-    """The ``pytestmark`` of the packages of *item*, which pytest does not read."""
+    """Yield the ``pytestmark`` of the packages of *item*, which pytest does not read."""
     name = item.getparent(pytest.Module).obj.__name__
     while name := name.rpartition(".")[0]:
         yield from getattr(sys.modules[name], "pytestmark", ())

@@ -1,4 +1,4 @@
-"""How much is tried: less in every run, and more where pytest is told ``--long``."""
+"""The number of examples that property tests try: more with pytest's ``--long``."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ is_long = False
 
 
 def few() -> settings:
-    """The settings of tests whose examples take long: a quarter of the usual number."""
+    """The settings of slow property tests: a quarter of the usual number of examples."""
     return settings(max_examples=settings.default.max_examples // 4)

@@ -1,4 +1,4 @@
-"""Runs the example project, in a copy of it, and reads what it prints."""
+"""Runs a copy of the example project, and reads its output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ COLUMNS = ["page", "outcome", "item", "said by", "statement"]
 
 
 def copy_project(folder: Path) -> Path:
-    """A copy without what crawls have left in the original."""
+    """Copy the project without the output files of earlier crawls."""
     left = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
     return shutil.copytree(PROJECT, folder / "project", ignore=left)
 
 
 def without_time(printed: str) -> str:
-    """What is printed, without what depends on the time and on the machine."""
+    """Return *printed* with placeholders for text that depends on the time and the machine.
+    """
     printed = re.sub(r"\b\d+\.\d{3} s\b", "<gap>", printed)
     return re.sub(r"\b\d\d(:?)\d\d(-\d\d\1\d\d| UTC)\b", "<hours>", printed)
 
@@ -37,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Crawl(NamedTuple):
-    """What a crawl printed."""
+    """The output of a crawl."""
 
     rows: list[Row]
     closing_lines: list[str]
@@ -52,12 +53,13 @@ class Crawl(NamedTuple):
         return {row.page for row in self.rows if row.item == "kept"}
 
     def not_sent(self, outcome: str) -> dict[str, tuple[str, str]]:
-        """Who said of each page with this outcome what."""
+        """For each page with this outcome, return the source and the text of the statement.
+        """
         rows = [row for row in self.rows if row.outcome == outcome]
         return {row.page: (row.said_by, row.statement) for row in rows}
 
     def of_item(self, item: str) -> dict[str, str]:
-        """What each page whose item became this said of itself."""
+        """For each page whose item has this outcome, return the page's own statement."""
         rows = [row for row in self.rows if row.item == item]
         assert {row.said_by for row in rows} <= {"itself"}
         return {row.page: row.statement for row in rows}
@@ -79,8 +81,8 @@ def crawl(*args: str, project: Path) -> Crawl:
 
 
 def environment() -> dict[str, str]:
-    """Our environment, with the package, and without what would choose another project or
-    measure coverage: what these crawls go through, others do.
+    """Return this environment with the package on its path, without variables that select
+    another project or measure coverage, as other tests cover the same code.
     """
     left_out = ("SCRAPY", "COVERAGE")
     kept = {

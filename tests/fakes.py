@@ -1,4 +1,4 @@
-"""A crawler whose engine answers what a test says, without a network."""
+"""A crawler without a network, whose engine gives the answers of the test."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answer(url: str, body: bytes = ROBOTS, status: int = 200, **headers: str) ->
 
 
 class FakeEngine:
-    """Answers each URL with what *answers* holds for it, and remembers what was asked."""
+    """Answers each URL with its entry in *answers*, and records the requests."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers

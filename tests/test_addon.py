@@ -1,4 +1,4 @@
-"""The one-line way in, and what a project says against it."""
+"""The add-on, and settings of a project that override it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THEIRS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
 
 def orders(**settings: Any) -> tuple[dict[Any, int | None], bool]:
-    """The orders of both middlewares, and whether robots.txt is obeyed."""
+    """Return the orders of both robots.txt middlewares, and the value of ROBOTSTXT_OBEY."""
     crawler = get_crawler(Spider, {"ADDONS": {"scrapy_rep.Addon": 500}, **settings})
     found = crawler.settings.getwithbase("DOWNLOADER_MIDDLEWARES")
     both = {
@@ -30,30 +30,30 @@ def orders(**settings: Any) -> tuple[dict[Any, int | None], bool]:
 
 
 def test_one_line() -> None:
-    """The add-on switches obedience on, and puts our middleware in the other's place."""
+    """The add-on sets ROBOTSTXT_OBEY, and replaces Scrapy's robots.txt middleware."""
     assert orders() == ({ScrapysOwn: None, RobotsTxtMiddleware: 595}, True)
 
 
 def test_the_project_can_say_no() -> None:
-    """ROBOTSTXT_OBEY of the project counts more than the add-on's."""
+    """ROBOTSTXT_OBEY in the project's settings has priority over the add-on."""
     _, obeys = orders(ROBOTSTXT_OBEY=False)
     assert obeys is False
 
 
 @pytest.mark.parametrize("key", [OURS, RobotsTxtMiddleware])
 def test_the_project_can_move_ours(key: Any) -> None:
-    """An order that the project gives to our middleware holds."""
+    """An order that the project sets for this package's middleware is kept."""
     found, _ = orders(DOWNLOADER_MIDDLEWARES={key: 650})
     assert found == {ScrapysOwn: None, RobotsTxtMiddleware: 650}
 
 
 def test_the_project_can_keep_theirs() -> None:
-    """A project that mentions Scrapy's own middleware keeps it."""
+    """If the project's settings name Scrapy's own middleware, the add-on keeps it."""
     found, _ = orders(DOWNLOADER_MIDDLEWARES={THEIRS: 100, OURS: None})
     assert found == {ScrapysOwn: 100, RobotsTxtMiddleware: None}
 
 
 def test_a_bad_setting_stops_the_start() -> None:
-    """What can't be read is said before anything is fetched."""
+    """An invalid setting stops the crawl before anything is fetched."""
     with pytest.raises(SettingError, match="REP_DIALECT is 'gogle'"):
         orders(REP_DIALECT="gogle")

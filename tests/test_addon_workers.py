@@ -1,4 +1,4 @@
-"""What the add-on does in a project whose scheduler is that of scrapy-redis."""
+"""The add-on in a project with scrapy-redis' scheduler."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def settings_of(**settings: Any) -> BaseSettings:
     "scheduler", ["scrapy_redis.scheduler.Scheduler", Scheduler, OwnScheduler]
 )
 def test_one_line(scheduler: Any) -> None:
-    """The queue, the filter that goes with it, and the store are those for workers."""
+    """With scrapy-redis' scheduler, the add-on sets this package's queue, its duplicate
+    filter and the store in Redis.
+    """
     found = settings_of(SCHEDULER=scheduler, REDIS_URL=URL)
     assert load_object(found["SCHEDULER_QUEUE_CLASS"]) is HostQueue
     assert load_object(found["DUPEFILTER_CLASS"]) is DupeFilter
@@ -60,7 +62,7 @@ def test_one_line(scheduler: Any) -> None:
 
 
 def test_other_schedulers() -> None:
-    """With Scrapy's scheduler, nothing of that is set."""
+    """With Scrapy's scheduler, the add-on sets none of the three."""
     found = settings_of(SCHEDULER=ScrapysScheduler, REDIS_URL=URL)
     assert found["SCHEDULER_QUEUE_CLASS"] is None
     assert load_object(found["DUPEFILTER_CLASS"]) is RFPDupeFilter
@@ -68,8 +70,8 @@ def test_other_schedulers() -> None:
 
 
 def test_the_project_has_a_queue() -> None:
-    """It stays, with the filter that it had: ours writes together with our queue, and would
-    forget all that was seen without it.
+    """If the project sets a queue class, it keeps that and its duplicate filter, because
+    this package's filter records fingerprints only together with this package's queue.
     """
     found = settings_of(SCHEDULER_QUEUE_CLASS="scrapy_redis.queue.FifoQueue")
     assert load_object(found["SCHEDULER_QUEUE_CLASS"]) is FifoQueue
@@ -102,7 +104,7 @@ def test_the_project_has_a_store() -> None:
     ],
 )
 def test_where_the_store_is(settings: dict[str, Any], url: str | None) -> None:
-    """On the server of the queue, where the settings say it in a way that the store
-    understands.
+    """The store is on the Redis server of the queue, if a URL can express the connection
+    settings.
     """
     assert settings_of(**settings)["REP_STORE"] == url

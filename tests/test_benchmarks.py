@@ -1,4 +1,4 @@
-"""The one command that times everything."""
+"""The command that runs all benchmarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is loaded or compiled anew here, where nobody looks at the times."""
+    """Fork the processes of the benchmarks, since no test looks at the measured times."""
     for module in (broad, queues, waiting):
         monkeypatch.setattr(module, "subprocess", popen)
     of_crawl = crawl.environment
@@ -48,7 +48,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_targets(row: Row, is_met: bool | None) -> None:
-    """A target is met where all its limits hold."""
+    """A target is met if all its limits hold."""
     assert row.is_met is is_met
     word = {True: "yes", False: "NO", None: ""}[is_met]
     assert Table(None).line(row).endswith(f"| {word} |")
@@ -57,9 +57,11 @@ def test_targets(row: Row, is_met: bool | None) -> None:
 def test_compared_with_an_earlier_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What one run writes, another shows its own beside; new rows have nothing there."""
+    """``--compare`` shows the figures of an earlier run beside the new ones. Rows that the
+    earlier run does not have stay empty.
+    """
     monkeypatch.setattr(indexing, "RESPONSES", 10)
-    # There is more in this process than in that of a benchmark.
+    # The process of the tests has many objects, so that a collection would take long.
     monkeypatch.setattr(timing, "gc", SimpleNamespace(collect=int))
     (corpus := tmp_path / "robots").mkdir()
     (corpus / "example.com.txt").write_bytes(b"User-agent: *\nDisallow: /a\n")
@@ -82,7 +84,7 @@ def test_compared_with_an_earlier_run(
 
 
 def test_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is timed is a crawl that fetches every page, and each robots.txt once."""
+    """The timed crawl fetches every page, and each robots.txt once."""
     monkeypatch.setattr(crawl, "HOSTS", hosts := 10)
     with crawl.serving(hosts) as port:
         timed = crawl.Crawl(crawl.SUITE, port=port, pages=hosts, folder=str(tmp_path))
@@ -92,7 +94,7 @@ def test_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("side", ["stock", "ours"])
 def test_broad_crawl(side: str, tmp_path: Path) -> None:
-    """What is timed is a crawl that ends with its last page."""
+    """The broad crawl ends, with times for its pushes and pages."""
     crawl = broad._start(str(tmp_path), side, 5, 10)
     found = broad._result(crawl)
     assert found["push"] > 0
@@ -101,7 +103,7 @@ def test_broad_crawl(side: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_waiting_crawl(tmp_path: Path) -> None:
-    """Hosts that never answer are asked in vain, while the others are crawled."""
+    """The waiting crawl ends, with hosts that never answer beside hosts that do."""
     with waiting._serving() as port:
         case = "silent", "ours", port, "1"
         found = waiting._result(waiting._start(str(tmp_path), *case))
@@ -115,7 +117,7 @@ needs_redis = pytest.mark.skipif(
 
 @needs_redis
 def test_queues() -> None:
-    """One worker and four push to each queue and pop from it, in turns."""
+    """One worker, and four at once, push to each queue and pop from it."""
     rows = list(queues.queues([], 1, hosts=(10, 20), each=5, fill=2_000))
     names = [row.what for row in rows if row.unit == "/s"]
     assert names == [
@@ -131,7 +133,7 @@ def test_queues() -> None:
 @needs_redis
 @pytest.mark.parametrize("serializer", list(queue_memory.SERIALIZERS))
 def test_queue_memory(serializer: str) -> None:
-    """What requests take on the server is more than they are, in a queue that can be read."""
+    """The measured memory of a queue is plausible: more than the serialized requests."""
     queue_memory.measure("PriorityQueue", serializer, 100, 10)
     found = queue_memory.measure("HostQueue", serializer, 300, 10)
     assert 300 < found.serialised < found.queue
@@ -140,7 +142,7 @@ def test_queue_memory(serializer: str) -> None:
 
 @pytest.mark.slow
 def test_soak() -> None:
-    """A two-hundredth of it: nothing forbidden is asked for, and nothing is lost."""
+    """A small soak crawl requests nothing forbidden, and loses no page."""
     done = forks.run(["benchmarks.soak", "--pages", "1000", "--hosts", "20"], cwd=ROOT)
     found = done.stdout[done.stdout.index(b"{") :]
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The conformance suite: its cases, and those who are asked about them."""
+"""The conformance suite: its cases, its judge, and the parsers that it asks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUITE = Suite()
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_this_package_passes(dialect: str) -> None:
-    """Each case that applies is answered as expected, and those are nearly all."""
+    """This package answers every case of each dialect as expected."""
     result = judge(ScrapyRep(dialect), SUITE.cases)
     assert [(one.case.id, one.answer) for one in result.failures] == []
     counting = [c for c in SUITE.cases if dialect in c.dialects and not c.is_disputed]
@@ -38,7 +38,7 @@ def test_this_package_passes(dialect: str) -> None:
 
 
 def test_cases_are_as_the_schema_says() -> None:
-    """Each line is a case, and each has its own name and its own question."""
+    """The cases are valid by the schema, and their ids are unique."""
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
@@ -51,7 +51,9 @@ def test_cases_are_as_the_schema_says() -> None:
 
 
 def test_there_are_enough() -> None:
-    """At least 600 cases count, and each dialect and topic has its part of them."""
+    """The suite has at least 600 undisputed cases, with a fair share for each dialect and
+    topic.
+    """
     counting = [case for case in SUITE.cases if not case.is_disputed]
     assert len(counting) >= 600
     for dialect in DIALECTS:
@@ -62,7 +64,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.parametrize("case", SUITE.cases[::40], ids=lambda case: case.id)
 def test_a_wrong_answer_is_found(case: Case) -> None:
-    """Of no case would any answer do."""
+    """The judge accepts only the expected answer, for a sample of cases."""
     for dialect in case.dialects:
         expected = case.expected(dialect)
         assert agrees(expected, expected)
@@ -72,7 +74,8 @@ def test_a_wrong_answer_is_found(case: Case) -> None:
 
 
 def test_all_is_allowed_to_whoever_does_not_read() -> None:
-    """A parser that allows everything fails where something is forbidden, and no more."""
+    """A parser that allows everything fails exactly the cases in which a URL is disallowed.
+    """
 
     class Blind:
         name, dialect = "blind", "rfc9309"
@@ -88,7 +91,7 @@ def test_all_is_allowed_to_whoever_does_not_read() -> None:
 
 
 def test_disputed_cases_count_for_nobody() -> None:
-    """Where sources disagree, no answer is wrong."""
+    """Disputed cases, on which the sources disagree, are not counted."""
     disputed = [case for case in SUITE.cases if case.is_disputed]
     assert disputed
     for dialect in DIALECTS:
@@ -97,19 +100,19 @@ def test_disputed_cases_count_for_nobody() -> None:
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
 def test_peers_answer(peer: type) -> None:
-    """Each of the peers can be asked, and gets most of the simplest cases right."""
+    """Each peer parser can be run, and passes most of the simplest cases."""
     cases = [case for case in SUITE.cases if case.topic == "groups"]
     result = judge(peer(), cases)
     assert result.passed.total() > result.asked.total() / 2
 
 
 def answer(question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What ``--adapter`` asks below."""
+    """The adapter that the next test passes to ``--adapter``."""
     return ScrapyRep(question["dialect"]).answer(question)
 
 
 def test_an_adapter_of_ones_own(capsys: pytest.CaptureFixture) -> None:
-    """Any callable can be asked, in a dialect that is chosen."""
+    """``--adapter`` runs any callable, in the dialect of ``--dialect``."""
     arguments = ["--adapter", "tests.test_conformance:answer", "--dialect", "google"]
     assert main([*arguments, "--failures"]) == 0
     printed = capsys.readouterr().out
@@ -128,7 +131,9 @@ for line in sys.stdin:
 
 
 def test_a_command_of_another_language(tmp_path: Path) -> None:
-    """Lines of JSON go to and fro; a command that ends or hangs has given wrong answers."""
+    """A command in any language can be asked, by lines of JSON. If it ends or hangs, its
+    answers count as wrong.
+    """
     script = tmp_path / "ask.py"
     script.write_text(COMMAND)
     command = Command(f"{sys.executable} {script}", "rfc9309")
@@ -148,7 +153,7 @@ def test_a_command_of_another_language(tmp_path: Path) -> None:
 
 
 def test_who_never_answers_is_given_up() -> None:
-    """The limit ends what runs on, and what is done in time is left alone."""
+    """A parser that never returns from a case fails it at the time limit."""
 
     class Endless:
         name, dialect = "endless", "rfc9309"
@@ -162,7 +167,7 @@ def test_who_never_answers_is_given_up() -> None:
 
 
 def test_the_documented_table_is_of_these_cases() -> None:
-    """The table in the documentation has this package's figures of today."""
+    """The table in the documentation has the current figures of this package."""
     page = (ROOT / "docs" / "conformance.md").read_text()
     results = [judge(ScrapyRep(dialect), SUITE.cases) for dialect in DIALECTS]
     documented = [
@@ -176,7 +181,9 @@ def test_the_documented_table_is_of_these_cases() -> None:
 
 
 def test_the_command() -> None:
-    """``python -m conformance`` prints the table and succeeds where all is right."""
+    """``python -m conformance`` prints the table, and exits with 0 if all answers are
+    right.
+    """
     command = [sys.executable, "-m", "conformance", "--only", "scrapy-rep"]
     ended = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""What the example project fetches and keeps, and what its judge says of that."""
+"""What the example project fetches and keeps, and the verdict of its judge."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ EXPIRED = {
 }
 REDIRECT = "http://open.example/offer"
 FETCHED = {*KEPT, *EXPIRING, *NOINDEX, *EXPIRED, REDIRECT}
-# A link extractor leaves links to PDF files out, unless it is told otherwise.
+# A link extractor skips links to PDF files by default.
 PDF = "http://docs.example/guide/guide.pdf"
 PDF_PAGE = "http://docs.example/guide/guide.pdf?page=1"
 PDF_NOINDEX = "http://press.example/paper.pdf"
@@ -125,9 +125,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_demo(mode: str, project: Path) -> None:
-    """The demo spider fetches and keeps what it may. The table names the line that
-    refused a page, the statement that dropped an item, and the page whose links were not
-    followed; the server has seen no more, and the judge finds nothing.
+    """The demo spider fetches and keeps all allowed pages, and only those. Its table names
+    the line that refused a page, the statement that dropped an item, and the page whose
+    links were not followed. The judge finds no violation.
     """
     result = crawl("demo", "-s", mode, project=project)
     assert result.fetched == {*FETCHED, PDF_PAGE, PDF_NOINDEX}
@@ -142,7 +142,7 @@ def test_demo(mode: str, project: Path) -> None:
 
 
 def test_links(project: Path) -> None:
-    """The CrawlSpider, which knows nothing of all this, is kept to it all the same."""
+    """A CrawlSpider without any code for this package gets the same results."""
     result = crawl("links", project=project)
     assert result.fetched == FETCHED
     assert result.kept == KEPT
@@ -155,9 +155,8 @@ def test_links(project: Path) -> None:
 
 @pytest.mark.newest
 def test_judge_finds_what_should_not_be(project: Path) -> None:
-    """A crawl that is told to ignore everything fetches the pages that were refused and
-    those that were not followed, at once, and keeps every item; the last lines accuse it
-    of each, and of no other.
+    """A crawl that ignores all rules fetches and keeps every page, and the judge lists each
+    violation, and no others.
     """
     result = crawl(
         "links", "-s", "ROBOTSTXT_OBEY=False", *IGNORE_PAGES, project=project
@@ -184,7 +183,9 @@ def test_judge_finds_what_should_not_be(project: Path) -> None:
 
 @pytest.mark.newest
 def test_edited_site(project: Path) -> None:
-    """Who edits a robots.txt or a page of the site sees the next crawl keep to it."""
+    """After an edit of a robots.txt or a page of the site, the next crawl follows the new
+    rules.
+    """
     site = project / "demo" / "site"
     (site / "bare" / "robots.txt").write_text(
         "User-agent: demobot\nDisallow: /private\n"

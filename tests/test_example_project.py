@@ -29,7 +29,9 @@ MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT = (
 
 
 def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge knows to whom a header or a tag is addressed."""
+    """The judge reads X-Robots-Tag headers and robots meta tags, also those for one crawler
+    only.
+    """
     monkeypatch.syspath_prepend(str(PROJECT))
     judge = import_module("demo.judge")
     pages = [MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT]
@@ -40,8 +42,9 @@ def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_judge_knows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of requests to a host with a Crawl-delay the smallest gap counts, in whatever order
-    they are logged; a host that was asked once has none.
+    """The judge reports the smallest gap between requests to a host with a Crawl-delay, in
+    whatever order they are logged, and requests outside of Visit-time. A host with a single
+    request has no gap.
     """
     monkeypatch.syspath_prepend(str(PROJECT))
     hosts, judge = import_module("demo.hosts"), import_module("demo.judge")
@@ -59,8 +62,8 @@ def test_judge_knows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_judge_misses_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge knows which pages a crawl has to fetch, and how often each robots.txt: once
-    for its own host, and once for another that redirects there.
+    """The judge knows which pages a crawl must fetch, and how often each robots.txt may be
+    fetched: once for its own host, and once for a host that redirects there.
     """
     monkeypatch.syspath_prepend(str(PROJECT))
     hosts, judge = import_module("demo.hosts"), import_module("demo.judge")
@@ -82,8 +85,8 @@ def test_judge_misses_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The description of a host can add headers to a file's answer, one of them twice.
-    No request gets past the site.
+    """The description of a host can add headers to the answer for a file, also the same
+    header twice. Requests for unknown hosts fail.
     """
     monkeypatch.syspath_prepend(str(PROJECT))
     hosts, server = import_module("demo.hosts"), import_module("demo.server")
@@ -105,7 +108,7 @@ def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_show_every_default() -> None:
-    """settings.py has every setting of this package in a comment, with its default."""
+    """settings.py shows every setting of this package in a comment, with its default."""
     settings = (PROJECT / "demo" / "settings.py").read_text()
     shown = re.findall(r"^# (REP_\w+) = (.+)$", settings, flags=re.MULTILINE)
     assert {name: ast.literal_eval(value) for name, value in shown} == DEFAULTS
@@ -113,7 +116,8 @@ def test_settings_show_every_default() -> None:
 
 
 def test_settings_enable_in_one_line() -> None:
-    """One line of settings.py switches this package on; four more are the project's taste."""
+    """One line of settings.py enables this package; four more set options of the project.
+    """
     settings = (PROJECT / "demo" / "settings.py").read_text()
     code = re.sub(r"^#.*\n", "", settings, flags=re.MULTILINE)
     lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]

@@ -1,4 +1,4 @@
-"""The example project's gallery: one site, three purposes, three sets of items."""
+"""The gallery of the example project: with each purpose, another set of items is kept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ FILE = f"{GALLERY}/.well-known/tdmrep.json"
     ],
 )  # fmt: skip
 def test_gallery(tmp_path: Path, purpose: str, dropped: set[str]) -> None:
-    """Each purpose keeps what is for it; a file more is asked for where one needs it."""
+    """For each purpose, the crawl keeps the items that may be used for it. It fetches
+    tdmrep.json only for purposes that need it.
+    """
     project = copy_project(tmp_path)
     arguments = ("demo", "-a", "host=gallery", "-s", f"REP_PURPOSES={purpose}")
     result = crawl(*arguments, project=project)

@@ -1,4 +1,4 @@
-"""The example project's README shows what its commands print, run as they are written."""
+"""The commands in the README of the example project print what the README shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = re.findall(
 
 
 def run(command: str, project: Path) -> str:
-    """What a terminal shows, but for the log of a crawl."""
+    """Return the output of *command*, without the log of a crawl."""
     is_crawl = command.startswith("scrapy crawl ")
     errors = subprocess.DEVNULL if is_crawl else subprocess.STDOUT
     with tempfile.TemporaryFile("w+", encoding="utf-8") as shown:
@@ -51,8 +51,8 @@ def run(command: str, project: Path) -> str:
 
 
 def test_walk(tmp_path: Path) -> None:
-    """One command after the other, each finds what the README says, to the letter; and
-    each subcommand is among them.
+    """Run one after the other, all commands print what the README shows, and each
+    subcommand is among them.
     """
     project = copy_project(tmp_path)
     for command, shown in COMMANDS:

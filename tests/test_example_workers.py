@@ -49,12 +49,12 @@ def project(tmp_path: Path) -> Path:
 def run(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
-    """What the command does, whose workers are processes of the fork server."""
+    """A function that runs the command, with its workers started by the fork server."""
     monkeypatch.syspath_prepend(str(PROJECT))
     monkeypatch.chdir(project)
     many = import_module("demo.many")
     monkeypatch.setattr(many, "os", SimpleNamespace(environ=environment()))
-    # Not that of another project, if a test before has asked for one.
+    # An earlier test may have chosen another project.
     monkeypatch.setenv("SCRAPY_SETTINGS_MODULE", "demo.workers")
     started: list[Forked] = []
 
@@ -83,8 +83,8 @@ def run(
 
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_many(run: Run, project: Path) -> None:
-    """Workers on one queue fetch together what one fetches alone, each page once, and one
-    robots.txt for all. Each has a ledger of its own.
+    """Workers on one queue fetch the same pages as a single crawl, each page and each
+    robots.txt once. Each worker has its own ledger.
     """
     pytest.importorskip("scrapy_redis")
     status, printed = run("3")
@@ -105,8 +105,8 @@ def test_many(run: Run, project: Path) -> None:
 @pytest.mark.newest
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_killed(run: Run) -> None:
-    """What a worker had under way that is killed is fetched by another one, and nothing is
-    lost with it.
+    """If a worker is killed, another one fetches the pages that it had under way, and none
+    is lost.
     """
     pytest.importorskip("scrapy_redis")
     status, printed = run("2", "--kill")
@@ -118,7 +118,7 @@ def test_killed(run: Run) -> None:
 
 @pytest.mark.newest
 def test_without_redis(project: Path, tmp_path: Path) -> None:
-    """It says what is missing."""
+    """Without a redis-server, the command says that it is missing."""
     nowhere = environment() | {"PATH": str(tmp_path)}
     done = forks.run(["demo.many"], cwd=project, env=nowhere)
     assert done.returncode == 2

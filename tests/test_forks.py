@@ -1,4 +1,4 @@
-"""Processes of the fork server are what those of ``python -m`` are."""
+"""A process of the fork server behaves like one of ``python -m``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def module(tmp_path: Path) -> Callable[[str], str]:
 
 @pytest.mark.newest
 def test_what_is_given(module: Callable[[str], str], tmp_path: Path) -> None:
-    """Arguments, files, folder and environment are those that are given, and no others."""
+    """The process gets exactly the given arguments, input, folder and environment."""
     environment = {"A": "1", "B": "ü"}
     command = [module(TOLD), "one", "two"]
     done = forks.run(command, given=b"given", cwd=tmp_path, env=environment)
@@ -104,7 +104,7 @@ def test_how_it_ends(
 
 @pytest.mark.newest
 def test_signals(module: Callable[[str], str], tmp_path: Path) -> None:
-    """A process can be stopped, continued, interrupted and killed, as any other."""
+    """A process can be stopped, continued, interrupted and killed by signals."""
     name = module(READY)
     with (tmp_path / "out").open("w") as out:
         first = forks.start([name], cwd=tmp_path, stdout=out)
@@ -134,7 +134,7 @@ def state(pid: int) -> str:
 
 @pytest.mark.newest
 def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
-    """Tests whose processes have lost their server fail, and say why."""
+    """If the fork server dies, calls for its processes fail, and say why."""
     server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
     with tempfile.TemporaryFile() as file:
@@ -153,7 +153,7 @@ def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
 def test_nothing_outlives_the_server(
     module: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """When the tests end, however that is, so do the server and all that it started."""
+    """When the client closes its socket, the server and all its processes end."""
     read, write = os.pipe()
     server = Server(bare=True)
     job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
@@ -162,14 +162,14 @@ def test_nothing_outlives_the_server(
     os.close(write)
     assert os.read(read, 100) == b"ready\n"
     server.end()
-    # Nobody has the other end open any more.
+    # No process has the other end open any more.
     assert os.read(read, 100) == b""
     os.close(read)
 
 
 @pytest.mark.newest
 def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> None:
-    """A process whose environment asks for it writes what it ran."""
+    """Coverage is measured in a process whose environment asks for it."""
     config = tmp_path / "coveragerc"
     config.write_text("[run]\nparallel = True\nsource = its_module\n")
     environment = {**os.environ, "COVERAGE_PROCESS_START": str(config)}
@@ -184,7 +184,7 @@ def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> N
 def test_coverage_is_measured_as_the_server_is(
     module: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each process writes what it ran itself, once it ends."""
+    """If the server measures coverage, each process saves the lines that it ran itself."""
     config = tmp_path / "coveragerc"
     config.write_text("[run]\nparallel = True\nbranch = True\nsource = its_module\n")
     given = {
@@ -212,14 +212,14 @@ def test_coverage_is_measured_as_the_server_is(
         data = CoverageData(path)
         data.read()
         ran.append(data.lines(str(tmp_path / "its_module.py")) or [])
-    # The server ran nothing.
+    # The server itself ran nothing.
     assert sorted(ran) == [[], [1, 2, 3], [1, 2, 3], [1, 2, 5]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", CHOSEN)
 def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
-    """A crawl in a process of its own from the start does what that of a fork does."""
+    """A crawl in a new Python process has the same result as one in a forked process."""
     check(mode)
     with Site() as site:
         host = site.add("User-agent: *\nDisallow: /private/\n")
@@ -250,7 +250,7 @@ def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
 
 
 def counts(stats: dict[str, Any]) -> dict[str, Any]:
-    """The stats that do not say how long something took, or how much memory."""
+    """Return the stats without times and memory."""
     return {
         key: value
         for key, value in stats.items()
@@ -261,7 +261,7 @@ def counts(stats: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.newest
 def test_many_open_files(module: Callable[[str], str], tmp_path: Path) -> None:
-    """A test may have more files open than ``select`` can tell apart."""
+    """Processes can be started with more open files than ``select`` supports."""
     with contextlib.ExitStack() as files:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (2048, OPEN_FILES[1]))

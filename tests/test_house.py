@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows."""
+"""Rules of this repository that no linter checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def test_one_subject_a_file() -> None:
-    """No file passes 300 lines besides its imports, and no function 40."""
+    """No module of the package has more than 300 lines without its imports, and no function
+    more than 40.
+    """
     too_long = []
     for path in MODULES:
         source = path.read_text()
@@ -35,7 +37,9 @@ def test_one_subject_a_file() -> None:
 
 
 def test_nothing_inside_imports_the_root() -> None:
-    """Modules import each other, never the package itself, which imports them."""
+    """Modules of the package do not import names from ``scrapy_rep`` itself, which imports
+    them.
+    """
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -48,7 +52,7 @@ def test_nothing_inside_imports_the_root() -> None:
 
 
 def test_files_that_contributors_are_sent_to() -> None:
-    """Each file and folder that the guide for contributors names exists."""
+    """Each file and folder that CONTRIBUTING.md names exists."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"`((?:\w+/)*\w+\.(?:py|md|txt|cfg)|\w+/[\w/]*)`", text)
     places = (ROOT, PACKAGE)
@@ -59,15 +63,17 @@ def test_files_that_contributors_are_sent_to() -> None:
 
 
 def test_what_is_logged_is_visible() -> None:
-    """Each logger is one whose messages are made visible: nobody else gets one."""
+    """All loggers come from ``scrapy_rep.log``, which escapes control characters in
+    messages.
+    """
     for path in MODULES:
         if path.name != "log.py" and "getLogger(" in path.read_text():
-            # Of others' loggers, the traceback of a wrong setting is taken away.
+            # This module looks up a logger of Scrapy, to remove a traceback.
             assert path.relative_to(PACKAGE).as_posix() == "compat/startlog.py"
 
 
 def test_the_protocol_needs_no_scrapy() -> None:
-    """What a user of the protocol alone imports loads neither Scrapy nor Twisted."""
+    """The protocol can be imported without Scrapy and Twisted."""
     code = (
         "import sys; import scrapy_rep; from scrapy_rep import RobotsTxt;"
         "from scrapy_rep.protocol import access, origins;"
@@ -80,7 +86,7 @@ def test_the_protocol_needs_no_scrapy() -> None:
 
 
 def test_public_names() -> None:
-    """Each name in ``__all__`` can be imported, and no other is made up."""
+    """Each name in ``__all__`` can be imported, and other names raise AttributeError."""
     import scrapy_rep  # noqa: PLC0415
 
     for name in scrapy_rep.__all__:

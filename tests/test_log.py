@@ -1,4 +1,4 @@
-"""What the log and the exceptions repeat of a server is to be seen."""
+"""Log messages and exceptions escape control characters from servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
 def test_values_are_visible(
     message: str, values: object, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each value in a message, but not an item, of which Scrapy makes many lines itself."""
+    """Control characters in the values of a log message are escaped, except for items,
+    which Scrapy formats on several lines.
+    """
     logger = get_logger("scrapy_rep.tests")
     assert get_logger("scrapy_rep.tests") is logger
     assert len(logger.filters) == 1
@@ -71,7 +73,9 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_messages_are_visible(name: str) -> None:
-    """Those of exceptions, which Scrapy and whoever catches them log."""
+    """Control characters in the messages of exceptions are escaped, since they are logged
+    too.
+    """
     message = str(ERRORS[name]())
     assert message.isprintable()
     assert "\\x1" in message

@@ -1,4 +1,6 @@
-"""What is said of versions stands in one place each, or is the same in all."""
+"""Versions and files are declared consistently in setup.cfg, the test command and the
+workflow.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 
 
 def test_pythons() -> None:
-    """The Pythons that are declared are those that the test command and the workflow try."""
+    """setup.cfg, the test command and the workflow name the same versions of Python."""
     text = SETUP["metadata"]["classifiers"]
     declared = re.findall(r":: Python :: (3\.\d+)$", text, re.MULTILINE)
     assert [f"python{version}" for version in declared] == dev.PYTHONS
@@ -32,7 +34,7 @@ def test_pythons() -> None:
 
 
 def test_oldest_scrapy() -> None:
-    """The oldest Scrapy that may be installed is the one that is tried."""
+    """The oldest allowed version of Scrapy is the one that is tested."""
     oldest = dev.OLDEST_SCRAPY
     assert (
         f"Scrapy>={oldest.removesuffix('.0')}" in SETUP["options"]["install_requires"]
@@ -41,7 +43,7 @@ def test_oldest_scrapy() -> None:
 
 
 def test_version() -> None:
-    """The version is spelt in setup.cfg, and nowhere in the package; the changelog has it."""
+    """The version is in setup.cfg and the changelog, and not in the code."""
     version = SETUP["metadata"]["version"]
     assert f"\n## {version} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     for path in (ROOT / "scrapy_rep").rglob("*.py"):
@@ -49,7 +51,9 @@ def test_version() -> None:
 
 
 def test_data_of_the_package() -> None:
-    """Each file of the package that is not Python is declared, so that a wheel has it."""
+    """Each file of the package that is not Python code is declared as package data, so that
+    wheels contain it.
+    """
     package = ROOT / "scrapy_rep"
     globs = SETUP["options.package_data"]["scrapy_rep"].split()
     declared = {path for glob in globs for path in package.glob(glob)}

@@ -1,4 +1,4 @@
-"""The tables of the reference, and the README, say what the code says."""
+"""The tables of the reference and the README agree with the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reference(page: str) -> str:
 
 
 def table(page: str, number: int = 0) -> list[list[str]]:
-    """The rows of a table of a page of the reference, without its head."""
+    """Return the rows of a table on a page of the reference, without its header."""
     tables = re.findall(r"(?:^\|.*\n)+", reference(page), re.MULTILINE)
     rows = tables[number].strip().split("\n")[2:]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
@@ -34,7 +34,7 @@ def names(rows: list[list[str]]) -> list[str]:
 
 
 def test_settings() -> None:
-    """Each setting has a row, in alphabetical order, with its default."""
+    """Each setting has a row with its default, in alphabetical order."""
     rows = table("settings")
     assert names(rows) == sorted(settings.DEFAULTS)
     for (name, default), row in zip(
@@ -46,8 +46,8 @@ def test_settings() -> None:
 
 @pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
 def test_setting(name: str) -> None:
-    """Each setting has an entry: its type, its default, and an example of another value
-    that can be set.
+    """Each setting has an entry with its type, its default, and a valid example that is not
+    the default.
     """
     entry = reference("settings").split(f"\n### `{name}`\n")[1].split("\n### ")[0]
     default = repr(settings.DEFAULTS[name]).replace("'", '"')
@@ -60,13 +60,13 @@ def test_setting(name: str) -> None:
 
 
 def test_entries_of_settings() -> None:
-    """The entries are those of settings, in the order of their names."""
+    """The entries on the settings page are exactly the settings, in alphabetical order."""
     entries = re.findall(r"^### `(REP_\w+)`$", reference("settings"), re.MULTILINE)
     assert entries == sorted(settings.DEFAULTS)
 
 
 def test_reasons_of_defaults() -> None:
-    """Each default is given its reason."""
+    """The reason of each default is explained."""
     page = (ROOT / "docs" / "explanation" / "defaults.md").read_text(encoding="utf-8")
     for name, default in settings.DEFAULTS.items():
         (row,) = re.findall(rf"^\|[^|]*`{name}`[^|]*\| (.*?) \|", page, re.MULTILINE)
@@ -74,20 +74,20 @@ def test_reasons_of_defaults() -> None:
 
 
 def test_stats() -> None:
-    """Each stat key has a row, and each row is a stat key."""
+    """The table of stats has exactly the stat keys of the code."""
     keys = [value for name, value in vars(stats).items() if name.isupper()]
     assert sorted(names(table("stats"))) == sorted(keys)
 
 
 def test_meta_keys_and_flags() -> None:
-    """Each meta key and flag that a user meets has a row."""
+    """The tables of meta keys and flags have exactly the public ones of the code."""
     shown = {*names(table("meta")), *names(table("meta", 1))}
     spelt = {value for name, value in vars(meta).items() if name.isupper()}
     assert shown == {value for value in spelt if not value.startswith("_")}
 
 
 def test_signals() -> None:
-    """Each signal of ours has a row, and each row is a signal."""
+    """Each signal of this package has a row, and each row names an existing signal."""
     ours = {name for name in vars(signals) if name.islower() and name[0] != "_"}
     shown = names(table("signals"))
     assert {name for name in ours if f"scrapy_rep.signals.{name}" in shown} == ours - {
@@ -116,6 +116,6 @@ def test_exceptions() -> None:
 
 @pytest.mark.parametrize("command", ["demo", "test"])
 def test_the_two_commands(command: str) -> None:
-    """Both commands of the README are commands of dev.py."""
+    """Both commands in the README are commands of dev.py."""
     assert f"python3 dev.py {command} " in README
     assert f'case ["{command}", *rest]' in (ROOT / "dev.py").read_text()

@@ -1,4 +1,4 @@
-"""This package's parser under Scrapy's own middleware."""
+"""This package's parser under Scrapy's own robots.txt middleware."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODY = (
     "agent", ["mybot", b"mybot", "mybot/1.0 (+https://example.com)", "MyBot"]
 )
 def test_agent_in_any_form(agent: str | bytes) -> None:
-    """A product token and a whole header, text and bytes, name the same crawler."""
+    """The user agent may be a product token or a whole header, as text or bytes."""
     parser = RobotParser.from_crawler(None, BODY)
     assert not parser.allowed("http://example.com/private/", agent)
     assert not parser.allowed(b"http://example.com/private/", agent)
@@ -26,7 +26,7 @@ def test_agent_in_any_form(agent: str | bytes) -> None:
 
 
 def test_the_settings_choose_the_dialect() -> None:
-    """REP_GOOGLE_COMPATIBLE holds under Scrapy's middleware too."""
+    """REP_GOOGLE_COMPATIBLE also holds under Scrapy's own middleware."""
     body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
     url = "http://example.com/dir/"
     parser = RobotParser.from_crawler(fake_crawler(), body)
@@ -39,7 +39,9 @@ def test_the_settings_choose_the_dialect() -> None:
 
 
 def test_it_judges_as_the_gate_does() -> None:
-    """A way round a rule is none under Scrapy's own middleware either."""
+    """URLs are normalised under Scrapy's own middleware as under this package's, so that
+    dot segments and escapes do not bypass a rule.
+    """
     parser = RobotParser.from_crawler(fake_crawler(), BODY)
     assert not parser.allowed("http://example.com/a/../private/", "mybot")
     assert parser.allowed("http://example.com/private/../a", "other")

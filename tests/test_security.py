@@ -1,4 +1,4 @@
-"""SECURITY.md says what the code does, and names tests that are there."""
+"""SECURITY.md agrees with the code, and names existing tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = " ".join(PAGE.split())
 
 
 def test_tests() -> None:
-    """Each line of what is defended names its tests."""
+    """Each row of the table of defences names existing tests."""
     section = PAGE.split("\n## What is defended\n")[1].split("\n### ")[0]
     rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
     assert len(rows) > 10
@@ -48,12 +48,12 @@ def test_tests() -> None:
     ],
 )
 def test_bounds(sentence: str, value: int) -> None:
-    """The bounds are those of the code."""
+    """The limits in SECURITY.md are those of the code."""
     assert sentence.format(value) in WORDS
 
 
 def test_dialects() -> None:
-    """What is said of one dialect is so of all."""
+    """All dialects have the limits that SECURITY.md states."""
     for dialect in DIALECTS.values():
         assert dialect.size_limit == RFC9309.size_limit
         assert dialect.max_redirects == RFC9309.max_redirects

@@ -1,4 +1,4 @@
-"""Settings, read and checked once."""
+"""Settings are read and checked once, at the start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(**settings: Any) -> RepSettings:
 
 
 def test_defaults() -> None:
-    """Without any setting, the defaults of the table hold."""
+    """Without settings, the defaults hold."""
     settings = read()
     assert settings.dialect is RFC9309
     assert settings.download_timeout == DEFAULTS["REP_DOWNLOAD_TIMEOUT"]
@@ -58,14 +58,16 @@ def test_defaults() -> None:
     ],
 )
 def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
-    """A dialect is chosen by its name, by the path of an object, or by the switch."""
+    """A dialect is chosen by its name, as an object or its import path, or by
+    REP_GOOGLE_COMPATIBLE.
+    """
     assert read(**settings).dialect == dialect
 
 
 def test_the_components_of_a_crawl_share_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many components ask for the settings of a crawl, they are read once."""
+    """The settings of a crawl are read once, however many components use them."""
     reads = []
     once = RepSettings.from_settings
     monkeypatch.setattr(
@@ -84,7 +86,7 @@ def test_the_components_of_a_crawl_share_them(
 
 @pytest.mark.parametrize("value", [f"{__name__}.OwnStore", OwnStore])
 def test_a_store_of_ones_own(value: Any) -> None:
-    """A store is chosen by its address, or by the path of a class, as a dialect is."""
+    """REP_STORE can be the import path of a Store class."""
     assert read(REP_STORE=value).store is OwnStore
     recorded = settings_module.recorded(
         Settings({"REP_STORE": value}), read(REP_STORE=value)
@@ -96,7 +98,9 @@ def test_a_store_of_ones_own(value: Any) -> None:
     "value", [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "no.such.module", 3]
 )
 def test_what_is_no_store(value: Any) -> None:
-    """What is neither an address nor the path of a Store stops the start, and says so."""
+    """A REP_STORE that is neither an address nor the path of a Store stops the start with
+    an error.
+    """
     with pytest.raises(SettingError, match=r"or the import path of a Store\.$"):
         read(REP_STORE=value)
 
@@ -117,7 +121,9 @@ def test_what_is_no_store(value: Any) -> None:
     ],
 )
 def test_agents(value: Any, agents: tuple[str, ...]) -> None:
-    """Tokens are taken as they are, or out of a header, one or several."""
+    """ROBOTSTXT_USER_AGENT can be one or several product tokens, or a User-Agent header
+    that contains one.
+    """
     assert read(ROBOTSTXT_USER_AGENT=value).agents == agents
 
 
@@ -182,7 +188,9 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
     ],
 )
 def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
-    """A bad setting is named, with its value and what is allowed, in one sentence."""
+    """The error for an invalid setting names the setting, its value, and the valid values,
+    in one sentence.
+    """
     with pytest.raises(SettingError) as caught:
         read(**{name: value})
     message = str(caught.value)
@@ -213,7 +221,7 @@ def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
     ],
 )
 def test_the_override_that_can_not_be(written: Any, sentence: str) -> None:
-    """Of many overrides, the sentence names the one."""
+    """The error for an invalid override names its key."""
     with pytest.raises(SettingError) as caught:
         read(REP_OVERRIDES=written)
     assert str(caught.value).startswith(sentence)
@@ -226,9 +234,7 @@ def test_the_last_port() -> None:
 
 @pytest.mark.parametrize("dialect", ["classic", "rfc9309", MINE])
 def test_two_dialects(dialect: Any) -> None:
-    """REP_GOOGLE_COMPATIBLE beside another REP_DIALECT is refused, rather than one of them
-    left out.
-    """
+    """REP_GOOGLE_COMPATIBLE with another REP_DIALECT is an error."""
     with pytest.raises(SettingError, match="where REP_GOOGLE_COMPATIBLE is True"):
         read(REP_GOOGLE_COMPATIBLE=True, REP_DIALECT=dialect)
 
@@ -289,7 +295,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("name", [*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"])
 def test_from_the_command_line(name: str) -> None:
-    """``-s NAME=value``: every setting can be given as a text."""
+    """Every setting can be given as text, as in ``-s NAME=value``."""
     field = FIELDS.get(name, name.removeprefix("REP_").lower())
     for text, expected in TEXTS[name]:
         assert getattr(read(**{name: text}), field) == expected, text
@@ -303,14 +309,14 @@ def test_from_the_command_line(name: str) -> None:
     ids=ascii,
 )  # fmt: skip
 def test_nothing_but_a_sentence(value: Any) -> None:
-    """Whatever a setting is, it can be read, or SettingError says what it must be."""
+    """Every value is either accepted, or raises SettingError."""
     for name in (*DEFAULTS, "ROBOTSTXT_OBEY", "ROBOTSTXT_USER_AGENT"):
         with suppress(SettingError):
             read(**{name: value})
 
 
 def test_names_that_are_no_settings() -> None:
-    """Each is told with the nearest name that is one."""
+    """An unknown REP_ name is reported with the nearest known name."""
     settings = Settings(
         {"REP_CRAWL_DELAYS": 1, "REP_XYZZY": 1, "REP_REL": [], "REPRO": 1}
     )
@@ -334,7 +340,9 @@ def test_names_that_are_no_settings() -> None:
     ],
 )
 def test_the_most_precise_override_decides(url: str, pattern: str) -> None:
-    """A host beats ``*.``, the longer beats the shorter, and a port beats none."""
+    """The most precise override decides: a host before ``*.``, a longer pattern before a
+    shorter one, and one with a port before one without.
+    """
     settings = read(
         REP_OVERRIDES=dict.fromkeys(
             [
@@ -356,7 +364,7 @@ def test_the_most_precise_override_decides(url: str, pattern: str) -> None:
 
 
 def test_overrides_from_the_command_line() -> None:
-    """``-s REP_OVERRIDES='{"example.com": "ignore"}'`` is a dict in JSON."""
+    """``-s REP_OVERRIDES='{"example.com": "ignore"}'`` is read as JSON."""
     (override,) = read(REP_OVERRIDES='{"example.com": "ignore"}').overrides
     assert (override.pattern, override.kind) == ("example.com", "ignore")
 
@@ -372,7 +380,7 @@ def test_overrides_from_the_command_line() -> None:
     ],
 )
 def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None:
-    """What stops the start ends in logs, where passwords must not be."""
+    """The error for an invalid REP_STORE hides the password, since it is logged."""
     with pytest.raises(SettingError) as caught:
         read(REP_STORE=uri)
     assert str(caught.value).startswith(f"REP_STORE is {shown!r}, ")
@@ -409,7 +417,7 @@ def test_the_purpose_whose_name_can_not_be() -> None:
     ],
 )
 def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -> None:
-    """Purposes and their agents: lists and dictionaries, from the command line as well."""
+    """Purposes and their product tokens can be lists and dicts, or text."""
     assert getattr(read(**{name: value}), field) == expected
 
 
@@ -427,5 +435,7 @@ def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -
     ],
 )
 def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
-    """What downloads in a way of its own is known by the settings of Scrapy."""
+    """HTTP clients with special behaviour are recognised by the download handlers in
+    Scrapy's settings.
+    """
     assert RepSettings.from_settings(Settings(settings)).clients == clients

@@ -1,4 +1,6 @@
-"""Every way in which a fetch of robots.txt can end, as hosts, with what each dialect makes of it."""
+"""Hosts for every result that a fetch of robots.txt can have, with the expected access in
+each dialect.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ PERMITS = "User-agent: *\nAllow: /\n"
 
 @dataclass(frozen=True)
 class Case:
-    """A host, the pages of it that may be fetched, and what the fetch came to."""
+    """A host, its pages that may be fetched, and the expected result of the robots.txt
+    fetch.
+    """
 
     name: str
     host: Host

@@ -1,4 +1,4 @@
-"""What a host can be told to answer."""
+"""Answers of the test hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Then(Enum):
-    """What a host does in the middle of what it sends."""
+    """What a host does in the middle of an answer."""
 
     STOP = "it sends nothing more, and keeps the connection"
     RESET = "it breaks the connection"
@@ -20,15 +20,15 @@ class Then(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a host answers on one path.
+    """The answer of a host for one path.
 
-    ``announced`` is the Content-Length sent in place of the true one; ``reset`` breaks the
-    connection in the body, after a part of what was announced (``"length"``) or after a bad
-    chunk (``"chunks"``); ``hang`` never answers; ``endless`` goes on after the body until the
-    client has had enough; ``pace`` is the seconds between one byte of the body and the next;
-    ``after`` is waited for, but not for more than a minute, so that what does not come about
-    ends the crawl all the same. ``raw`` is sent octet for octet in the place of all that, each
-    part by itself, and then the connection is closed.
+    ``announced`` is the Content-Length sent instead of the true one. ``reset`` breaks the
+    connection within the body, after a part of the announced length (``"length"``) or after
+    a bad chunk (``"chunks"``). ``hang`` never answers. ``endless`` goes on after the body
+    until the client closes the connection. ``pace`` is the seconds between two bytes of the
+    body. The host waits until ``after`` returns true, for at most a minute, so that the
+    crawl ends in any case. ``raw`` replaces all of that: its parts are sent one by one,
+    byte for byte, and then the connection is closed.
     """
 
     body: bytes = b""
@@ -45,7 +45,7 @@ class Answer:
 
 
 def robots(text: str, **kwargs: object) -> Answer:
-    """Return a robots.txt served as text."""
+    """Return an answer with a robots.txt as plain text."""
     headers = {"Content-Type": "text/plain", **kwargs.pop("headers", {})}
     return Answer(text.encode(), headers=headers, **kwargs)
 

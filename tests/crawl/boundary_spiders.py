@@ -1,4 +1,4 @@
-"""A spider in a process to which 127.9.0.0/16 is the Internet."""
+"""A spider in a process that takes 127.9.0.0/16 for public addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spiders whose requests a browser downloads."""
+"""Spiders whose pages a browser downloads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class BrowserSpider(PlanSpider):
-    """Has a browser download all requests but those that say no.
+    """Downloads its requests with Playwright, unless their meta says otherwise.
 
-    ``ends_at`` of a request is the path of the URL that the page is to get to.
+    ``ends_at`` of a request is the path of the URL at which the page must end.
     """
 
     name = "browser"
 
     def request(self, arguments: dict[str, Any]) -> Request:
-        # Not every process that loads this module has it.
+        # Playwright may not be installed where this module is imported.
         from scrapy_playwright.page import PageMethod  # noqa: PLC0415
 
         ends_at = arguments.pop("ends_at", None)

@@ -1,4 +1,4 @@
-"""A certificate that nobody has signed but its own key."""
+"""A self-signed certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def write_certificate(folder: Path) -> Path:
-    """Write a new key and its certificate for the loopback into one file, and return its path."""
+    """Write a new key and its certificate for loopback into one file, and return its path.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     address = ipaddress.ip_address("127.0.0.1")

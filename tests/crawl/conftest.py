@@ -21,16 +21,17 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the crawls of a test are measured for coverage.
+    """Measure the coverage of the crawls of a test, unless it has the marker
+    ``unmeasured``.
 
-    That takes half as long again: where crawls go as others do, the marker says no.
+    To measure takes half as long again, so tests whose crawls add no coverage have the
+    marker.
     """
     marker = request.node.get_closest_marker("unmeasured")
     monkeypatch.setattr(crawl, "MEASURED", marker is None)
 
 
-# The test command leaves modes out where they are tried on another Scrapy, or by all the
-# tests that know no mode.
+# The test command sets MODES to skip modes that another run tests.
 CHOSEN = [mode for mode in MODES if mode in os.environ.get("MODES", " ".join(MODES))]
 
 
@@ -42,11 +43,11 @@ def check(mode: str) -> str:
 
 @pytest.fixture(params=CHOSEN)
 def mode(request: pytest.FixtureRequest) -> str:
-    """Each mode that Scrapy runs in, where the installed Scrapy has it."""
+    """Each mode in which Scrapy runs and that MODES selects."""
     return check(request.param)
 
 
 @pytest.fixture(params=MODES)
 def every_mode(request: pytest.FixtureRequest) -> str:
-    """The same, in every run: for what matters most."""
+    """Each mode in which Scrapy runs, whatever MODES says, for the most important tests."""
     return check(request.param)

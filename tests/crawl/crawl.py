@@ -1,4 +1,4 @@
-"""Run a spider in a Scrapy process of its own, and read what it reports."""
+"""Run a spider in its own Scrapy process, and read its report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BY_HAND = {
     },
 }
 QUIET = {
-    # Scrapy begins so many tasks for each response.
+    # Scrapy starts that many tasks for each response.
     "CONCURRENT_ITEMS": 4,
     "CONCURRENT_REQUESTS": 100,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
@@ -53,12 +53,12 @@ def has_reactorless_mode() -> bool:
 
 @dataclass(frozen=True)
 class CrawlResult:
-    """What a crawl came to, as its process told it.
+    """The result of a crawl, as its process reported it.
 
-    ``responses`` are those that callbacks saw (url, status, flags, body, meta); ``errors`` those
-    that errbacks saw (url, error, and reason, line, rule, agent, robotstxt_url of a denial);
-    ``denied`` and ``parsed`` what the two signals carried; ``sent`` every request that reached
-    the downloader (url, meta).
+    ``responses`` are those of callbacks (url, status, flags, body, meta); ``errors`` those
+    of errbacks (url, error; for a denial, reason, line, rule, agent and robotstxt_url).
+    ``denied`` and ``parsed`` are the arguments of the two signals. ``sent`` are all
+    requests that reached the downloader (url, meta).
     """
 
     exit_code: int
@@ -74,7 +74,9 @@ class CrawlResult:
     memory: int
 
     def lines(self, level: str, *words: str) -> list[str]:
-        """Return the lines that this package logged at *level* and that hold all *words*."""
+        """Return the lines that this package logged at *level* and that contain all
+        *words*.
+        """
         start = f"{level} [scrapy_rep"
         return [
             line
@@ -83,7 +85,7 @@ class CrawlResult:
         ]
 
     def error(self, url: str) -> dict[str, Any]:
-        """Return the one error that the errback of *url* saw."""
+        """Return the error that the errback of *url* got."""
         (error,) = (error for error in self.errors if error["url"] == url)
         return error
 
@@ -103,13 +105,13 @@ def run_crawl(
     timeout: float = 120,
     **attributes: Any,
 ) -> CrawlResult:
-    """Crawl *requests*, then those of *then*, in *mode*, and report.
+    """Crawl *requests*, then those of *then*, in *mode*, and return the result.
 
-    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class of
-    ``tests.crawl.spiders``, or the path of another, *attributes* become its own, *enable* are
-    the settings that put the package in charge, *names* what the crawl finds when it looks
-    these up (see :func:`tests.crawl.names.know`). A process that has not ended after *timeout* seconds is killed, and the
-    test fails.
+    A request is a URL, or the keyword arguments of a ``Request``. *spider* is a class in
+    ``tests.crawl.spiders``, or an import path; *attributes* become attributes of the
+    spider. *enable* are the settings that enable this package. *names* are the addresses of
+    host names (see :func:`tests.crawl.names.know`). After *timeout* seconds, the process is
+    killed and the test fails.
     """
     crawl = start_crawl(
         requests,
@@ -135,7 +137,7 @@ def start_crawl(
     names: Mapping[str, Sequence[str | None]] | None = None,
     **attributes: Any,
 ) -> RunningCrawl:
-    """Begin what ``run_crawl`` does, and return at once."""
+    """Start a crawl with the arguments of :func:`run_crawl`, and return at once."""
     steps = [[_request(request) for request in step] for step in (requests, then)]
     spec = {
         "mode": mode,
@@ -148,7 +150,7 @@ def start_crawl(
 
 
 class RunningCrawl:
-    """A crawl that is under way. It has to be waited for."""
+    """A crawl that is running. Tests must wait for its end."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -171,7 +173,7 @@ class RunningCrawl:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, timeout: float = 120) -> int:
-        """Wait for the process, and return its exit code; to be used where it is killed."""
+        """Wait for the process, and return its exit code, also if it was killed."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as error:
@@ -195,10 +197,10 @@ def _request(request: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment(*, measured: bool) -> dict[str, str]:
-    """Return our environment without what would send a crawl elsewhere.
+    """Return this environment without variables that change a crawl, such as proxies.
 
-    What is *measured* for coverage takes half as long again: the same in another mode
-    need not be.
+    Crawls that are *measured* for coverage take half as long again. Where other crawls run
+    the same code, that is not needed.
     """
     unwanted = ("SCRAPY_",) if measured else ("SCRAPY_", "COVERAGE_PROCESS_")
     return {

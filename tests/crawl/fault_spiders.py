@@ -1,4 +1,4 @@
-"""Spiders whose process may do less than others."""
+"""A spider in a process with fewer rights."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.crawl.spiders import PlanSpider
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-_VERSION_3 = 0x20080522  # of linux/capability.h
+_VERSION_3 = 0x20080522  # See linux/capability.h.
 
 
 class PowerlessSpider(PlanSpider):
-    """Has no more rights to files than their modes give, also where root runs it."""
+    """Drops its capabilities, so that file modes apply to it also if root runs it."""
 
     name = "powerless"
 

@@ -1,4 +1,4 @@
-"""Spiders and components for crawls in which requests wait in the queue."""
+"""Spiders and components for crawls whose requests wait in the queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class CountingSpider(HurriedSpider):
-    """Notes in stats the most pages that were under way at once, as ``pages_at_once``."""
+    """Records the highest number of pages under way at once, in the stat ``pages_at_once``.
+    """
 
     name = "counting"
     under_way = 0
@@ -47,7 +48,7 @@ class CountingSpider(HurriedSpider):
 
 
 class KnowingSpider(HurriedSpider):
-    """Asks for the URLs of ``follow`` when so many robots.txt files have come to be known."""
+    """Requests the URLs of ``follow`` after ``known`` robots.txt files were fetched."""
 
     name = "knowing"
     retries = None
@@ -63,7 +64,7 @@ class KnowingSpider(HurriedSpider):
     def count(self) -> None:
         self.known -= 1
         if not self.known:
-            # They are in use when the receivers of the signal have been called.
+            # The entries are used only after all receivers of the signal were called.
             call_later(0.1, self.ask)
 
     def ask(self) -> None:
@@ -72,7 +73,7 @@ class KnowingSpider(HurriedSpider):
 
 
 class TellingSpider(HurriedSpider):
-    """Says what it waits for every fifth of a second, not every minute."""
+    """Logs what it waits for every 0.2 seconds instead of every minute."""
 
     name = "telling"
     retries = None
@@ -84,7 +85,7 @@ class TellingSpider(HurriedSpider):
 
 
 class BrokenStoreSpider(PlanSpider):
-    """Has a store that fails as no store should."""
+    """Its store raises an exception that stores must not raise."""
 
     name = "broken-store"
 
@@ -100,7 +101,7 @@ class BrokenStoreSpider(PlanSpider):
 
 
 class DropRobotsTxt:
-    """A downloader middleware of somebody's, which lets no robots.txt be asked for."""
+    """A downloader middleware of a project, which drops the requests for robots.txt."""
 
     async def process_request(self, request: Request) -> None:
         if request.url.endswith("/robots.txt"):
@@ -108,8 +109,8 @@ class DropRobotsTxt:
 
 
 class AgainSpider(HurriedSpider):
-    """Asks for ``early`` when all is done, and for each URL of ``again``, one after the other,
-    when the robots.txt has come to be known another time.
+    """Requests ``early`` when it is first idle. After robots.txt was fetched a second time,
+    requests each URL of ``again``, one after the other.
     """
 
     name = "again"
@@ -141,7 +142,7 @@ class AgainSpider(HurriedSpider):
 
 
 class ShortOfTimeSpider(PlanSpider):
-    """Waits two seconds for a lock of its SQLite store, not five."""
+    """Waits two seconds for a lock of its SQLite store instead of five."""
 
     name = "short-of-time"
 

@@ -1,4 +1,4 @@
-"""Requests as JSON: a module for ``SCHEDULER_SERIALIZER``."""
+"""Serializes requests as JSON: a module for ``SCHEDULER_SERIALIZER``."""
 
 from __future__ import annotations
 

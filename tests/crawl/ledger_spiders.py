@@ -1,4 +1,4 @@
-"""A spider for ledgers, which goes on until it is stopped."""
+"""A spider for ledgers, which runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EndlessSpider(Spider):
-    """Fetches one page after the other, until one says *stop*."""
+    """Fetches one page after the other, until the text of one contains *stop*."""
 
     name = "endless"
     origin: str

@@ -1,4 +1,4 @@
-"""Spiders that crawl hosts that lie."""
+"""A spider for hosts with broken answers."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class LiedToSpider(PlanSpider):
     name = "lied-to"
 
     def note_response(self, response: Response) -> Iterator[dict[str, Any]]:
-        # What the page says has been read; to look into it would take Scrapy long.
+        # Without ``super()``, which would let Scrapy parse the large pages for the report.
         yield {"url": response.url}

@@ -1,4 +1,4 @@
-"""What a server can send that is wrong: the octets of its answers, and where they end."""
+"""Broken answers of a server, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def raw(*parts: bytes | Then) -> Answer:
 
 
 def head(*fields: bytes, length: int | None = None) -> bytes:
-    """The head of an answer, with a length or without."""
+    """Return the head of an answer, with or without a Content-Length."""
     sized = [] if length is None else [b"Content-Length: %d" % length]
     return STATUS + b"".join(field + b"\r\n" for field in (*fields, *sized)) + b"\r\n"
 
 
 def whole(body: bytes, *fields: bytes) -> bytes:
-    """An answer to which nothing is wrong."""
+    """Return a correct answer."""
     return head(*fields, length=len(body)) + body
 
 
@@ -48,20 +48,23 @@ def byte_by_byte(octets: bytes) -> Answer:
 
 
 def endless(octets: bytes, filling: bytes) -> Answer:
-    """*octets*, and then *filling* for as long as somebody reads."""
+    """Return an answer of *octets*, and then *filling* until the client closes the
+    connection.
+    """
     return Answer(raw=lambda: chain([octets], repeat(filling)))
 
 
 def endless_hints() -> Answer:
-    """Early hints, 20 MB of them at once, then a few at a time, and never the answer."""
+    """Return an answer of early hints without end: 20 MB at once, then a few at a time."""
     many = repeat(LONG_HINTS * 10, 250)
     return Answer(raw=lambda: chain(many, cycle([EARLY_HINTS, Then.PAUSE])))
 
 
 def stages(stop: Then | None) -> dict[str, Answer]:
-    """Answers that end in each of their parts: by *stop*, or by an orderly close.
+    """Return answers that end in each of their parts: with *stop*, or with an orderly
+    close.
 
-    What has come forbids nothing, as nobody may conclude from it.
+    The part of robots.txt that is sent permits everything. The crawler must not rely on it.
     """
     end = () if stop is None else (stop,)
     begun = head(length=len(PERMITS) + 1000)
@@ -76,8 +79,8 @@ def stages(stop: Then | None) -> dict[str, Answer]:
 
 
 def compressed(body: Iterable[bytes]) -> dict[str, bytes]:
-    """The parts of a body, compressed in each way that Scrapy asks for."""
-    # Scrapy of today needs them; that of old times does not have them.
+    """Return a body in each compression that Scrapy accepts."""
+    # The newest Scrapy requires these packages; the oldest one does not.
     import brotli  # noqa: PLC0415
 
     if sys.version_info >= (3, 14):
@@ -101,16 +104,16 @@ def packed(name: str, body: bytes) -> Answer:
 
 
 def bomb(size: int) -> Iterator[bytes]:
-    """Rules and then *size* bytes of comment, of which nothing is left when compressed."""
+    """Yield rules, and then *size* bytes of a comment that compresses to almost nothing."""
     yield RULES
     yield from repeat(b"#" * MEGABYTE, size // MEGABYTE)
 
 
 def without_end(body: bytes) -> bytes:
-    """A compressed body of which the last part did not come."""
+    """Return a compressed body without its last third."""
     return body[: len(body) * 2 // 3]
 
 
 def with_garbage(body: bytes) -> bytes:
-    """A compressed body that is something else from its middle on."""
+    """Return a compressed body with garbage in its second half."""
     return body[: len(body) // 2] + b"\xff" * 200

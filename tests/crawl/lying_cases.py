@@ -1,4 +1,4 @@
-"""Hosts that lie, and what a crawl has to make of each."""
+"""Hosts with broken answers, and the expected result of a crawl for each."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ FEW_FAILURES = {
     "comes-back.test": [None, "127.0.0.1"],
     "comes-late.test": [None, None, None, "127.0.0.1"],
 }
-"""Names whose look-up fails at first."""
+"""Host names whose first DNS lookups fail."""
 
 
 @dataclass(frozen=True)
 class Lie:
-    """A host that lies about its robots.txt: what that comes to, and the pages of it that may
-    be fetched.
+    """A host with a broken robots.txt, the expected result of the fetch, and its pages that
+    may be fetched.
     """
 
     name: str
@@ -57,11 +57,10 @@ class Lie:
     access: str
     pages: tuple[str, ...]
     strict: bool = False
-    """Whether the parser of aiohttp, with which Scrapy downloads without a reactor, takes it
-    for no answer at all."""
+    """Whether aiohttp, which Scrapy uses without a reactor, rejects the answer."""
 
     lasts: bool = False
-    """Whether it ends only when the crawler no longer waits."""
+    """Whether the fetch ends only with a time-out of the crawler."""
 
     def outcome(self, mode: str) -> tuple[str, tuple[str, ...]]:
         if self.strict and mode == "reactorless":
@@ -71,7 +70,7 @@ class Lie:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the large lies are."""
+    """The sizes of the large answers."""
 
     bomb: int
     page: int
@@ -108,7 +107,7 @@ def _ends(site: Site) -> Iterator[Lie]:
 
 
 def _lengths(site: Site) -> Iterator[Lie]:
-    # What the length says is the body (RFC 9112, 6.3).
+    # The Content-Length decides where the body ends (RFC 9112, section 6.3).
     cut = len(b"User-agent: *\n")
     host = site.add(raw(head(length=cut) + RULES))
     yield Lie("a shorter length", host, SUCCESSFUL, ALL, strict=True)
@@ -216,7 +215,7 @@ def _texts(site: Site) -> Iterator[Lie]:
     text = RULES.decode()
     read = {"utf-16": BY_RULES, "utf-16-be": ALL, "utf-32": ALL, "utf-7": ALL}
     for encoding, pages in read.items():
-        # A "*" is not written so in UTF-7.
+        # UTF-7 encodes "*" as "+ACo-".
         body = text.replace("*", "+ACo-") if encoding == "utf-7" else text
         charset = {"Content-Type": f"text/plain; charset={encoding}"}
         host = site.add(Answer(body.encode(encoding), headers=charset))
@@ -254,16 +253,16 @@ ITEM, DROPPED, FAILED = "an item", "a dropped item", "no response"
 
 @dataclass(frozen=True)
 class PageLie:
-    """A page that lies, and what becomes of it."""
+    """A page with a broken answer, and the expected result."""
 
     name: str
     url: str
     becomes: str
     seconds: float = 60
-    """How long it is waited for."""
+    """The download time-out, in seconds."""
 
     strict: bool = False
-    """As above: there is no response then."""
+    """Whether aiohttp rejects the answer, so that there is no response."""
 
     @property
     def request(self) -> dict[str, object]:

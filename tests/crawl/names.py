@@ -1,4 +1,4 @@
-"""What a crawl is told when it looks up a name: no resolver is asked, whatever the name."""
+"""A fake resolver for the process of a crawl, so that no real one is asked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def know(names: Mapping[str, Sequence[str | None]]) -> None:
-    """Have this process find these *names* only, besides those of the loopback.
+    """Let this process resolve only *names*, and the names and addresses of loopback.
 
-    A name has an address for each time that it is looked up, the last one from then on. None
-    for an address is a look-up that fails, as for a resolver that does not answer.
+    Each name has a list with one address for each lookup; the last one stays. None is a
+    lookup that fails because the resolver does not answer.
     """
     left = {name: list(addresses) for name, addresses in names.items()}
 
@@ -31,14 +31,16 @@ def know(names: Mapping[str, Sequence[str | None]]) -> None:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return really(host, *args, **kwargs)
 
-    # What asyncio looks names up with, and what Twisted does.
+    # asyncio uses the first function for lookups, Twisted the second.
     for function in ("getaddrinfo", "gethostbyname"):
         really = getattr(socket, function)
         setattr(socket, function, partial(look_up, really))
 
 
 def is_address(name: str, getaddrinfo: Any = socket.getaddrinfo) -> bool:
-    """Whether the system takes *name* for an address, as it does 127.1 and 0x7f.0.0.1."""
+    """Return whether the system reads *name* as an address, as it does 127.1 and
+    0x7f.0.0.1.
+    """
     try:
         getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
     except OSError:

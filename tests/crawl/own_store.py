@@ -1,4 +1,4 @@
-"""A store as a project may have one of its own: the example of the documentation."""
+"""A store of a project's own: the example in the documentation."""
 
 from __future__ import annotations
 

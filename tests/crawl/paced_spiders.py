@@ -1,4 +1,4 @@
-"""Spiders that are to keep to a pace, and what would make others lose it."""
+"""Spiders and components for tests of delays and Visit-time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CollectingSpider(PlanSpider):
-    """Has idle download slots collected after each response, not each minute."""
+    """Deletes idle download slots after each response, instead of each minute."""
 
     name = "collecting"
 
@@ -37,8 +37,8 @@ class CollectingSpider(PlanSpider):
 
 
 class NotingDownloader(Downloader):
-    """Scrapy's, which notes in stats when a slot that has a delay sent its requests, by the
-    clock that it keeps the delay by: ``sent_at/`` and the key of the slot.
+    """Records when a download slot with a delay sent its requests, by the clock of its
+    delay, in the stat ``sent_at/`` and the key of the slot.
     """
 
     def _process_queue(self, slot: Slot) -> None:
@@ -52,7 +52,7 @@ class NotingDownloader(Downloader):
 
 
 class VisitingSpider(PlanSpider):
-    """Believes that it is ``seconds`` before noon (UTC) of some day."""
+    """Sets its clock to ``seconds`` before noon (UTC)."""
 
     name = "visiting"
     seconds: float
@@ -68,8 +68,8 @@ class VisitingSpider(PlanSpider):
 
 
 class DropOnce:
-    """A downloader middleware of somebody's, behind this package's: the first request for
-    each URL that ends in 3 or 4 is dropped on its way to the host, and sent round again.
+    """A downloader middleware of a project, after this package's, which drops the first
+    request for each URL that ends in 3 or 4, and schedules it again.
     """
 
     def __init__(self) -> None:
@@ -83,6 +83,6 @@ class DropOnce:
 
 
 class VisitingDownloader(VisitingSpider, DownloadingSpider):
-    """Downloads by itself what it believes to be too early for."""
+    """Downloads the URLs itself, outside of Visit-time."""
 
     name = "visiting-downloader"

@@ -1,4 +1,4 @@
-"""Spiders that make items and requests of what they fetch."""
+"""Spiders that return items and follow links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PageSpider(PlanSpider):
-    """Makes an item of each page, and follows all of its links."""
+    """Makes an item of each page, and follows all its links."""
 
     name = "pages"
 
@@ -32,7 +32,7 @@ class PageSpider(PlanSpider):
 
 
 class UsagePageSpider(PageSpider):
-    """The same, with what each page is stated to be for."""
+    """A PageSpider whose items include the usage preferences of the page."""
 
     name = "usage_pages"
 
@@ -44,7 +44,7 @@ class UsagePageSpider(PageSpider):
 
 
 class AsyncPageSpider(PageSpider):
-    """The same, with a callback that is an asynchronous generator."""
+    """A PageSpider whose callback is an asynchronous generator."""
 
     name = "async_pages"
 
@@ -54,7 +54,7 @@ class AsyncPageSpider(PageSpider):
 
 
 class ListPageSpider(PageSpider):
-    """The same, with a callback that returns a list."""
+    """A PageSpider whose callback returns a list."""
 
     name = "list_pages"
 
@@ -63,7 +63,7 @@ class ListPageSpider(PageSpider):
 
 
 class RulePageSpider(NotingSpider, CrawlSpider):
-    """The same, by the rules of a CrawlSpider."""
+    """Makes an item of each page and follows its links, by the rules of a CrawlSpider."""
 
     name = "rule_pages"
     rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
@@ -82,7 +82,7 @@ class RulePageSpider(NotingSpider, CrawlSpider):
 
 
 class MediaPageSpider(PageSpider):
-    """Makes an item of each page that names its images, for FilesPipeline."""
+    """Makes an item of each page, with the URLs of its images for FilesPipeline."""
 
     name = "media_pages"
 

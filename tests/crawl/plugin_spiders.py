@@ -1,4 +1,4 @@
-"""Spiders that are written for a plugin."""
+"""A spider for scrapy-poet."""
 
 # scrapy-poet reads the annotations of callbacks when it is given one.
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class PoetSpider(PlanSpider):
-    """Has scrapy-poet's client fetch a page more for each."""
+    """Fetches two more pages for each page, with the HttpClient of scrapy-poet."""
 
     name = "poet"
 
     def request(self, arguments: dict[str, Any]) -> Request:
-        # Not every process that loads this module has it.
+        # scrapy-poet may not be installed where this module is imported.
         from web_poet import HttpClient  # noqa: PLC0415
 
         request = super().request(arguments).replace(callback=self.parse_with)

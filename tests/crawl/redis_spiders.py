@@ -1,4 +1,4 @@
-"""Spiders of scrapy-redis."""
+"""Spiders for crawls with scrapy-redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class LinkSpider(NotingSpider):
-    """Follows the ``links`` of each page, by its path, and counts how often it is idle."""
+    """Follows the ``links`` of each page, by its path, and counts its ``spider_idle``
+    signals in the stat ``idle``.
+    """
 
     name = "links"
     links: dict[str, list[str]] = {}
@@ -39,6 +41,6 @@ class LinkSpider(NotingSpider):
 
 
 class StartUrlSpider(RedisSpider, LinkSpider):
-    """Begins with what is in a list on the Redis server."""
+    """Gets its start URLs from a list on the Redis server."""
 
     redis_key = "links:start_urls"

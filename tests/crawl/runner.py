@@ -1,6 +1,6 @@
-"""The process of one crawl: reads what to do from standard input, writes a report of it.
+"""The process of one crawl: reads a specification, runs the crawl, and writes a report.
 
-``python -m tests.crawl.runner REPORT < SPEC``, both JSON.
+``python -m tests.crawl.runner REPORT < SPEC``, both in JSON.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
-    """Run the crawl of *spec*. Return its crawler, and whether it started and ended well."""
+    """Run the crawl of *spec*. Return its crawler, and whether it started and ended without
+    an error.
+    """
     settings = {**spec["settings"], **MODE_SETTINGS[spec["mode"]]}
     process_class = CrawlerProcess if spec["mode"] == "select" else AsyncCrawlerProcess
     process = process_class(settings)
     failures: list[BaseException] = []
-    # Spiders are imported late: what they import may install a reactor.
+    # The spider is imported here, as its module may install a reactor.
     crawler = process.create_crawler(load_object(spec["spider"]))
     crawl = process.crawl(crawler, **spec["attributes"])
     if spec["mode"] == "select":
@@ -47,7 +49,7 @@ def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
 
 
 def report(crawler: Crawler) -> dict[str, Any]:
-    # Read without the public name, which raises where a crawl did not start.
+    # The public attribute raises if the crawl did not start.
     stats = getattr(crawler, "_stats", None) or vars(crawler).get("stats")
     seen = getattr(crawler.spider, "seen", None) or {name: [] for name in SEEN}
     usage = resource.getrusage(resource.RUSAGE_SELF)

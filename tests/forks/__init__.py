@@ -1,8 +1,9 @@
-"""Python processes that need not load Scrapy first: children of a process that has.
+"""Starts Python processes that need not import Scrapy, as they are forked from one that
+has.
 
-To load Scrapy and this package takes longer than most crawls of the tests. One process,
-the fork server, does so once for each pytest process, and forks a child for each crawl or
-command, which then runs a module as ``python -m`` does.
+To import Scrapy and this package takes longer than most test crawls. Each pytest process
+has one fork server, which imports them once and forks a child for each crawl or command.
+The child runs a module as ``python -m`` does.
 """
 
 from tests.forks.client import Forked, run, start

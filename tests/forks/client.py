@@ -1,4 +1,4 @@
-"""The side of the tests: asks the fork server for a process, and stands for that process."""
+"""The client of the fork server, which tests use like ``subprocess``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Forked:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            # Another thread may read the end, and close the channel, first.
+            # Another thread may read the end first, and close the channel.
             with contextlib.suppress(OSError, ValueError):
                 self._has_come(min(left or 1, 1))
         return code
@@ -91,7 +91,9 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def _line(self, timeout: float) -> bytes | None:
-        """Return the next line that the server says of this process, if it comes in time."""
+        """Return the next line from the server about this process, or None after *timeout*
+        seconds.
+        """
         while b"\n" not in self._said:
             if not self._has_come(timeout):
                 return None
@@ -102,8 +104,8 @@ class Forked:
         return line
 
     def _has_come(self, timeout: float) -> bool:
-        """Whether the server says something in time."""
-        with selectors.PollSelector() as selector:  # There may be many open files.
+        """Return whether the server sends something within *timeout* seconds."""
+        with selectors.PollSelector() as selector:  # ``select`` fails with many open files.
             selector.register(self._channel, selectors.EVENT_READ)
             return bool(selector.select(timeout))
 
@@ -112,9 +114,10 @@ class Forked:
 
 
 class Server:
-    """The fork server of this process. It ends when this process does.
+    """A fork server, which ends with this process.
 
-    One that is *bare* starts at once, and its processes load what they need.
+    A *bare* server imports nothing, so it starts quickly, and its children import what they
+    need.
     """
 
     def __init__(self, *, bare: bool = False) -> None:
@@ -137,12 +140,12 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server itself printed, which is why it ended if it did."""
+        """The output of the server itself, which says why it ended."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
     def end(self) -> None:
-        """End the server and all that it started."""
+        """End the server and all processes that it started."""
         atexit.unregister(self.end)
         self._control.close()
         self._process.wait()
@@ -151,7 +154,7 @@ class Server:
     def fork(
         self, args: Sequence[str], files: Sequence[int], job: Mapping[str, object]
     ) -> Forked:
-        """Start a process that takes *files* for standard input, output and error."""
+        """Fork a process with *files* as its standard input, output and error."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -176,9 +179,10 @@ def start(
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Forked:
-    """Start ``python -m``, *args* being the module's name and its arguments.
+    """Start ``python -m`` with *args*, the name of a module and its arguments.
 
-    As of the environment, what a Python reads when it starts has no effect.
+    Environment variables that Python reads at its start, such as PYTHONHASHSEED, have no
+    effect.
     """
     job = {
         "args": list(args),
@@ -215,7 +219,9 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Do what ``subprocess.run`` does with *given* as input and ``capture_output``, as ``start`` does it."""
+    """Run ``python -m`` with *args* as :func:`start` does, and *given* as its input. Return
+    its output, as ``subprocess.run`` does.
+    """
     with (
         tempfile.TemporaryFile() as source,
         tempfile.TemporaryFile() as out,

@@ -1,4 +1,4 @@
-"""Stands for the module ``subprocess`` in code that starts ``python -m`` by itself."""
+"""A replacement for the module ``subprocess`` in code that starts ``python -m``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ DEVNULL, PIPE, STDOUT = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
 def Popen(
     args: Sequence[str], *, text: bool = False, **given: Any
 ) -> Forked | subprocess.Popen[Any]:
-    """Start what *args* says; the fork server does, where that is this Python and ``-m``."""
+    """Start *args*: by the fork server if they are this Python and ``-m``, otherwise as a
+    new process.
+    """
     if list(args[:2]) != [sys.executable, "-m"]:
         return subprocess.Popen(args, text=text, **given)
     process = start(args[2:], **{"stdout": 1, "stderr": 2} | given)

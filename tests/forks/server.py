@@ -1,11 +1,11 @@
-"""The fork server: loads what crawls and commands need, and forks a process for each.
+"""The fork server: imports what crawls and commands need, and forks a process for each.
 
-``python -m tests.forks.server FD``, the number of a connected socket; with ``bare`` after
-it, the server loads nothing. Each message on the socket brings four files: a channel to
-whoever asks, and the standard files of the process. The server writes the number of the
-process to the channel, and its wait status at its end. The process reads from the channel
-what to do. When the other side closes the socket, as it does when it dies, the server kills
-its processes and ends.
+It is started as ``python -m tests.forks.server FD``, where FD is a connected socket; with
+``bare`` after that, it imports nothing. Each message on the socket carries four files: a
+channel to the client, and the standard files of the new process. The server writes the
+process id to the channel, and the wait status at the end of the process. The process reads
+its job from the channel. When the client closes the socket or dies, the server kills its
+processes and ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coverage import Coverage
 
-# What Scrapy loads late, besides all of its components and ours.
+# Modules that Scrapy imports late, besides the components of Scrapy and this package.
 MODULES = (
     "asyncio",
     "encodings.cp1252",
@@ -64,14 +64,15 @@ def main() -> None:
     if "bare" not in sys.argv:
         load()
     prepared = prepare_measuring()
-    # The collector does not touch, and so does not copy, what the children share.
+    # Frozen objects are not touched by the garbage collector, so children need no copies of
+    # them.
     gc.collect()
     gc.freeze()
     become(serve(control), prepared)
 
 
 def load() -> None:
-    """Import what a crawl in any mode needs, and nothing that chooses a reactor."""
+    """Import what crawls of all modes need, but nothing that installs a reactor."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in MODULES:
@@ -82,7 +83,7 @@ def load() -> None:
         for name in PACKAGES:
             path = importlib.import_module(name).__path__
             for found in pkgutil.walk_packages(path, f"{name}."):
-                # Some of Scrapy's need packages that are not installed.
+                # Some of Scrapy's modules need packages that are not installed.
                 with contextlib.suppress(ImportError):
                     importlib.import_module(found.name)
         for found in pkgutil.iter_modules(importlib.import_module(SPIDERS).__path__):
@@ -92,9 +93,8 @@ def load() -> None:
 
 
 def prepare_measuring() -> Coverage | None:
-    """Write what the imports ran, if coverage is measured. Return what is to measure the
-    children: it knows of each file that is imported whether to measure it, and need not
-    name the files that never run.
+    """If coverage is measured, save that of the imports. Return an object that measures the
+    children: it has cached which files to measure, and does not list files that never run.
     """
     coverage = sys.modules.get("coverage")
     if not coverage or not (measured := coverage.Coverage.current()):
@@ -129,7 +129,9 @@ def measure(prepared: Coverage | None) -> None:
 
 
 def serve(control: socket.socket) -> socket.socket:
-    """Fork until the other side is gone. Return, in each child, its channel."""
+    """Fork a child for each message until the client is gone. Return in each child, with
+    its channel.
+    """
     channels: Channels = {}
     ended, told = socket.socketpair()
     for side in (ended, told):
@@ -157,7 +159,7 @@ def serve(control: socket.socket) -> socket.socket:
             continue
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # Tests that a shell runs in the background are not to be interrupted; these are.
+        # A shell lets background jobs ignore SIGINT; crawls must react to it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for other in (control, ended, told, *channels.values()):
             other.close()
@@ -176,13 +178,13 @@ def report_ends(channels: Channels) -> None:
 
 
 def tell(channel: socket.socket, number: int) -> None:
-    # Whoever asked may have lost interest.
+    # The client may be gone.
     with contextlib.suppress(OSError):
         channel.sendall(b"%d\n" % number)
 
 
 def become(channel: socket.socket, prepared: Coverage | None) -> None:
-    """Run what is asked for on *channel* as the main module of this process."""
+    """Run the job on *channel* as the main module of this process."""
     with channel, channel.makefile("rb") as lines:
         job = json.loads(lines.readline())
     os.setsid()
@@ -207,11 +209,11 @@ def become(channel: socket.socket, prepared: Coverage | None) -> None:
 
 
 def leave(code: int) -> None:
-    """End as a Python does, but do not take its modules apart.
+    """End this process as Python does, but without clearing its modules.
 
-    That would touch, and so copy, all that the child shares with the server: it is most of
-    what a small crawl takes. What is the child's own is collected, as some of it, such as
-    a ``Deferred`` that has failed, says something then.
+    That would touch, and so copy, all memory shared with the server, and take most of the
+    time of a small crawl. Garbage of the child itself is collected, as some objects, such
+    as a failed ``Deferred``, log an error then.
     """
     threading._shutdown()
     atexit._run_exitfuncs()

@@ -1,4 +1,4 @@
-"""What each test of this folder needs."""
+"""Fixtures of the frontier tests: no event loop, and no crawl outlives its test."""
 
 from __future__ import annotations
 

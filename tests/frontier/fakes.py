@@ -1,4 +1,6 @@
-"""A crawl without network, threads or a clock: the test triggers every event, in its order."""
+"""Fakes of Scrapy's parts, without network, threads or a real clock: the test triggers each
+event.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,8 @@ NOON = 1_704_110_400.0
 
 @contextmanager
 def no_event_loop() -> Iterator[None]:
-    """Have coroutines run as under a reactor that is not asyncio's: as far as they can, at
-    once, without a turn of an event loop.
+    """Run coroutines without an event loop, as under a Twisted reactor other than
+    asyncio's: each one runs at once, up to its first wait.
     """
     with ExitStack() as patches:
         for module in ("defer", "signal"):
@@ -59,7 +61,7 @@ def no_event_loop() -> Iterator[None]:
 
 
 class FakeClock(Clock):
-    """Stands still until :meth:`advance`."""
+    """A clock that stands still until the test calls :meth:`advance`."""
 
     def __init__(self) -> None:
         self._now = 1000.0
@@ -75,7 +77,7 @@ class FakeClock(Clock):
         return self._now + self._epoch
 
     def set_back(self, seconds: float) -> None:
-        """Have the wall clock show so many *seconds* less."""
+        """Set the wall clock back by *seconds*."""
         self._epoch -= seconds
         self.was_set_back = True
 
@@ -84,14 +86,15 @@ class FakeClock(Clock):
         timer = Timer(function)
         moment = self._now + seconds
         if seconds and moment == self._now:
-            # Less than the clock can show: something later all the same.
+            # The delay is below the resolution of the clock: the timer is due one step
+            # later.
             moment = nextafter(moment, inf)
         heappush(self._timers, (moment, next(self._number), timer))
         return timer
 
     @property
     def next_timer(self) -> float | None:
-        """In how many seconds the next timer goes off, if there is one."""
+        """Seconds until the next timer is due, or None without timers."""
         while self._timers and self._timers[0][2].is_cancelled:
             heappop(self._timers)
         return max(self._timers[0][0] - self._now, 0.0) if self._timers else None
@@ -101,7 +104,7 @@ class FakeClock(Clock):
         return sum(not timer.is_cancelled for _, _, timer in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Let *seconds* pass, and call what is due, each at its moment."""
+        """Let *seconds* pass, and call each timer at its moment."""
         end = self._now + seconds
         while self.next_timer is not None and self._timers[0][0] <= end:
             moment, _, timer = heappop(self._timers)
@@ -120,8 +123,8 @@ class Timer:
 
 
 class FakeStoreClient:
-    """A store in the memory, with *is_shared* one that other workers may use; where it is
-    *slow*, it answers when :meth:`answer` is called.
+    """A store of robots.txt files in memory, which other workers may use too if
+    *is_shared*. While ``is_slow`` is set, each call waits for :meth:`answer`.
     """
 
     def __init__(self, clock: FakeClock, *, is_shared: bool = False) -> None:
@@ -136,7 +139,8 @@ class FakeStoreClient:
         self.waiting.popleft().callback(None)
 
     def lease(self, host: str, seconds: float) -> bool:
-        """Have another worker take the lease of *host*, if it is free."""
+        """Let another worker take the lease of *host*. Return whether the lease was free.
+        """
         return self.store.lock(f"place {host}", "other", seconds, self._clock.time())
 
     def at_hand(self, origin: Origin, now: float) -> Entry | None:
@@ -182,7 +186,7 @@ class FakeStoreClient:
 
 @dataclass(eq=False)
 class DownloadSlot:
-    """As Scrapy's, without a random part in the delay."""
+    """A download slot as in Scrapy, but without a random part in its delay."""
 
     concurrency: int
     delay: float
@@ -194,8 +198,8 @@ class DownloadSlot:
 
 
 class FakeDownloader:
-    """Takes requests through the downloader middleware of this package and through slots,
-    as Scrapy's does, and puts them on a network that answers when a test says so.
+    """Takes requests through this package's downloader middleware and through download
+    slots, as Scrapy's downloader does, to a fake network, on which tests answer them.
     """
 
     def __init__(self, crawler: Crawler, clock: FakeClock) -> None:
@@ -208,7 +212,7 @@ class FakeDownloader:
         self.slots: dict[str, DownloadSlot] = {}
         self.network: dict[Request, Deferred[Response]] = {}
         self.lingering: dict[Request, Deferred[None]] = {}
-        """Requests that another middleware, after this package's, keeps for a while."""
+        """Requests that a middleware after this package's holds back."""
 
         self.on_let_go: list[Callable[[Request], None]] = []
         """Called when a request has passed the middleware."""
@@ -216,7 +220,7 @@ class FakeDownloader:
         self.on_send: list[Callable[[Request], None]] = []
         self.on_end: list[Callable[[Request], None]] = []
         self.on_gone: list[Callable[[Request], None]] = []
-        """Called when a request is done, however it ended."""
+        """Called when a request has left the downloader, with any result."""
 
         self.middleware: RobotsTxtMiddleware | None = None
         self._signals = crawler.signals
@@ -244,7 +248,7 @@ class FakeDownloader:
                 listener(request)
 
     def end(self, request: Request, result: Response | Exception) -> None:
-        """The network has answered *request*, or failed."""
+        """Answer *request* with a response, or fail it with an exception."""
         answer = self.network.pop(request)
         slot = self.slots[self.get_slot_key(request)]
         slot.transferring.remove(request)
@@ -257,7 +261,7 @@ class FakeDownloader:
         )
 
     def drop_idle_slots(self) -> None:
-        """What Scrapy does each minute."""
+        """Delete idle slots, as Scrapy does each minute."""
         long_ago = self._clock.monotonic() - 60
         for key, slot in list(self.slots.items()):
             is_idle = not slot.active and not slot.transferring
@@ -330,7 +334,7 @@ class FakeDownloader:
 
 
 class FakeScraper:
-    """Knows which errbacks were called, and with what."""
+    """Records the calls of errbacks."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -346,8 +350,8 @@ class FakeScraper:
 
 
 class FakeEngine:
-    """Asks the queues for requests only after it was told that there may be some: it has
-    no heartbeat.
+    """An engine without a heartbeat: it asks the queues for requests only after a call of
+    ``wake``.
     """
 
     def __init__(self, downloader: FakeDownloader) -> None:
@@ -384,9 +388,8 @@ class FakeEngine:
 
 
 class Crawl:
-    """A crawl whose scheduler has a queue in memory and one in the place of that on disk.
-
-    Its time is that of *clock*. With *obey* False there is no middleware of this package.
+    """A crawl with two queues, as Scrapy's scheduler has one in memory and one on disk.
+    Time is that of *clock*. With *obey* False, this package's middleware is off.
     """
 
     _all: ClassVar[list[Crawl]] = []
@@ -394,7 +397,9 @@ class Crawl:
 
     @classmethod
     def abandon_all(cls) -> None:
-        """End what is under way in any crawl, not to leave it to the garbage collector."""
+        """Close all crawls of a test, so that none of their coroutines waits for the
+        garbage collector.
+        """
         for crawl in cls._all:
             crawl.engine.close()
             if crawl.frontier.access is not None:
@@ -434,10 +439,10 @@ class Crawl:
         self.sent: list[Request] = []
         self.downloader.on_send.append(self.sent.append)
         self.ended: dict[Request, Response | Exception] = {}
-        """What the requests that were popped, or downloaded from outside, came to."""
+        """The results of requests that were popped, or downloaded from outside."""
 
         self.started: dict[Request, Deferred[None]] = {}
-        """What was asked for from outside."""
+        """The downloads from outside."""
 
         self.on_pop: list[Callable[[Request, int], None]] = []
 
@@ -456,7 +461,7 @@ class Crawl:
         ):
             self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
 
-    # What a crawl does.
+    # The side of the crawler.
 
     def push(self, request: Request | str, queue: int = 0) -> Request:
         if isinstance(request, str):
@@ -466,7 +471,7 @@ class Crawl:
         return request
 
     def pop(self) -> Request | None:
-        """As a scheduler does it: the one in memory first."""
+        """Pop a request as a scheduler does: from the queue in memory first."""
         for number, queue in enumerate(self.queues):
             request = queue.pop()
             if request is not None:
@@ -476,7 +481,9 @@ class Crawl:
         return None
 
     def run(self) -> list[Request]:
-        """Do what the engine does once it was told to. Returns what it has popped."""
+        """Pop and start requests until the engine was not woken again. Return what was
+        popped.
+        """
         popped = []
         while self.engine.is_woken:
             self.engine.is_woken = False
@@ -493,7 +500,7 @@ class Crawl:
         return deferred_from_coro(self._start(request))
 
     def outside(self, url: str, **meta: Any) -> Request:
-        """What a pipeline or a callback downloads by itself."""
+        """Download *url* past the queues, as a media pipeline or a callback does."""
         request = Request(url, callback=NO_CALLBACK, meta=meta)
         self.started[request] = self.start(request)
         return request
@@ -507,7 +514,7 @@ class Crawl:
         if not request.meta.get("callback_takes_long"):
             self.engine.in_progress.remove(request)
 
-    # What happens to it.
+    # The side of the network.
 
     def pass_time(self, seconds: float) -> list[Request]:
         self.clock.advance(seconds)
@@ -515,7 +522,7 @@ class Crawl:
 
     @property
     def on_network(self) -> list[str]:
-        """The URLs of what is under way, in the order in which they were sent."""
+        """The URLs of the requests under way, in the order in which they were sent."""
         return [request.url for request in self.downloader.network]
 
     def answer(
@@ -527,13 +534,14 @@ class Crawl:
         runs: bool = True,
         **headers: str,
     ) -> list[Request]:
-        """Have the server answer *request*. Returns what is popped then."""
+        """Let the server answer *request*. Return the requests that are popped after that.
+        """
         request = self._find(request)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         body = body.encode() if isinstance(body, str) else body
         response = TextResponse(
             request.url, body=body, status=status, headers=fields, request=request,
-            # Where it may be redirected to is not looked up then.
+            # With an address, redirects need no DNS lookup.
             ip_address=LOOPBACK,
         )  # fmt: skip
         self.downloader.end(request, response)
@@ -556,7 +564,7 @@ class Crawl:
         )
 
     def close(self, seconds: float = 0.2) -> None:
-        """The spider is being closed, and so many *seconds* pass."""
+        """Close the spider, and let *seconds* pass."""
         self.engine.close()
         self.clock.advance(seconds)
 
@@ -570,12 +578,12 @@ class Crawl:
 
 
 def page(url: str, priority: int = 0, **meta: Any) -> Request:
-    """A request of a spider."""
+    """Return a request as a spider makes it."""
     return Request(url, errback=_errback, priority=priority, meta=meta)
 
 
 def _errback(failure: Failure) -> None:
-    """Of a spider."""
+    """The errback of a spider."""
 
 
 def is_robotstxt(request: Request) -> bool:

@@ -1,7 +1,7 @@
-"""What must be true of a crawl at each of its steps, told without heaps and timers.
+"""A simple model of the queue, without heaps and timers, which checks a crawl at each step.
 
-The model knows what was pushed, what the servers have answered, and when; it looks on, and
-fails where a request goes that may not go.
+The model records which requests were pushed, what the servers answered, and when. It
+reports a failure if a request is sent that must not be sent.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from tests.frontier.fakes import Crawl
 
 PRIVATE = "/private/"
-"""What each robots.txt forbids."""
+"""The path that each robots.txt forbids."""
 
 ROBOTS_TXT = "/robots.txt"
-"""What is allowed whatever it says, so that it may go also where a host is given up."""
+"""The path that is always allowed, even while its host is given up."""
 
 _EPSILON = 0.01
 
 
 class Key(NamedTuple):
-    """Requests with the same one go by their priority."""
+    """Requests with equal keys are ordered by priority."""
 
     queue: int
     slot: str
@@ -56,12 +56,12 @@ class Queued(NamedTuple):
 
 @dataclass
 class Answer:
-    """What was found last at an origin."""
+    """The last answer of an origin for its robots.txt."""
 
     entry: Entry
 
     result: AccessResult
-    """What to keep to: that of a copy, where there is one for want of a better."""
+    """The result that counts: that of a stale copy if there is no better one."""
 
     delay: float
     is_out_of_reach: bool
@@ -69,10 +69,10 @@ class Answer:
 
 @dataclass
 class Name:
-    """A host or a download slot whose requests go one at a time.
+    """A host or a download slot whose requests are sent one at a time.
 
-    What is on its way to one host when a slot brings it together with another does not
-    count for that.
+    A request that was under way before a slot joined two hosts does not count for the other
+    host.
     """
 
     delays: dict[Origin, float] = field(default_factory=dict)
@@ -92,11 +92,12 @@ class Model:
         self.out_of_reach_since: dict[Origin, float] = {}
         self.names: dict[tuple[str, str], Name] = {}
         self.files_ended: dict[Origin | None, float] = {}
-        """When an origin has answered for its robots.txt."""
+        """The moment at which each origin answered for its robots.txt."""
 
         self.failures: list[str] = []
-        """What was not true when it happened: raised there, it would be an error among
-        those that a crawl lives with."""
+        """Failed checks. They are raised later: at the time of the failure the crawl would
+        log the exception and go on.
+        """
 
         self._number = count()
         crawl.on_pop.append(self._watch(self.popped))
@@ -132,7 +133,9 @@ class Model:
         )
 
     def popped(self, request: Request, queue: int) -> None:
-        """Nothing is doubled, the best one goes, and a full slot takes no more."""
+        """Check that the request was in its queue, is the best one there, and that its slot
+        has room.
+        """
         queued = self.queued.pop(request)
         assert queued.key.queue == queue
         for one, other in self.queued.items():
@@ -150,13 +153,15 @@ class Model:
         self.under_way[request] = slot
 
     def refused(self, request: Request) -> None:
-        """A request is refused in the queue only where its host is given up."""
+        """Check that a request is refused in the queue only if its host is given up."""
         del self.queued[request]
         self.done.add(request)
         self._check_given_up(_origin(request))
 
     def let_go(self, request: Request) -> None:
-        """Nothing goes early: before robots.txt is known, in its delay, when closed."""
+        """Check that robots.txt is known and fresh, the delay has passed, and the host is
+        open for visits.
+        """
         if is_robotstxt(request):
             self._check_names([("host", _host(request))], request)
             return
@@ -165,7 +170,7 @@ class Model:
             return
         answer = self.answers[origin]
         if request in self.under_way:
-            # Of what is asked for from outside, that was so before it waited for its turn.
+            # For a request from outside, this was checked before it waited for its turn.
             now = self.crawl.clock.time()
             assert answer.entry.is_fresh(now), f"{request} goes by what has run out"
             assert not answer.is_out_of_reach
@@ -188,7 +193,9 @@ class Model:
         self._check_names(names, request)
 
     def sent(self, request: Request) -> None:
-        """A robots.txt is not fetched twice at once, nor while it is fresh."""
+        """Check that no robots.txt is fetched twice at once, or while the known one is
+        fresh.
+        """
         if not is_robotstxt(request) or _path(request) != ROBOTS_TXT:
             return
         others = [
@@ -196,15 +203,16 @@ class Model:
         ]
         assert request.url not in [other.url for other in others if is_robotstxt(other)]
         answer = self.answers.get(origin_of(request.url))
-        # When it was asked for, it may have run out by a clock that was set back since.
+        # If the clock was set back, the file was stale when it was requested.
         if answer is not None and not self.crawl.clock.was_set_back:
             assert not answer.entry.is_fresh(self.crawl.clock.time())
 
     def ended(self, request: Request) -> None:
         if is_robotstxt(request) and _path(request) == ROBOTS_TXT:
             self.files_ended[origin_of(request.url)] = self.now
-        # Of one that was sent before the delay was known, or that needs no leave, the end
-        # counts too, but not for who has been given leave by then.
+        # The end of any request to the host begins the delay, also of one that was sent
+        # before the delay was known or that needs no permission. A request that has already
+        # been let go does not wait for it.
         for state in self.names.values():
             if request in state.on_the_way:
                 state.last_end = self.now
@@ -228,13 +236,12 @@ class Model:
             assert not state.on_the_way, f"{request} goes beside {state.on_the_way}"
             early = state.last_end + delay - self.now
             assert early <= _EPSILON, f"{request} goes {early} s too early"
-            # One that a middleware drops after that is never sent.
+            # A request that a later middleware drops is never sent.
             if request.meta.get("fate") != "dropped after":
                 state.on_the_way.append(request)
 
     def _delays(self, state: Name) -> Iterator[float]:
-        # What has become less holds from the next answer on, what has become more only
-        # from the next request on.
+        # A shorter delay holds from the answer on, a longer one from the next request on.
         for origin, delay in state.delays.items():
             yield min(delay, self.answers[origin].delay)
 
@@ -254,7 +261,7 @@ class Model:
             self.out_of_reach_since.pop(origin, None)
 
     def _pace(self, result: AccessResult, now: float) -> tuple[float, float]:
-        """The delay, and for how long there are to be no visits."""
+        """Return the delay, and the seconds until the host opens for visits."""
         delay, closed = 0.0, 0.0
         for line in result.body.decode().splitlines():
             name, _, value = line.partition(": ")
@@ -295,7 +302,7 @@ class Model:
         assert not waits, f"{waits} were popped to wait in the downloader"
 
     def check_ended(self, is_closing: bool) -> None:
-        """What became of the requests is what should have."""
+        """Check the results of all requests that have ended."""
         for request, result in self.crawl.ended.items():
             if isinstance(result, RobotsDenied):
                 reason = result.decision.reason
@@ -307,8 +314,8 @@ class Model:
 
 
 def _is_before(one: Queued, other: Queued) -> bool:
-    """Whether *one* goes before *other*: by priority; start requests last, in the order in
-    which they came; others in the reverse order.
+    """Return whether *one* goes before *other*: by priority; then start requests last,
+    first in first out; other requests last in first out.
     """
     if one.priority != other.priority:
         return one.priority > other.priority
@@ -331,7 +338,7 @@ def _was_redirected(request: Request) -> bool:
 
 
 def _origin(request: Request) -> Origin | None:
-    """None where robots.txt has no say."""
+    """The origin of *request*, or None if robots.txt does not apply to it."""
     origin = origin_of(request.url)
     urls = request.meta.get("redirect_urls", ())
     is_exempt = request.meta.get("dont_obey_robotstxt", False)

@@ -1,4 +1,5 @@
-"""What is to happen at a moment happens then, once, and with one timer for all."""
+"""Alarms: functions that are called once at a given moment, with one timer for all of them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def alarms() -> tuple[Alarms, FakeClock, list[str]]:
 
 
 def test_in_order() -> None:
-    """Alarms go off at their moments, those of one moment in the order in which they were
-    set, and one of the past as soon as can be. There is one timer at a time.
+    """Alarms go off in the order of their moments, equal ones in the order in which they
+    were set. An alarm in the past goes off at once. There is one timer at a time.
     """
     them, clock, rung = alarms()
     now = clock.monotonic()
@@ -45,15 +46,15 @@ def test_in_order() -> None:
 
 
 class EarlyClock(FakeClock):
-    """One whose timers go off half a millisecond early, as those of event loops do."""
+    """A clock whose timers go off half a millisecond early, as those of event loops do."""
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         return super().call_later(max(seconds - 0.0005, 0.000_01), function)
 
 
 def test_never_early() -> None:
-    """No function is called before its moment, also where the timer is early, and where
-    another alarm is due a moment before.
+    """No alarm goes off before its moment, even if the timer is early or another alarm is
+    due just before.
     """
     clock = EarlyClock()
     them, late = Alarms(clock), list[float]()
@@ -68,7 +69,7 @@ def test_never_early() -> None:
 
 
 def test_set_while_others_go_off() -> None:
-    """An alarm that sets another for the same moment causes no endless loop."""
+    """An alarm that sets another one for the same moment causes no endless loop."""
     them, clock, rung = alarms()
 
     def ring() -> None:
@@ -83,7 +84,9 @@ def test_set_while_others_go_off() -> None:
 
 
 def test_one_that_fails(caplog) -> None:
-    """The error is logged, and those after it go off."""
+    """If the function of an alarm raises, the error is logged and the other alarms still go
+    off.
+    """
     them, clock, rung = alarms()
     now = clock.monotonic()
     them.at(now + 1, rung.index, "nothing")
@@ -95,7 +98,7 @@ def test_one_that_fails(caplog) -> None:
 
 
 def test_stopped() -> None:
-    """Nothing happens any more, and no timer is left that would keep a process alive."""
+    """After ``stop``, no alarm goes off, and no timer keeps the process alive."""
     them, clock, rung = alarms()
     them.at(clock.monotonic() + 1, rung.append, "")
     them.stop()

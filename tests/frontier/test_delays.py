@@ -1,4 +1,4 @@
-"""Which requests share a delay, and when the next one may go."""
+"""Delay groups: which requests share a delay, and when the next one may go."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def waiter(url: str = "http://host.example/") -> Any:
 
 
 def test_one_at_a_time() -> None:
-    """The turn is free when no request is on its way, and the delay has passed since the
-    end of the last one: the longest that is asked for.
+    """The turn is free if no request is under way, and the longest delay of the group has
+    passed since the end of the last one.
     """
     group = DelayGroup("host.example")
     group.delays = {HTTP: 2.0, HTTPS: 5.0}
@@ -43,7 +43,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_how_long_a_host_holds_up_the_crawl() -> None:
-    """What counts is the time in which requests wait and none is on its way."""
+    """Only the time counts in which requests wait and none is under way."""
     group = DelayGroup("host.example")
     group.delays = {HTTP: 10.0}
     group.take(REQUEST, 100)
@@ -63,8 +63,8 @@ def test_how_long_a_host_holds_up_the_crawl() -> None:
 
 
 def test_who_goes_next() -> None:
-    """Requests that are in the downloader go before queues, each in the order in which
-    they came. What other hosts redirect here goes last, but after three others.
+    """Requests in the downloader go before queues, each in order of arrival. Requests
+    redirected from other hosts go last, but after every three others.
     """
     group = DelayGroup("host.example")
     redirected, other_redirected = waiter(), waiter()
@@ -81,7 +81,7 @@ def test_who_goes_next() -> None:
 
 
 def test_hosts_and_slots() -> None:
-    """A request goes by the group of its host, or by that of its download slot."""
+    """A request belongs to the group of its host, or to that of its download slot."""
     groups = DelayGroups()
     assert not groups
     group = groups.join("a.example", "a.example")
@@ -97,8 +97,8 @@ def test_hosts_and_slots() -> None:
 
 
 def test_two_groups_become_one() -> None:
-    """Where a slot takes the requests of two hosts, the longest delay holds for both, from
-    the last request to either; who has the turn keeps it; and all that wait wait on.
+    """When a slot joins two hosts, the longest delay since the last request to either holds
+    for both, the holder keeps its turn, and all waiters go on waiting.
     """
     groups = DelayGroups()
     first = groups.join("a.example", "a.example")
@@ -127,8 +127,9 @@ def test_two_groups_become_one() -> None:
 
 
 def test_a_host_in_the_slot_of_another() -> None:
-    """A host without a delay takes that of the site whose slot its requests have, as a
-    service does. One that asks for a delay, by any of its origins, keeps it there too.
+    """A host without a delay, such as a rendering service, shares the delay of the site
+    whose slot its requests use. A host with a delay of its own, from any of its origins,
+    brings it into that group.
     """
     in_slot = ("host.example", "site.example")
     for delay in (1.0, 0.0):
@@ -138,7 +139,7 @@ def test_a_host_in_the_slot_of_another() -> None:
         assert groups.update(in_slot, HTTP, 0.0, 0.0) is group
         assert groups.find("host.example", "host.example") is None
         own = groups.update(("host.example", "host.example"), HTTPS, 2.0, 0.0)
-        # As a request for robots.txt does, whatever slot it has.
+        # A request for robots.txt goes by its host, whatever its slot.
         assert groups.find(*in_slot) is own is not group
         joined = groups.update(in_slot, HTTP, delay, 0.0)
         assert joined is not None

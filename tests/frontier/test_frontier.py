@@ -1,4 +1,4 @@
-"""Download slots: who waits for a place in one, and who gets it."""
+"""Download slots: which queues wait for a free place in a slot, and which one gets it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 
 def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
-    """It goes to the next one, where the host of the first turns out not to be ready."""
+    """A free place in a slot goes to the next queue if the host of the first one is not
+    ready.
+    """
     crawl = Crawl(
         CONCURRENT_REQUESTS_PER_DOMAIN=1, REP_MAX_AGE=600, REP_REQUEST_META_KEYS=[]
     )
@@ -28,7 +30,7 @@ def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
 
 
 def test_a_slot_filled_from_outside() -> None:
-    """A queue waits for the end of what it has not popped itself."""
+    """A queue waits also for requests in its slot that it has not popped itself."""
     crawl = Crawl(obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
     outside = crawl.outside("http://a.example/1")
     request = crawl.push("http://a.example/2")
@@ -37,8 +39,8 @@ def test_a_slot_filled_from_outside() -> None:
 
 
 def test_room_that_a_robotstxt_has_left() -> None:
-    """What the downloader takes more of while a robots.txt is on the network is for that
-    alone, also in the moment in which it is done.
+    """The room that the downloader gets while robots.txt files are fetched is for those
+    alone, also at the moment at which one of them ends.
     """
     crawl = Crawl(CONCURRENT_REQUESTS=2)
     crawl.outside("http://a.example/private/")
@@ -63,14 +65,14 @@ def test_room_that_a_robotstxt_has_left() -> None:
 
 
 def test_the_turn_of_a_queue_whose_slot_is_full() -> None:
-    """It goes to what can use it."""
+    """If the slot of a queue is full, the turn of its host goes to another queue."""
     crawl = Crawl(CONCURRENT_REQUESTS_PER_DOMAIN=1)
     crawl.outside("http://a.example/private/")
     crawl.answer("http://a.example/robots.txt", f"{RULES}Crawl-delay: 2\n")
     crawl.push("http://a.example/1")
     crawl.run()
     crawl.pass_time(1)
-    # They need no turn, and take the only place.
+    # This request needs no turn, and takes the only place of the slot.
     blocker = crawl.outside("http://a.example/2", dont_obey_robotstxt=True)
     crawl.clock.advance(1)
     other = crawl.push(page("http://a.example/3", download_slot="other"))
@@ -83,7 +85,7 @@ def test_the_turn_of_a_queue_whose_slot_is_full() -> None:
 
 
 def test_a_download_delay() -> None:
-    """No more than one request waits in a download slot for the delay of that."""
+    """No more than one request waits in a download slot for DOWNLOAD_DELAY."""
     crawl = Crawl(obey=False, DOWNLOAD_DELAY=10)
     for number in range(5):
         crawl.push(f"http://a.example/{number}")

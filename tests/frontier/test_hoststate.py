@@ -1,4 +1,4 @@
-"""The order in which hosts are got to know."""
+"""The order in which robots.txt files are fetched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def hosts(count: int) -> list[Host]:
 
 
 def test_in_turn() -> None:
-    """Each host is returned once, in order, as long as hosts are needed."""
+    """Each host is returned once, in order, while hosts are needed."""
     first, second = hosts(2)
     wanted = WantedHosts()
     for host in (first, second, first):
@@ -27,8 +27,8 @@ def test_in_turn() -> None:
 
 
 def test_one_that_becomes_urgent() -> None:
-    """A host that a request in the downloader waits for goes first, also where it is in the
-    line already: what waits in the downloader can keep the queues from being popped from.
+    """A host that a request in the downloader waits for goes first, even if it is already
+    in line: such requests can fill the downloader, so that nothing is popped.
     """
     first, second = hosts(2)
     wanted = WantedHosts()

@@ -1,5 +1,6 @@
 """Hosts whose robots.txt is unreachable: which requests wait, how long, and what the log
-says."""
+says.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterable[str]:
 
 
 def test_back_in_time(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests wait in the queue while robots.txt is asked for again, and then go. The log
-    says so when it begins and when it is over.
+    """Requests wait in the queue while robots.txt is retried, and go when it is back. The
+    log says when the outage begins and ends.
     """
     caplog.set_level("INFO")
     request = crawl.push("http://a.example/1")
@@ -65,8 +66,8 @@ def test_back_in_time(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_given_up(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
-    """When the wait is over, all that wait are refused, and those that come later at once.
-    Where some have come, robots.txt is asked for again at its time.
+    """After REP_UNREACHABLE_WAIT, all waiting requests are refused, and later ones at once.
+    Later requests make the crawler fetch robots.txt again when its retry is due.
     """
     crawl.push("http://a.example/1")
     crawl.run()
@@ -87,7 +88,7 @@ def test_given_up(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
     assert crawl.on_network == [URL]
     crawl.answer(URL, status=503, Retry_After="200")
     crawl.pass_time(1000)
-    assert crawl.on_network == []  # Nobody has asked.
+    assert crawl.on_network == []  # Without new requests, robots.txt is not fetched.
     crawl.push("http://a.example/3")
     crawl.pass_time(0)
     assert refused(crawl)[2:] == ["http://a.example/3"]
@@ -100,7 +101,9 @@ def test_given_up(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("wait", [0, 300])
 def test_no_server(wait: float) -> None:
-    """No request waits where there is no server at the host, or where the wait is 0."""
+    """Requests are refused at once if no server listens on the host, or if
+    REP_UNREACHABLE_WAIT is 0.
+    """
     crawl = Crawl(REP_UNREACHABLE_WAIT=wait, REP_RETRY_TIMES=0)
     crawl.push("http://a.example/1")
     crawl.run()
@@ -110,8 +113,8 @@ def test_no_server(wait: float) -> None:
 
 
 def test_from_outside(crawl: Crawl) -> None:
-    """A request that is in the downloader waits for a robots.txt on its way, and is
-    refused with the first answer that there is none.
+    """A request already in the downloader waits for the first answer only, and is refused
+    if robots.txt is unreachable.
     """
     outside = [crawl.outside(f"http://a.example/{number}") for number in (1, 2)]
     assert not crawl.ended
@@ -125,7 +128,7 @@ def test_from_outside(crawl: Crawl) -> None:
 
 
 def test_asked_again_for_each_proxy(crawl: Crawl) -> None:
-    """The next attempt goes through the proxy of the next request that waits."""
+    """Each retry of robots.txt uses the proxy of the next waiting request."""
     for number in (1, 2):
         crawl.push(
             page(f"http://a.example/{number}", proxy=f"http://proxy-{number}:8080")
@@ -140,7 +143,7 @@ def test_asked_again_for_each_proxy(crawl: Crawl) -> None:
 
 
 def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
-    """The wait is as long as ever."""
+    """A clock that is set back does not change the length of the wait."""
     crawl.push("http://a.example/1")
     crawl.run()
     crawl.answer(URL, status=503, Retry_After="1000")
@@ -152,7 +155,9 @@ def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
 
 
 def test_remembered_so_far(crawl: Crawl) -> None:
-    """Of hosts that were given up, the least recent ones are forgotten."""
+    """The number of remembered hosts that were given up is bounded: the least recent are
+    forgotten.
+    """
     hosts = crawl.frontier.access.hosts
     with mock.patch("scrapy_rep.frontier.hoststate._MAX_GIVEN_UP", 2):
         for number in range(4):
@@ -165,7 +170,7 @@ def test_remembered_so_far(crawl: Crawl) -> None:
 
 
 def test_in_scrapy_shell() -> None:
-    """A person does not wait."""
+    """In ``scrapy shell``, requests are refused at once instead of waiting."""
     crawl = Crawl(REP_RETRY_TIMES=0)
     crawl.crawler.settings.frozen = False
     crawl.crawler.settings.set("DUPEFILTER_CLASS", "x", priority="command")
@@ -178,8 +183,8 @@ def test_in_scrapy_shell() -> None:
 
 
 def test_a_scheduler_with_another_queue() -> None:
-    """Its requests are in the downloader already, and wait there: until robots.txt is
-    back, or for as long as they are to.
+    """With another queue class, requests wait in the downloader until robots.txt is back or
+    REP_UNREACHABLE_WAIT is over.
     """
     crawl = Crawl(REP_UNREACHABLE_WAIT=300, REP_RETRY_TIMES=0)
     crawl.frontier.queues.clear()

@@ -1,4 +1,6 @@
-"""What of pace no crawl shows in a short time: bounds, visiting hours, what is taken back."""
+"""Pace rules that take too long for a real crawl: long delays, Visit-time, changes and
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ def ask(crawl: Crawl, host: str, text: str, path: str = "/") -> None:
 
 
 def test_groups_are_bounded() -> None:
-    """Of many hosts with delays, those that nothing waits for and whose delay has passed
-    are forgotten; a host counts once all the same, and what it took is still told.
+    """The number of delay groups is bounded: idle groups whose delay has passed are
+    forgotten. Each host still counts once in the stats, and its waiting time is still
+    reported.
     """
     with mock.patch("scrapy_rep.frontier.politeness._MAX_GROUPS", 3):
         crawl = Crawl()
@@ -56,8 +59,8 @@ def test_groups_are_bounded() -> None:
 
 
 def test_a_delay_that_is_taken_back() -> None:
-    """When a host asks for no delay any more, its requests go side by side, and its delay
-    is forgotten.
+    """When a host drops its Crawl-delay, its requests run in parallel, and its group is
+    forgotten.
     """
     crawl = Crawl(REP_MAX_AGE=600)
     ask(crawl, "a.example", "Crawl-delay: 5")
@@ -74,7 +77,9 @@ def test_a_delay_that_is_taken_back() -> None:
 
 
 def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    """Requests to a host beyond REP_CRAWL_DELAY_MAX are refused, with one warning."""
+    """Requests to a host whose delay exceeds REP_CRAWL_DELAY_MAX are refused, with one
+    warning.
+    """
     crawl = Crawl(REP_CRAWL_DELAY_MAX=60)
     ask(crawl, "a.example", "Crawl-delay: 61")
     ask(crawl, "a.example", "", "/1")
@@ -91,9 +96,7 @@ def is_denied(result: object) -> bool:
 
 
 def test_slots_bring_hosts_together() -> None:
-    """When a slot turns out to be shared, those that wait for one of its hosts wait for
-    the other as well.
-    """
+    """When a download slot joins two hosts, their requests wait for each other."""
     crawl = Crawl()
     for host, delay in (("a.example", 5), ("b.example", 7)):
         ask(crawl, host, f"Crawl-delay: {delay}")
@@ -109,7 +112,9 @@ def test_slots_bring_hosts_together() -> None:
 
 
 def test_visiting_hours() -> None:
-    """Requests of all queues wait in the queue until the hour; it is 12:00."""
+    """Requests of all queues wait in the queue until Visit-time begins. The test starts at
+    12:00.
+    """
     crawl = Crawl()
     ask(crawl, "a.example", "Visit-time: 1230-1300")
     crawl.push(page("http://a.example/1", download_slot="other"))
@@ -120,7 +125,7 @@ def test_visiting_hours() -> None:
 
 
 def test_visiting_hours_that_are_far_away() -> None:
-    """What would wait for longer than REP_VISIT_TIME_WAIT is refused."""
+    """A request that would wait longer than REP_VISIT_TIME_WAIT is refused."""
     crawl = Crawl(REP_VISIT_TIME_WAIT=1800)
     ask(crawl, "a.example", "Visit-time: 1231-1300")
     ask(crawl, "b.example", "Visit-time: 1230-1300")
@@ -132,7 +137,9 @@ def test_visiting_hours_that_are_far_away() -> None:
 
 
 def test_visiting_hours_from_outside() -> None:
-    """A request in the downloader waits until the hour, or until the spider closes."""
+    """A request already in the downloader waits until Visit-time begins, or until the
+    spider closes.
+    """
     crawl = Crawl()
     ask(crawl, "a.example", "Visit-time: 1230-1300")
     outside = crawl.outside("http://a.example/1")
@@ -149,7 +156,7 @@ def test_visiting_hours_from_outside() -> None:
 
 
 def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says each minute what an idle crawl waits for."""
+    """Each minute, the log says what an idle crawl waits for."""
     caplog.set_level("INFO")
     crawl = Crawl()
     crawl.opened()
@@ -164,14 +171,16 @@ def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
     crawl.pass_time(60)
     assert "requests wait for" not in caplog.text
     crawl.answer("http://c.example/")
-    # Of the minute in which it ended.
+    # This covers the minute in which that request ended.
     crawl.pass_time(59)
     crawl.closed()
     assert crawl.clock.timers == 0
 
 
 def test_closing_ends_the_wait_in_the_downloader() -> None:
-    """A request that waits there for its turn is let go when the spider closes."""
+    """When the spider closes, requests that wait in the downloader for their turn end with
+    SpiderClosing.
+    """
     crawl = Crawl()
     ask(crawl, "a.example", "Crawl-delay: 4")
     waiting = crawl.outside("http://a.example/1")

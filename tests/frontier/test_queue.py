@@ -1,4 +1,4 @@
-"""What the queue gives to a scheduler, and what it leaves for the next run."""
+"""What the queue returns to a scheduler, and what it saves for the next run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_a_slot_is_remembered_while_its_last_request_is_under_way() -> None:
-    """The request that empties a back queue counts in its slot like any other."""
+    """The last request of a host counts in its slot until it has ended."""
     crawl = Crawl(obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
     first = crawl.push(page("http://a.example/1", fate="lingers"))
     assert crawl.run() == [first]
@@ -38,7 +38,7 @@ def test_a_slot_is_remembered_while_its_last_request_is_under_way() -> None:
 
 
 def test_a_request_that_cant_be_read() -> None:
-    """It does not keep those after it in the queue, and does not count."""
+    """A request that can't be read is skipped, and does not count."""
     crawl = Crawl(obey=False)
     queue = crawl.queues[0]
     last = crawl.push("http://a.example/1")
@@ -51,7 +51,9 @@ def test_a_request_that_cant_be_read() -> None:
 
 
 def test_a_queue_class_that_fails() -> None:
-    """An error while a request is read loses that request alone, and no place in the order."""
+    """If a queue class raises while it reads a request, only that request is lost, and the
+    order stays.
+    """
     crawl = Crawl(obey=False)
     queue = crawl.queues[0]
     last = crawl.push("http://a.example/1")
@@ -73,7 +75,7 @@ def _lose_one(queue: Any) -> Callable[[], None]:
     return pop
 
 
-# What a scheduler with a JOBDIR does. Without a middleware, hosts are always ready.
+# What a scheduler does with a JOBDIR. Without the middleware, all hosts are ready.
 
 URLS = [f"http://{host}.example/{number}" for host in "ab" for number in range(3)]
 URLS += ["https://a.example/3", "data:,4"]
@@ -90,14 +92,14 @@ def on_disk(
         crawl.crawler,
         disk_queue,
         str(folder),
-        # As the scheduler keeps it.
+        # The scheduler saves the state as JSON.
         json.loads(json.dumps(state)),
         start_queue_cls=PickleFifoDiskQueue,
     )
 
 
 def requests() -> list[Request]:
-    """Of several hosts, priorities and kinds."""
+    """Requests to several hosts, with different priorities and meta keys."""
     return [
         Request(url, priority=number % 2, meta=meta)
         for number, url in enumerate(URLS)
@@ -111,7 +113,7 @@ def requests() -> list[Request]:
 
 
 def contents(queue: Any) -> list[str]:
-    """All that can be popped, in no order."""
+    """Pop everything. Return it sorted."""
     found = []
     while (request := queue.pop()) is not None:
         found.append(f"{request.url} {request.priority} {request.meta}")
@@ -128,7 +130,7 @@ def expected() -> list[str]:
 @pytest.mark.parametrize("obey", [True, False])
 @pytest.mark.parametrize("disk_queue", [PickleLifoDiskQueue, MarshalFifoDiskQueue])
 def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
-    """All that was left is there in the next run, and nothing else."""
+    """The next run has all requests that were left, and no others."""
     queue = on_disk(Crawl(obey=obey), tmp_path, disk_queue=disk_queue)
     for request in requests():
         queue.push(request)
@@ -141,7 +143,7 @@ def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
 
 
 def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
-    """The folder of a host goes with its last request."""
+    """The folder of a host is deleted with its last request."""
     queue = on_disk(Crawl(obey=False), tmp_path)
     for request in requests():
         queue.push(request)
@@ -151,7 +153,7 @@ def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_resumed_in_order(tmp_path: Path) -> None:
-    """Priorities and the order of start requests are those of the queue classes."""
+    """Priorities and the order of start requests survive a restart."""
     crawl = Crawl(obey=False)
     queue = on_disk(crawl, tmp_path)
     for number in range(4):
@@ -170,8 +172,8 @@ def test_resumed_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [DownloaderAwarePriorityQueue, ScrapyPriorityQueue])
 def test_resumed_from_scrapys_own(tmp_path: Path, kind: Any) -> None:
-    """What Scrapy's own queue has written is gone on with, also where that takes two runs
-    more, and also where a run in between had only a part of it sorted by host.
+    """The queue resumes one that Scrapy's own class wrote, also over several runs, if a run
+    in between sorted only a part of it by host.
     """
     crawl = Crawl(obey=False)
     theirs = on_disk(crawl, tmp_path, kind=kind)
@@ -195,7 +197,7 @@ def test_resumed_from_scrapys_own(tmp_path: Path, kind: Any) -> None:
 
 
 def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
-    """It stops with a sentence that only the class that has written a queue can read it."""
+    """Scrapy's own class refuses to resume a queue of this package, with its own error."""
     crawl = Crawl(obey=False)
     queue = on_disk(crawl, tmp_path)
     queue.push(Request("http://a.example/"))
@@ -221,13 +223,15 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_state_of_something_else(tmp_path: Path, state: Any) -> None:
-    """The error has the folder, and says what to do."""
+    """For a state of another class, the error names the folder and says what to do."""
     with pytest.raises(QueueStateError, match=f"{tmp_path}.*has written this queue"):
         on_disk(Crawl(obey=False), tmp_path, state)
 
 
 def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
-    """It leaves nothing behind: the scheduler keeps it in memory instead."""
+    """A request that can't be serialized leaves nothing behind, so that the scheduler can
+    keep it in memory.
+    """
     crawl = Crawl(obey=False)
     queue = on_disk(crawl, tmp_path)
     request = Request("http://a.example/", callback=lambda response: None)
@@ -246,7 +250,7 @@ def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
 
 
 def test_no_text_of_a_stranger_in_a_path(tmp_path: Path) -> None:
-    """Whatever a download slot is called, its folder is in that of the queue."""
+    """Whatever the name of a download slot, its folder is inside that of the queue."""
     crawl = Crawl(obey=False)
     queue = on_disk(crawl, tmp_path / "queue")
     for slot in ("../..", "/etc", "a" * 1000, "a\0b", ""):
@@ -257,7 +261,7 @@ def test_no_text_of_a_stranger_in_a_path(tmp_path: Path) -> None:
 
 
 def test_peek(tmp_path: Path) -> None:
-    """It is what is popped next, and stays where it is."""
+    """``peek`` returns the request that is popped next, and leaves it in the queue."""
     for queue in (Crawl(obey=False).queues[0], on_disk(Crawl(obey=False), tmp_path)):
         assert queue.peek() is None
         for request in requests():
@@ -268,7 +272,7 @@ def test_peek(tmp_path: Path) -> None:
 
 
 def test_peek_and_push(tmp_path: Path) -> None:
-    """To look at a request on the disk does no harm to it, or to those pushed after it."""
+    """``peek`` does not damage requests on disk, nor those pushed after it."""
     queue = on_disk(Crawl(obey=False), tmp_path)
     for number in range(3):
         queue.push(Request(f"http://a.example/{number}"))
@@ -277,7 +281,9 @@ def test_peek_and_push(tmp_path: Path) -> None:
 
 
 def test_peek_after_the_last_of_a_priority() -> None:
-    """Start requests of a lower one are next."""
+    """After the last request of a priority, ``peek`` returns start requests of the next
+    one.
+    """
     crawl = Crawl(obey=False, starts_apart=True)
     crawl.push(page("http://a.example/start", is_start_request=True))
     first = crawl.push(page("http://a.example/", priority=1))
@@ -287,8 +293,8 @@ def test_peek_after_the_last_of_a_priority() -> None:
 
 
 def test_in_turn() -> None:
-    """Of hosts without requests under way each has its turn; then the one with the fewest
-    of them goes first.
+    """Hosts without requests under way take turns; after that, the one with the fewest goes
+    first.
     """
     crawl = Crawl(obey=False, CONCURRENT_REQUESTS=100, CONCURRENT_REQUESTS_PER_DOMAIN=2)
     for host in "abc":
@@ -302,7 +308,7 @@ def test_in_turn() -> None:
 
 
 def test_a_queue_that_costs_little(tmp_path: Path) -> None:
-    """What a host takes while its requests wait is freed with the last of them."""
+    """The state of a host is freed with its last request."""
     crawl = Crawl(obey=False, CONCURRENT_REQUESTS=100_000)
     queue = HostQueue.from_crawler(
         crawl.crawler, LifoMemoryQueue, "", start_queue_cls=FifoMemoryQueue
@@ -318,7 +324,7 @@ def test_a_queue_that_costs_little(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [None, OSError("damaged")])
 def test_a_queue_class_that_cant_peek(error: Exception | None) -> None:
-    """Robots.txt is fetched all the same."""
+    """With a queue class that can't peek, robots.txt is still fetched."""
 
     class Queue(LifoMemoryQueue):
         @property

@@ -1,4 +1,4 @@
-"""In which order the hosts that are ready have their turns."""
+"""The order in which ready hosts take their turns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def queues(*slots: Slot) -> list[Any]:
 
 
 def test_the_fewest_active_first_and_then_in_turn() -> None:
-    """A slot with fewer requests under way goes first; of equals the one that waited for
-    longest; and the back queues of one slot go in turn.
+    """The slot with the fewest requests under way goes first; among equals, the one that
+    has waited longest. The back queues of one slot take turns.
     """
     a, b = Slot("a"), Slot("b")
     ready = ReadyQueues()
@@ -41,7 +41,7 @@ def test_the_fewest_active_first_and_then_in_turn() -> None:
 
 
 def test_a_slot_that_changes_while_it_is_elsewhere() -> None:
-    """What is known of a slot counts when it comes back."""
+    """A change in a slot counts also if it comes while none of its queues is ready."""
     a, b = Slot("a"), Slot("b")
     ready = ReadyQueues()
     first, second = queues(a, b)
@@ -55,7 +55,7 @@ def test_a_slot_that_changes_while_it_is_elsewhere() -> None:
 
 
 def test_what_counts_no_more_takes_no_memory() -> None:
-    """Slots whose requests come and go leave nothing behind."""
+    """Changes in slots do not use up memory."""
     slots = [Slot(str(number)) for number in range(10)]
     ready = ReadyQueues()
     for queue in queues(*slots):

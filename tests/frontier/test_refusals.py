@@ -1,4 +1,4 @@
-"""What becomes of the requests of a host that was given up, while they are in a queue."""
+"""The requests in a queue whose host is given up."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def refused(crawl: Crawl) -> list[Request]:
 
 
 def give_up(crawl: Crawl) -> None:
-    """No server answers for the robots.txt, twice."""
+    """Let the robots.txt fail twice, with a connection that is refused."""
     for _ in range(2):
         crawl.fail(URL, RefusedError())
 
 
 def test_refused_without_the_downloader() -> None:
-    """Each request is refused once, with the reason, and none of them is popped."""
+    """Each request is refused once, with the reason, without being popped."""
     crawl = Crawl()
     requests = {crawl.push(f"http://a.example/{number}") for number in range(50)}
     popped = crawl.run()
@@ -50,7 +50,9 @@ def test_refused_without_the_downloader() -> None:
 
 
 def test_robotstxt_itself() -> None:
-    """A spider that asks for robots.txt gets what its server answers."""
+    """A spider that requests robots.txt itself gets the server's answer, also from a host
+    that is given up.
+    """
     crawl = Crawl()
     itself = crawl.push(URL)
     other = crawl.push("http://a.example/page")
@@ -78,9 +80,7 @@ def test_a_request_without_an_errback() -> None:
 def test_bounded_in_each_turn_of_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of many requests only so many are refused as 5 ms allow, and then others have
-    their turn.
-    """
+    """In one turn of the event loop, requests are refused for at most 5 ms."""
     crawl = Crawl()
     for number in range(100):
         crawl.push(f"http://a.example/{number}")
@@ -103,7 +103,7 @@ def test_bounded_in_each_turn_of_the_event_loop(
 
 
 def test_callbacks_that_cant_keep_up() -> None:
-    """Nothing is refused while the scraper is full, and all of it later."""
+    """Nothing is refused while the scraper is full; the requests are refused later."""
     crawl = Crawl()
     crawl.push("http://a.example/1")
     crawl.engine.scraper.is_full = True
@@ -116,7 +116,7 @@ def test_callbacks_that_cant_keep_up() -> None:
 
 
 def test_a_host_that_is_back_meanwhile() -> None:
-    """What was not refused yet is fetched."""
+    """If robots.txt is back before all requests are refused, the others are sent."""
     crawl = Crawl()
     request = crawl.push("http://a.example/1")
     crawl.engine.scraper.is_full = True
@@ -130,7 +130,7 @@ def test_a_host_that_is_back_meanwhile() -> None:
 
 
 def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged, and the others are refused."""
+    """If one refusal raises, the error is logged, and the others are still refused."""
     crawl = Crawl()
     for number in range(3):
         crawl.push(f"http://a.example/{number}")

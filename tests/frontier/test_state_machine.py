@@ -1,4 +1,4 @@
-"""The queue, driven by whatever may happen in a crawl, in any order."""
+"""A state machine that drives the queue with the random events of a crawl."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LOOKS_EVERY = 10
 MAX_AGE = 900
 RULES = f"User-agent: *\nDisallow: {PRIVATE}\n"
 
-# Most of what is worth while happens where many requests meet at a few hosts.
+# Most problems need many requests to a few hosts.
 hosts = st.sampled_from([HOSTS[0]] * 3 + list(HOSTS))
 beginnings = st.sampled_from(
     [
@@ -79,7 +79,9 @@ robotstxt_answers = st.sampled_from(
 
 
 class Errors(logging.Handler):
-    """What a crawl should not log. That of another, which ended early, may still end."""
+    """Collects the errors that this crawl logs. Those of an earlier example, which may
+    still come, are ignored.
+    """
 
     def __init__(self, crawl: Crawl) -> None:
         super().__init__(logging.ERROR)
@@ -122,7 +124,7 @@ class QueueMachine(RuleBasedStateMachine):
         known: list[str | None],
     ) -> None:
         self.patches.enter_context(no_event_loop())
-        # Not to look five times for each second of hours that pass at once.
+        # With short pauses, hours of fake time would take many steps.
         for name in ("hostaccess._CLOSING_LOOK", "refusals._PAUSE"):
             looks = f"scrapy_rep.frontier.{name}"
             self.patches.enter_context(mock.patch(looks, LOOKS_EVERY))
@@ -145,12 +147,12 @@ class QueueMachine(RuleBasedStateMachine):
 
         for host, text in zip(HOSTS, known, strict=True):
             if text is not None:
-                # Denied, so that nothing but its robots.txt is asked for.
+                # It is refused, so that only robots.txt is fetched.
                 self.crawl.outside(f"{host}{PRIVATE}")
                 self.crawl.pass_time(delay)
                 self.crawl.answer(f"{host}{ROBOTS_TXT}", text)
 
-    # What the spider does.
+    # The spider.
 
     @rule(
         host=hosts,
@@ -204,7 +206,7 @@ class QueueMachine(RuleBasedStateMachine):
     def cancel_what_is_outside(self, number: int) -> None:
         self.waiting_outside[number % len(self.waiting_outside)].cancel()
 
-    # What the engine does.
+    # The engine.
 
     @rule()
     def run(self) -> None:
@@ -219,7 +221,7 @@ class QueueMachine(RuleBasedStateMachine):
     def callbacks_cant_keep_up(self, is_full: bool) -> None:
         self.crawl.engine.scraper.is_full = is_full
 
-    # What servers do.
+    # The servers.
 
     @precondition(lambda self: self.pages)
     @rule(number=which, is_broken=st.booleans(), runs=st.booleans())
@@ -250,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = list(self.crawl.downloader.lingering.values())
         waiting[number % len(waiting)].callback(None)
 
-    # What other workers do.
+    # Other workers.
 
     @precondition(lambda self: self.crawl.store_client.is_shared)
     @rule(host=hosts, seconds=st.sampled_from([0.5, 3, 20]))
@@ -284,7 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(times=st.integers(2, 8))
     def go_on(self, times: int) -> None:
-        """Requests go and are answered, as nearly always."""
+        """Answer pages and let time pass, as most of a crawl does."""
         for _ in range(times):
             self.answer_all_pages()
             self.crawl.pass_time(self.crawl.clock.next_timer or 0)
@@ -299,7 +301,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.crawl.clock.set_back(seconds)
         self.set_back += seconds
 
-    # What is to be true.
+    # Invariants.
 
     @invariant()
     def nothing_is_lost_doubled_or_early(self) -> None:
@@ -309,7 +311,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         with self.patches:
-            # There is nothing where the example ended before it began.
+            # The example may have ended before ``begin``.
             if not hasattr(self, "errors"):
                 return
             if self.closes:
@@ -319,17 +321,17 @@ class QueueMachine(RuleBasedStateMachine):
             assert not self.errors.texts, self.errors.texts[0]
 
     def finish(self) -> None:
-        """Where all answer at once, all that waits has gone after a bounded time, and the
-        engine was told each time that there was something to do.
+        """Check that all requests are sent within a bounded time if all servers answer, and
+        that the engine is woken whenever a request is ready.
         """
         crawl, model = self.crawl, self.model
         crawl.store_client.is_slow = False
         crawl.engine.scraper.is_full = False
-        # The leases of others, and those of before the clock was set back, run out.
+        # The leases of other workers, and those from before the clock was set back, expire.
         crawl.pass_time(MAX_AHEAD + 10)
         requests = len(model.queued) + len(crawl.downloader.active)
         began = crawl.clock.monotonic()
-        # What waits for visits waits for as much longer as the clock was set back.
+        # Visit-time begins later by the time that the clock was set back.
         longest = 7200 + self.set_back + 10 * requests
         for _ in range(int(longest / LOOKS_EVERY) + 50 * requests):
             self.answer_all()
@@ -360,7 +362,7 @@ class QueueMachine(RuleBasedStateMachine):
                 return
 
     def close(self) -> None:
-        """A spider that closes waits for nothing but what is on the network."""
+        """Check that a spider that closes waits only for requests on the network."""
         crawl = self.crawl
         crawl.store_client.is_slow = False
         while crawl.store_client.waiting:
@@ -374,7 +376,7 @@ class QueueMachine(RuleBasedStateMachine):
                     crawl.downloader.end(request, OSError("closing"))
             if not crawl.downloader.active:
                 break
-            # Some wait in a slot for its delay.
+            # Some requests wait in a slot for its delay.
             crawl.clock.advance(0.5)
         assert not self.model.failures, self.model.failures[0]
         assert not crawl.downloader.active, "Some wait while the spider closes"
@@ -383,7 +385,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not timers, f"{timers} timers are left"
 
     def check_that_nothing_is_left(self) -> None:
-        """What is known of hosts and slots is forgotten with their last request."""
+        """Check that the state of hosts and slots is freed with their last request."""
         frontier = self.crawl.frontier
         self.crawl.queues[0].pop()
         assert not frontier._slots
@@ -395,7 +397,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @property
     def waiting_outside(self) -> list[Deferred[None]]:
-        """Those that have not been let go."""
+        """The downloads from outside that still wait in this package's middleware."""
         slots = self.crawl.downloader.slots.values()
         others = set().union(self.crawl.ended, *(slot.active for slot in slots))
         return [
@@ -418,7 +420,9 @@ def name_of(host: str) -> str:
 
 
 def test_any_crawl() -> None:
-    """No request is lost, doubled or early, none starves, and priorities are kept."""
+    """Whatever happens in a crawl, no request is lost, sent twice or too early, none
+    starves, and priorities hold.
+    """
     run_state_machine_as_test(
         QueueMachine,
         settings=settings(

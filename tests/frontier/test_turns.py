@@ -1,4 +1,4 @@
-"""Whose turn it is, where requests, hosts and workers come together in unlucky moments."""
+"""Turns on hosts with a delay, in rare orders of events."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def delayed(seconds: float) -> str:
 
 
 def test_a_robotstxt_gives_back_the_turn_that_it_was_given() -> None:
-    """It waits for the turn of its download slot, if only that has a delay, and ends it
-    also where its host has got a delay of its own meanwhile.
+    """A fetch of robots.txt ends its turn even if it waited for the turn of its download
+    slot, and its host got a delay of its own meanwhile.
     """
     crawl = Crawl()
     crawl.push("http://b.example/1")
@@ -36,7 +36,9 @@ def test_a_robotstxt_gives_back_the_turn_that_it_was_given() -> None:
 
 
 def test_a_spider_that_closes_sends_nothing_more() -> None:
-    """What is cancelled then does not give its turn to what waits for it."""
+    """When the spider closes, a request that is cancelled does not pass its turn to another
+    one.
+    """
     crawl = Crawl()
     crawl.outside("http://a.example/1")
     crawl.answer("http://a.example/robots.txt", delayed(1))
@@ -53,7 +55,9 @@ def test_a_spider_that_closes_sends_nothing_more() -> None:
 
 
 def known(crawl: Crawl, *hosts: str, seconds: float = 4) -> None:
-    """Have the crawl know that these hosts ask for a delay, which has passed."""
+    """Let the crawl fetch the robots.txt of *hosts*, with a Crawl-delay, and a page, and
+    let the delay pass.
+    """
     for host in hosts:
         request = crawl.outside(f"http://{host}/first")
         crawl.answer(f"http://{host}/robots.txt", delayed(seconds))
@@ -63,7 +67,7 @@ def known(crawl: Crawl, *hosts: str, seconds: float = 4) -> None:
 
 
 def test_a_delay_after_the_end() -> None:
-    """Requests from the queue go one after the other, the delay counted from the end."""
+    """Requests from the queue go one at a time, and the delay begins at the end of each."""
     crawl = Crawl()
     known(crawl, "a.example")
     for number in (1, 2):
@@ -77,7 +81,7 @@ def test_a_delay_after_the_end() -> None:
 
 
 def test_the_end_of_a_request_that_had_leave_of_its_own() -> None:
-    """The delay is counted from that too."""
+    """A request with ``dont_obey_robotstxt`` also begins the delay at its end."""
     crawl = Crawl()
     known(crawl, "a.example")
     exempt = crawl.push(page("http://a.example/1", dont_obey_robotstxt=True))
@@ -90,7 +94,7 @@ def test_the_end_of_a_request_that_had_leave_of_its_own() -> None:
 
 
 def test_names_of_one_host() -> None:
-    """The dot of the root makes no other host of it, nor does a port."""
+    """A host name with a trailing dot, or with a port, shares the delay of the host."""
     crawl = Crawl()
     known(crawl, "a.example")
     crawl.push("http://a.example/1")
@@ -103,8 +107,8 @@ def test_names_of_one_host() -> None:
 
 
 def test_in_the_downloader_first() -> None:
-    """Requests that are there already go in the order in which they came, before those in
-    the queue; one that is cancelled stops nobody.
+    """Requests already in the downloader go in order of arrival, before those in the queue.
+    A cancelled one blocks no other.
     """
     crawl = Crawl()
     known(crawl, "a.example")
@@ -123,8 +127,8 @@ def test_in_the_downloader_first() -> None:
 
 
 def test_strangers_wait_their_turn() -> None:
-    """What other hosts redirect to one that asks for a delay does not go before its pages
-    for ever, nor its pages before that.
+    """Redirects from other hosts and the pages of a host with a delay take turns, so that
+    neither starves.
     """
     crawl = Crawl()
     known(crawl, "a.example", seconds=1)
@@ -147,7 +151,7 @@ def test_strangers_wait_their_turn() -> None:
 
 
 def test_a_request_that_steps_aside() -> None:
-    """One that does not reach its host lets the next one go at once."""
+    """A request that is not sent to its host lets the next one go at once."""
     crawl = Crawl()
     known(crawl, "a.example")
     crawl.push("http://a.example/1")
@@ -158,8 +162,8 @@ def test_a_request_that_steps_aside() -> None:
 
 
 def test_a_request_that_is_lost() -> None:
-    """One that has the turn and is nowhere to be seen keeps nobody waiting for ever; one
-    that is on its way does, however long it takes.
+    """If the request that has the turn disappears, others go after a while. A request that
+    is under way keeps the turn, however long it takes.
     """
     crawl = Crawl()
     known(crawl, "a.example")
@@ -173,8 +177,8 @@ def test_a_request_that_is_lost() -> None:
 
 
 def test_a_queue_that_is_not_popped_from() -> None:
-    """A request that is in the downloader already takes its turn: the engine may be
-    waiting for that.
+    """If the engine does not pop a queue that has the turn, a request in the downloader
+    gets the turn, as the engine may be waiting for it.
     """
     crawl = Crawl(CONCURRENT_REQUESTS=1)
     known(crawl, "a.example")
@@ -190,7 +194,9 @@ def test_a_queue_that_is_not_popped_from() -> None:
 
 
 def test_a_clock_that_is_set_back() -> None:
-    """A robots.txt from the future makes no request wait longer than the delay."""
+    """If the clock is set back after robots.txt was fetched, no request waits longer than
+    the delay.
+    """
     crawl = Crawl()
     crawl.push("http://a.example/1")
     crawl.engine.wake()
@@ -213,8 +219,8 @@ def leases(crawl: Crawl) -> list[tuple[str, str, float]]:
 
 
 def test_a_lease_for_each_request() -> None:
-    """A request goes only with the lease of its host: for its time on the way, and for the
-    delay after that. It is renewed while the request takes its time.
+    """A request is sent only with the lease of its host, which covers the request and the
+    delay after it, and is renewed while the request is under way.
     """
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example")
@@ -231,8 +237,8 @@ def test_a_lease_for_each_request() -> None:
 
 
 def test_a_lease_that_another_worker_has() -> None:
-    """It is asked for now and then, not once for each request; and one that is denied
-    leaves no delay.
+    """While another worker has the lease, this worker asks for it now and then, not for
+    each request. A refused lease begins no delay.
     """
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example", seconds=8)
@@ -250,7 +256,9 @@ def test_a_lease_that_another_worker_has() -> None:
 
 
 def test_a_lease_is_for_the_host_that_is_asked() -> None:
-    """Whichever host of a download slot a worker meets first."""
+    """The lease is that of the requested host, whichever host of the download slot came
+    first.
+    """
     crawl = Crawl(is_shared=True)
     for host in ("b.example", "a.example"):
         crawl.push(page(f"http://{host}/", download_slot="shared"))
@@ -270,8 +278,8 @@ def test_a_lease_is_for_the_host_that_is_asked() -> None:
 
 
 def test_done_while_its_lease_is_renewed() -> None:
-    """The delay holds for other workers, not what the renewal asks for, which is answered
-    later.
+    """If a request ends while its lease is renewed, other workers wait for the delay, not
+    for the renewed lease.
     """
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example")
@@ -294,7 +302,7 @@ def test_done_while_its_lease_is_renewed() -> None:
 
 
 def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """The delay is kept by this worker alone."""
+    """If the store fails, this worker keeps the delay by itself, and logs that."""
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example")
     with mock.patch.object(
@@ -306,8 +314,8 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_turn_in_a_group_that_gets_a_longer_delay() -> None:
-    """A queue that has the turn when its group is merged with another waits for the delay of
-    that too.
+    """If the group of a queue that has the turn joins another group, the queue waits for
+    the longer delay.
     """
     crawl = Crawl()
     crawl.outside("http://b.example/1")

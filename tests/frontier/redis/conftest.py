@@ -1,4 +1,4 @@
-"""What tests of the queue in Redis need."""
+"""Fixtures of the tests of the shared queue in Redis."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def server(redis_server: RedisServer) -> RedisServer:
-    """A server with nothing on it."""
+    """An empty Redis server."""
     redis_server.client().flushall()
     return redis_server
 
 
 @pytest.fixture
 def shared(server: RedisServer) -> Iterator[Shared]:
-    """A queue on a server whose clock stands still until a test says so."""
+    """A queue on a server whose clock only a test advances."""
     from tests.frontier.redis.shared import Shared  # noqa: PLC0415  needs scrapy-redis
 
     with Shared(server) as found:

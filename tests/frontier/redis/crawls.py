@@ -1,4 +1,4 @@
-"""Crawls whose requests are in a queue on a real server, without network or event loop."""
+"""Crawls with their queue on a real Redis server, without network or event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ SEEN = f"{{{KEY}}}:seen"
 
 class ErrbackSpider(Spider):
     def failed(self, failure: Failure) -> None:
-        """Requests in a queue on disk or elsewhere call methods of the spider alone."""
+        """A method, since requests on disk or on a server can call only methods of the
+        spider.
+        """
 
 
 class WorkerCrawl(Crawl):
@@ -75,18 +77,20 @@ class WorkerCrawl(Crawl):
         return super().push(request, queue)
 
     def enqueue(self, request: Request) -> bool:
-        """As scrapy-redis' scheduler does it."""
+        """Push *request* unless it is a duplicate, as scrapy-redis' scheduler does."""
         if not request.dont_filter and self.df.request_seen(request):
             return False
         self.push(request)
         return True
 
     def die(self) -> None:
-        """As after kill -9: nothing of it happens any more."""
+        """Stop all timers of this crawl, as if the process was killed."""
         self.frontier.alarms.stop()
 
     def settle(self, seconds: float = 1.0) -> None:
-        """Let pass what a worker waits for before it asks or tells."""
+        """Let *seconds* pass, timer by timer, so that the worker sends what it has
+        collected.
+        """
         end = self.clock.monotonic() + seconds
         while (wait := self.clock.next_timer) is not None:
             if self.clock.monotonic() + wait > end:

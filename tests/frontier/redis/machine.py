@@ -1,4 +1,6 @@
-"""The shared queue in plain Python: what it must hold after each thing that happens."""
+"""A model of the shared queue in plain Python: the content it must have after each
+operation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Item:
-    """A request that is in the queue, or handed out."""
+    """A request that is in the queue, or handed out to a worker."""
 
     name: str
     queue: str
@@ -33,16 +35,16 @@ class Member:
 
     worker: Worker
     had: dict[str, Item] = field(default_factory=dict)
-    """By number, what the worker itself takes for its own."""
+    """The requests that the worker believes to have, by number."""
 
     places: dict[str, str] = field(default_factory=dict)
-    """The same of its places at hosts."""
+    """The places at hosts that the worker believes to have, by number."""
 
     learning: set[str] = field(default_factory=set)
     acquired: dict[str, str] = field(default_factory=dict)
     left: list[tuple[str, str, bool]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """What it has not told yet."""
+    """The numbers of finished requests that it has not reported yet."""
 
     @property
     def name(self) -> str:
@@ -51,7 +53,7 @@ class Member:
 
 @dataclass(eq=False)
 class Account:
-    """What the server has of a worker that lives, as far as it knows."""
+    """What the server records about a worker that it takes for alive."""
 
     expires: float
     items: dict[str, Item] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class Account:
 
 @dataclass(eq=False)
 class Host:
-    """When a host may be asked. All moments in milliseconds."""
+    """When the next request may go to a host. All moments are in milliseconds."""
 
     free: float = -inf
     last_start: float = -inf
@@ -76,7 +78,7 @@ class Host:
 
 
 class Model:
-    """Does on paper what the scripts do, and says where they do otherwise."""
+    """Does what the scripts on the server do, and fails where they do otherwise."""
 
     def __init__(self, *, at_once: int, gap: float) -> None:
         self.now = 0
@@ -108,7 +110,7 @@ class Model:
         self.accounts.setdefault(member, Account(expires)).expires = expires
 
     def beats(self, member: Member) -> int:
-        """How many requests of a dead worker come back."""
+        """Return how many requests of a dead worker come back."""
         self.lives(member)
         dead = [
             (account.expires, each.name, each)
@@ -140,7 +142,7 @@ class Model:
     # Requests.
 
     def tells(self, member: Member) -> None:
-        """What has become of requests is told."""
+        """The worker reports which requests have ended."""
         account = self.accounts[member]
         for number, host, fetched in member.left:
             account.places.pop(number, None)
@@ -154,7 +156,7 @@ class Model:
         member.done.clear()
 
     def must_go(self, queue: str) -> bool:
-        """Whether a request of *queue* is to be handed out now, if it has one."""
+        """Return whether a request of *queue* must be handed out now, if it has one."""
         return self.may_go(queue) and self.now >= self.host(queue).asked
 
     def may_go(self, queue: str) -> bool:
@@ -206,7 +208,7 @@ class Model:
         host.delays[queue] = ms(terms.delay)
 
     def acquires(self, member: Member, number: str, name: str) -> bool:
-        """Whether it gets the place."""
+        """Return whether the worker gets the place."""
         host = self.hosts.setdefault(name, Host())
         is_early = self.now < max(host.free, host.last_start + self.gap)
         if self.under_way(name) or is_early:

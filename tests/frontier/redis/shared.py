@@ -1,5 +1,6 @@
-"""A queue in Redis and the workers that share it, with a clock that stands still until a
-test says so. On the server, scripts read that clock, and keys run out by it.
+"""A queue in Redis and its workers, with a clock that only the test advances.
+
+The Lua scripts on the server read that clock too, and keys expire by it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SEEN = "{spider:requests}:seen"
 LEASE = 60.0
 
 TIMEOUT = 60.0
-"""Seconds: an answer of a server that works comes, however busy the machine is."""
+"""Seconds, enough for a working server on a busy machine."""
 
 LATE = TIMEOUT + 2
 HOUR = 3600.0
@@ -45,10 +46,10 @@ EXEMPT = "a.example\t"
 OTHER = "b.example\thttp://b.example"
 """Names of queues: three of one host, and one of another."""
 
-# Keys of the tests: the time in milliseconds, and when keys run out.
+# Keys of the tests: the time in milliseconds, and the moments at which keys expire.
 _NOW, _ENDS = "test:now", "test:ends"
 
-# In place of the line of common.lua by which scripts call commands.
+# Replaces the line of common.lua by which scripts call commands.
 _CALL = "local call = redis.call\n"
 _CALL_BY_THE_CLOCK_OF_THE_TEST = f"""
 local function call(name, key, ...)
@@ -75,12 +76,12 @@ end
 """
 
 
-_real_source = link.source.__wrapped__  # Of what is cached, nothing is of tests.
+_real_source = link.source.__wrapped__  # Without its cache, so that other tests do not get the scripts of this one.
 
 
 @cache
 def _source(name: str) -> str:
-    """The text of a script, by the clock of the test."""
+    """Return the text of a script, changed to read the clock of the test."""
     text: str = _real_source(name)
     if name == "common":
         assert text.count(_CALL) == 1
@@ -88,7 +89,7 @@ def _source(name: str) -> str:
 
 
 class ServerClock(FakeClock):
-    """Shows the same to the workers and to scripts on the server."""
+    """Shows the same time to the workers and to the scripts on the server."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -116,7 +117,7 @@ class ServerClock(FakeClock):
 
 
 class Shared:
-    """The queue, as tests see it."""
+    """The shared queue, with methods to look into its keys."""
 
     def __init__(self, server: RedisServer, timeout: float = TIMEOUT) -> None:
         self.server = server
@@ -147,7 +148,7 @@ class Shared:
         connection.connect(self.redis)
         self._patches.callback(connection.close)
         worker = Worker(connection, self.clock, PREFIX, lease, obeys=obeys)
-        # Of several that are dead, which one is found first must not be left to chance.
+        # The server looks for dead workers in the order of names: make that predictable.
         worker._name = f"{next(self._numbers):032x}"
         if lives:
             worker.beat()
@@ -157,12 +158,14 @@ class Shared:
         self.clock.advance(seconds)
 
     def advance_server(self, seconds: float) -> None:
-        """Have the server's clock, not those of the workers, show more."""
+        """Advance the clock of the server by *seconds*, but not those of the workers."""
         self.clock.set_server(self.clock.monotonic() + seconds)
 
     @contextmanager
     def without_server(self) -> Iterator[None]:
-        """It hangs, or is not there; it comes back with the time of then."""
+        """Let the server be away: its clock stands still, and is right again when it is
+        back.
+        """
         self.clock.is_server_away = True
         yield
         self.clock.is_server_away = False
@@ -170,11 +173,11 @@ class Shared:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """The server hangs, and does what it was asked when it goes on."""
+        """Suspend the server. It executes the commands sent meanwhile when it resumes."""
         with self.without_server(), self.server.suspended():
             yield
 
-    # What is on the server.
+    # The content of the server.
 
     def key(self, name: str) -> str:
         return f"{PREFIX}:{name}"
@@ -191,7 +194,7 @@ class Shared:
         return number - ended
 
     def ready(self) -> dict[str, float]:
-        """In how many seconds each queue that is ready is looked at."""
+        """Seconds until each ready queue is checked next."""
         return self._moments("ready")
 
     def unknown(self) -> dict[str, float]:
@@ -207,7 +210,7 @@ class Shared:
         return {field.decode(): int(value) for field, value in found.items()}
 
     def ends_in(self, name: str) -> float | None:
-        """In how many seconds a key runs out; None where it never does."""
+        """Seconds until a key expires, or None if it never does."""
         ends = self.redis.hget(_ENDS, self.key(name))
         return None if ends is None else int(ends) / 1000 - self.clock.monotonic()
 
@@ -215,14 +218,14 @@ class Shared:
 def push(
     worker: Worker, queue: str, *names: str, priority: int = 0, seen: bool = False
 ) -> None:
-    """Push a request of each name."""
+    """Push one request for each name."""
     for name in names:
         fingerprint = (SEEN, name) if seen else ("", "")
         worker.push(queue, -priority, name.encode(), *fingerprint)
 
 
 def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: str) -> str | None:
-    """The name of the request that is handed out."""
+    """Pop a request. Return its name, or None."""
     found = take(worker, at_once, gap, **limits)
     return None if found is None else found.data.decode()
 
@@ -234,24 +237,24 @@ def take(
 
 
 def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
-    """What is handed out, one after the other, without time passing."""
+    """Pop until nothing is handed out, while no time passes. Return the names."""
     return list(iter(lambda: pop(worker, at_once, gap), None))
 
 
 def end(
     worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0, kept: int = 0
 ) -> None:
-    """Its response has come, and all that this makes; told with the next call."""
+    """End a request, with its callback. The server learns it with the next call."""
     host = popped.queue.partition("\t")[0]
     worker.left(popped.number, host, fetched=fetched, gap=gap)
     worker.done(popped.number, kept)
 
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
-    """Have its robots.txt known."""
+    """Make the robots.txt of *queue* known."""
     assert worker.learned(queue, Terms(holds, **terms))
 
 
 def learn(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
-    """The queues whose robots.txt it is to get."""
+    """Return the queues whose robots.txt *worker* is to fetch."""
     return [unknown.queue for unknown in worker.learn(quota, enough)]

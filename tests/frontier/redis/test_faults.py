@@ -1,4 +1,4 @@
-"""A server that hangs, restarts, or has no memory left: nothing is lost, and the log says so
+"""A Redis server that hangs, restarts or is out of memory loses no request; the log warns
 once.
 """
 
@@ -41,14 +41,15 @@ A = "http://a.example"
 
 @pytest.fixture
 def impatient(server: RedisServer) -> Iterator[Shared]:
-    """A queue whose workers do not wait for long until a server that hangs has failed."""
+    """A queue whose workers wait half a second for a server that hangs."""
     with Shared(server, timeout=0.5) as found:
         yield found
 
 
 @contextmanager
 def no_memory(shared: Shared) -> Iterator[None]:
-    """The server takes no more than what it has; not the time either."""
+    """Set the server's memory limit so low that it accepts no new data, not even the time.
+    """
     shared.redis.config_set("maxmemory-policy", "noeviction")
     with shared.without_server():
         shared.redis.config_set("maxmemory", 1)
@@ -60,7 +61,7 @@ def no_memory(shared: Shared) -> Iterator[None]:
 
 @contextmanager
 def failing(link: Link, name: str, error: Exception, *, done: bool) -> Iterator[None]:
-    """Calls of a script end with *error*, whether or not the server has *done* it."""
+    """Let calls of a script raise *error*, after the server ran it if *done*."""
     calls = link._calls
     real, failing = calls.run, link._script(name)
 
@@ -80,7 +81,9 @@ def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def test_no_memory(shared: Shared) -> None:
-    """Requests are refused and kept; all that makes room goes on."""
+    """A server that is out of memory refuses pushes, and the worker keeps them. Pops,
+    reports and heartbeats, which free memory, still work.
+    """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2", "3")
     push(one, EXEMPT, "e")
@@ -108,8 +111,8 @@ def test_no_memory(shared: Shared) -> None:
 
 
 def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """One warning, however many requests are refused; they are sent in their order when
-    there is memory again, and the log says so.
+    """A crawl warns once about a server that is out of memory, however many requests it
+    refuses. When memory is free again, the requests are sent in order, and the log says so.
     """
     caplog.set_level(logging.INFO)
     crawl = WorkerCrawl(shared, obey=False)
@@ -129,8 +132,8 @@ def test_no_memory_in_a_crawl(shared: Shared, caplog: pytest.LogCaptureFixture) 
 
 
 def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
-    """There, the error of a script names that of its command, and is of another kind. The
-    server is not left alone for that.
+    """Redis 6 wraps the out-of-memory error in an error of the script. The worker
+    recognises it, and keeps using the server.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1")
@@ -146,8 +149,8 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
 
 
 def test_done_after_what_it_has_made(shared: Shared) -> None:
-    """A request is not done before those that its callback has made are in the queue: where
-    the worker dies, it is sent again, and makes them again.
+    """A request is done only after the requests of its callback are in the queue. If the
+    worker dies before that, another worker sends it again.
     """
     dead, other = shared.worker(), shared.worker(lease=1000.0)
     push(dead, EXEMPT, "1")
@@ -162,8 +165,8 @@ def test_done_after_what_it_has_made(shared: Shared) -> None:
 
 
 def test_done_with_nothing_unsent(shared: Shared) -> None:
-    """A request is done although others have made some that are not in the queue yet: what
-    is done makes room.
+    """A request whose callback made no requests is done, although those of other callbacks
+    are not in the queue yet: finished requests free memory.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1", "2", "3", "4")
@@ -188,7 +191,9 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
 
 
 def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
-    """It does not wait for what others have made after that."""
+    """A request is done once its own requests are in the queue, without those that other
+    callbacks made later.
+    """
     worker = shared.worker()
     push(worker, EXEMPT, "1", "2")
     one, two = take(worker, at_once=9), take(worker, at_once=9)
@@ -207,8 +212,8 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
 
 
 def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
-    """The memory of a worker is bounded: no callback makes more; and the server is not
-    asked all the time. What is done is told.
+    """A worker with too many unsent requests pops no more, so its memory is bounded. It
+    still reports finished requests, and does not call the server constantly.
     """
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
     for number in range(4):
@@ -235,8 +240,8 @@ def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
 
 
 def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """The crawl does not wait for it; what is pushed meanwhile is kept, and nothing is
-    taken twice or lost by answers that did not come.
+    """A crawl does not block on a server that hangs. It keeps the pushed requests, and lost
+    answers make no request go twice or get lost.
     """
     caplog.set_level(logging.INFO)
     crawl = WorkerCrawl(impatient, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=3)
@@ -265,7 +270,9 @@ def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) 
 
 
 def test_failing_server_is_left_alone(impatient: Shared) -> None:
-    """It is tried every few seconds, and the event loop does not turn meanwhile."""
+    """A failing server is tried again every few seconds, and the event loop does not spin
+    meanwhile.
+    """
     crawl = WorkerCrawl(impatient, obey=False)
     crawl.push(f"{A}/1")
     crawl.run()
@@ -282,7 +289,7 @@ def test_failing_server_is_left_alone(impatient: Shared) -> None:
 
 
 def test_answer_that_does_not_come(shared: Shared) -> None:
-    """A request that the server has handed out, and whose answer was lost, is not lost."""
+    """A request is not lost if the server has handed it out but its answer was lost."""
     crawl = WorkerCrawl(shared, obey=False)
     for number in range(3):
         crawl.push(f"{A}/{number}")
@@ -297,7 +304,9 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
 
 
 def test_push_whose_answer_does_not_come(shared: Shared) -> None:
-    """It is sent again; where it has a fingerprint, it is not in the queue twice."""
+    """A push without an answer is sent again. With a fingerprint, the request is in the
+    queue only once.
+    """
     crawl = WorkerCrawl(shared, obey=False)
     with failing(crawl.link, "push", ConnectionResetError(), done=True):
         crawl.enqueue(Request(f"{A}/1"))
@@ -307,7 +316,9 @@ def test_push_whose_answer_does_not_come(shared: Shared) -> None:
 
 
 def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """What the server has never taken is lost with the worker, and the log says so."""
+    """Requests that the server never accepted are lost at the end of the worker, and the
+    log says how many.
+    """
     crawl = WorkerCrawl(shared, obey=False)
     with no_memory(shared):
         crawl.push(f"{A}/1")
@@ -320,7 +331,7 @@ def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_sent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """What the server takes when the spider closes is not lost."""
+    """Requests that the server accepts while the spider closes are not lost."""
     crawl = WorkerCrawl(shared, obey=False)
     with no_memory(shared):
         crawl.push(f"{A}/1")
@@ -332,7 +343,7 @@ def test_sent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_length_while_it_fails(impatient: Shared) -> None:
-    """It is not taken for the end of the crawl that nobody knows how long the queue is."""
+    """While the length of the queue is unknown, the crawl does not end."""
     crawl = WorkerCrawl(impatient, obey=False)
     assert len(crawl.queue) == 0
     with impatient.suspended():
@@ -343,8 +354,8 @@ def test_length_while_it_fails(impatient: Shared) -> None:
 
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_restart(caplog: pytest.LogCaptureFixture) -> None:
-    """A server that writes what it does to its disk has all when it is back: what waits and
-    what was handed out, and workers go on.
+    """A server that persists its data has all of it after a restart: requests that wait and
+    requests that were handed out. Workers then go on.
     """
     with RedisServer(appendonly=True) as server, Shared(server) as shared:
         crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)

@@ -1,4 +1,4 @@
-"""Queues whose robots.txt is not known: one worker finds out, for all."""
+"""Queues whose robots.txt is unknown: one worker fetches it, for all workers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ pytestmark = pytest.mark.newest
 
 
 def test_unknown_until_it_is_learned(shared: Shared) -> None:
-    """Nothing of a host is handed out before its robots.txt is known; it is given to one
-    worker to find out, with a request of its own, and then all may ask the host.
+    """No request of a host is handed out before its robots.txt is known. One worker is
+    asked to fetch it, on behalf of one of the requests; after that, all workers may ask the
+    host.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2")
@@ -46,7 +47,7 @@ def test_unknown_until_it_is_learned(shared: Shared) -> None:
 
 
 def test_requests_without_robotstxt_need_not_wait(shared: Shared) -> None:
-    """Those that no robots.txt has a say in go at once."""
+    """Requests that robots.txt does not apply to go at once."""
     worker = shared.worker()
     push(worker, EXEMPT, "1")
     assert learn(worker) == []
@@ -54,8 +55,8 @@ def test_requests_without_robotstxt_need_not_wait(shared: Shared) -> None:
 
 
 def test_crawl_that_does_not_obey(shared: Shared) -> None:
-    """Where robots.txt has no say in the crawl, queues that a crawl before has left need
-    not be learned.
+    """A crawl with ROBOTSTXT_OBEY = False does not wait for robots.txt, even for queues
+    that an earlier crawl left unknown.
     """
     worker = shared.worker(obeys=False)
     push(worker, PAGES, "1")
@@ -64,7 +65,9 @@ def test_crawl_that_does_not_obey(shared: Shared) -> None:
 
 
 def test_learning_has_bounds(shared: Shared) -> None:
-    """A worker gets as many as it wants, oldest first, and none while enough are ready."""
+    """A worker gets as many unknown queues as it asks for, oldest first, and none while
+    enough queues are ready.
+    """
     worker = shared.worker()
     queues = [f"h{number}\thttp://h{number}" for number in range(5)]
     for queue in queues:
@@ -78,8 +81,8 @@ def test_learning_has_bounds(shared: Shared) -> None:
 
 
 def test_learned_again_when_it_has_run_out(shared: Shared) -> None:
-    """Requests wait again when what was known holds no more, those that come later and
-    those that were ready.
+    """When robots.txt becomes stale, requests wait until it is known again, both those that
+    were ready and new ones.
     """
     worker = shared.worker()
     push(worker, PAGES, "1", "2")
@@ -99,7 +102,7 @@ def test_learned_again_when_it_has_run_out(shared: Shared) -> None:
 
 
 def test_known_when_the_request_comes(shared: Shared) -> None:
-    """A request to a host that was learned for another one goes at once."""
+    """A request to a host whose robots.txt is already known goes at once."""
     worker = shared.worker()
     push(worker, PAGES, "1")
     learn(worker)
@@ -110,7 +113,9 @@ def test_known_when_the_request_comes(shared: Shared) -> None:
 
 
 def test_not_learned(shared: Shared) -> None:
-    """What a worker won't find out (its spider closes) is given to another at once."""
+    """If a worker gives up on a robots.txt because its spider closes, another worker gets
+    the queue at once.
+    """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1")
     assert learn(one) == [PAGES]
@@ -120,8 +125,8 @@ def test_not_learned(shared: Shared) -> None:
 
 @pytest.mark.parametrize("says", [True, False])
 def test_learning_of_a_worker_that_ends(shared: Shared, says: bool) -> None:
-    """What it was to find out is given to another: at once where it says so, else when
-    its lease has run out.
+    """The unknown queues of a worker that ends pass to another worker: at once if it signs
+    off, otherwise when its lease expires.
     """
     one, two = shared.worker(), shared.worker(lease=1000.0)
     push(one, PAGES, "1")
@@ -135,12 +140,14 @@ def test_learning_of_a_worker_that_ends(shared: Shared, says: bool) -> None:
         shared.advance(0.001)
         two.beat()
     assert learn(two) == [PAGES]
-    # Its own.
+    # That of the second worker.
     assert sum(key.startswith("learning:") for key in shared.names()) == 1
 
 
 def test_visiting_hours(shared: Shared) -> None:
-    """Nothing is handed out before the host opens for visits; then it is, at once."""
+    """No request is handed out before the Visit-time of the host begins; then they go at
+    once.
+    """
     worker = shared.worker()
     push(worker, PAGES, "1")
     learn(worker)
@@ -154,9 +161,8 @@ def test_visiting_hours(shared: Shared) -> None:
 
 
 def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
-    """Where another origin of the host asks for a delay, the worker that is to get the
-    robots.txt is told, to take a turn for it like for any request: queues with any number
-    of requests leave it one, and the delay passes before and after it.
+    """If another origin of the host has a delay, the fetch of robots.txt takes a turn like
+    any request. It gets one however many requests wait, with the delay before and after it.
     """
     worker = shared.worker()
     know(worker, PAGES, delay=2.0, ago=9.0)
@@ -181,7 +187,9 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
 
 
 def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
-    """A place that is kept for a request from outside is kept for seconds, no longer."""
+    """A place that is reserved for a request from outside is passed on after a few seconds
+    if it is not used.
+    """
     worker = shared.worker()
     know(worker, PAGES, delay=2.0, ago=9.0)
     push(worker, PAGES, "1", "2")
@@ -196,7 +204,9 @@ def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
 
 
 def test_learned_and_empty_meanwhile(shared: Shared) -> None:
-    """A queue whose requests were refused while its robots.txt was on its way is nowhere."""
+    """A queue whose requests were all refused while its robots.txt was fetched is neither
+    ready nor unknown.
+    """
     worker = shared.worker()
     push(worker, PAGES, "1")
     learn(worker)
@@ -210,8 +220,8 @@ def test_learned_and_empty_meanwhile(shared: Shared) -> None:
 
 
 def test_refused_while_it_is_unknown(shared: Shared) -> None:
-    """Requests of a host that was given up are handed out best first, to be refused, and
-    leave nothing.
+    """The requests of a host that was given up are handed out best first, to be refused,
+    and leave no keys.
     """
     worker = shared.worker()
     push(worker, PAGES, "1", "2")
@@ -228,7 +238,7 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
 
 
 def test_refused_and_not_done(shared: Shared) -> None:
-    """One that was taken to be refused, by a worker that then dies, comes back."""
+    """A request that a worker took in order to refuse it comes back if that worker dies."""
     one, two = shared.worker(), shared.worker(lease=1000.0)
     push(one, PAGES, "1", "2")
     learn(one)
@@ -241,8 +251,8 @@ def test_refused_and_not_done(shared: Shared) -> None:
 
 
 def test_what_holds_for_ever_is_kept_for_a_day(shared: Shared) -> None:
-    """What the user decides about a host holds for ever, but not on the server: of
-    millions of hosts that were met once, nothing stays.
+    """A permanent decision of the user about a host is kept on the server for a day only,
+    so that keys do not pile up.
     """
     worker = shared.worker()
     know(worker, OTHER, holds=float("inf"))
@@ -250,7 +260,9 @@ def test_what_holds_for_ever_is_kept_for_a_day(shared: Shared) -> None:
 
 
 def test_delay_of_an_origin_that_is_gone(shared: Shared) -> None:
-    """Of a host that is asked for one origin after the other, only what is known is kept."""
+    """For a host with many origins, one after the other, only the delays of known origins
+    are kept.
+    """
     worker = shared.worker()
     for port in range(1, 30):
         know(worker, f"a.example\thttp://a.example:{port}", holds=10.0, delay=1.0)

@@ -1,4 +1,4 @@
-"""What is handed out, and when: by host, over all workers."""
+"""Which request is handed out, and when: the limits of a host hold over all workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.newest
 
 
 def test_best_first_then_oldest(shared: Shared) -> None:
-    """Of a host, the request of the highest priority goes first, then the oldest."""
+    """Of one host, the request of the highest priority goes first, then the oldest."""
     worker = shared.worker()
     know(worker, PAGES)
     push(worker, PAGES, "1", "2")
@@ -38,7 +38,7 @@ def test_best_first_then_oldest(shared: Shared) -> None:
 
 
 def test_oldest_first_among_thousands(shared: Shared) -> None:
-    """The order of age is that of numbers, not of their digits."""
+    """Requests are ordered by number, not by the digits of the number."""
     worker = shared.worker()
     know(worker, PAGES)
     shared.redis.set(shared.key("number"), 0xFFE)
@@ -48,7 +48,7 @@ def test_oldest_first_among_thousands(shared: Shared) -> None:
 
 
 def test_what_the_request_holds_comes_back_as_it_is(shared: Shared) -> None:
-    """Data is any octets, empty too; a request is handed out once."""
+    """The data of a request may be any bytes, also none, and comes back unchanged, once."""
     worker = shared.worker()
     know(worker, PAGES)
     data = [bytes(range(256)) * 100, b"", b"\r\n\0"]
@@ -59,8 +59,8 @@ def test_what_the_request_holds_comes_back_as_it_is(shared: Shared) -> None:
 
 
 def test_limit_of_a_host_over_workers(shared: Shared) -> None:
-    """All workers together have as many requests to a host under way as the limit says;
-    one that ends makes room for one, whoever asks.
+    """The limit of a host counts the requests of all workers together. When one ends, any
+    worker may send the next.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
@@ -76,7 +76,7 @@ def test_limit_of_a_host_over_workers(shared: Shared) -> None:
 
 
 def test_limits_of_some_hosts(shared: Shared) -> None:
-    """``DOWNLOAD_SLOTS`` gives a host a limit and a gap of its own."""
+    """``DOWNLOAD_SLOTS`` gives a host its own limit and gap."""
     worker = shared.worker()
     of_hosts = json.dumps({"a.example": [2, 500]})
     know(worker, PAGES)
@@ -98,8 +98,8 @@ def test_limits_of_some_hosts(shared: Shared) -> None:
 
 
 def test_gap_between_starts(shared: Shared) -> None:
-    """From start to start of two requests to a host there is the gap, whoever sends
-    them and however many are under way; other hosts have theirs.
+    """The gap passes between the starts of two requests to a host, whichever workers send
+    them. Other hosts have their own.
     """
     one, two = shared.worker(), shared.worker()
     for queue in (PAGES, OTHER):
@@ -115,8 +115,8 @@ def test_gap_between_starts(shared: Shared) -> None:
 
 
 def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
-    """A worker whose slot asks for a longer gap (AutoThrottle) tells it with the end of a
-    request, and all keep to it.
+    """If AutoThrottle makes the gap longer in one worker, all workers keep to it from the
+    next report on.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
@@ -132,8 +132,8 @@ def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
 
 
 def test_delay_from_end_to_start(shared: Shared) -> None:
-    """Where robots.txt asks for a delay, there is one request at a time, and the delay
-    passes from its end to the next start, over workers.
+    """With a Crawl-delay, a host gets one request at a time, over all workers, and the
+    delay passes between the end of one and the start of the next.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES, delay=3.0, ago=5.0)
@@ -151,8 +151,8 @@ def test_delay_from_end_to_start(shared: Shared) -> None:
 
 
 def test_what_was_not_fetched_delays_nobody(shared: Shared) -> None:
-    """A request that did not go to the host (refused, answered from a cache) gives its
-    place back at once.
+    """A request that was not sent to the host (refused, or answered from a cache) frees its
+    place at once, without a delay.
     """
     worker = shared.worker()
     know(worker, PAGES, delay=3.0, ago=5.0)
@@ -162,7 +162,7 @@ def test_what_was_not_fetched_delays_nobody(shared: Shared) -> None:
 
 
 def test_robotstxt_counts_as_a_request(shared: Shared) -> None:
-    """The first request waits for the delay after robots.txt was fetched."""
+    """The first request waits for the delay after the fetch of robots.txt."""
     worker = shared.worker()
     know(worker, PAGES, delay=3.0, ago=1.0)
     push(worker, PAGES, "1")
@@ -173,8 +173,8 @@ def test_robotstxt_counts_as_a_request(shared: Shared) -> None:
 
 
 def test_longest_delay_of_a_host(shared: Shared) -> None:
-    """Several origins of one host have one delay, the longest that any asks for; it goes
-    when that origin asks for it no more.
+    """All origins of a host share the longest of their delays, until the origin that asks
+    for it drops it.
     """
     worker = shared.worker()
     know(worker, PAGES, delay=1.0, ago=9.0)
@@ -203,7 +203,7 @@ def test_longest_delay_of_a_host(shared: Shared) -> None:
 
 
 def test_queues_of_a_host_take_turns(shared: Shared) -> None:
-    """Where one at a time may go to a host, its queues go one after the other."""
+    """If a host gets one request at a time, its queues take turns."""
     worker = shared.worker()
     for queue, name in ((PAGES, "p"), (SECURE, "s"), (EXEMPT, "e")):
         if queue != EXEMPT:
@@ -215,14 +215,14 @@ def test_queues_of_a_host_take_turns(shared: Shared) -> None:
         order.append(found.data.decode())
         end(worker, found)
     assert len(order) == 9
-    # The first one was alone when it began.
+    # Before the first turn, one queue was alone.
     for start in range(1, 5):
         assert len({name[0] for name in order[start : start + 3]}) == 3
 
 
 def test_a_place_that_is_not_used_is_passed_on(shared: Shared) -> None:
-    """A queue that is given the place of another and has nothing to send, or whose
-    robots.txt has run out, leaves the place to the next one.
+    """A queue that gets the turn but is empty, or whose robots.txt is stale, passes it to
+    the next queue.
     """
     worker = shared.worker()
     know(worker, PAGES)
@@ -239,8 +239,8 @@ def test_a_place_that_is_not_used_is_passed_on(shared: Shared) -> None:
 
 
 def test_hosts_that_wait_are_not_looked_at(shared: Shared) -> None:
-    """A host that is not ready costs one look, not one for each call; one that is ready
-    behind many that are not is found in a few calls.
+    """A host that is not ready is checked once, not in each call. A ready host behind many
+    of them is found within a few calls.
     """
     worker = shared.worker()
     for number in range(100):
@@ -258,7 +258,7 @@ def test_hosts_that_wait_are_not_looked_at(shared: Shared) -> None:
 
 
 def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
-    """None of many hosts is starved by one whose queue is never empty."""
+    """The host that is ready for longest goes first, so that no host starves."""
     worker = shared.worker()
     for number in range(50):
         queue = f"h{number:02}\thttp://h{number:02}"
@@ -274,7 +274,7 @@ def test_host_that_is_ready_for_longest_goes_first(shared: Shared) -> None:
 
 
 def test_count_is_of_what_is_not_done(shared: Shared) -> None:
-    """What was handed out counts until it is done, once however often that is said."""
+    """A request counts until it is done. To report it twice changes nothing."""
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
     push(one, PAGES, "1", "2")
@@ -288,7 +288,9 @@ def test_count_is_of_what_is_not_done(shared: Shared) -> None:
 
 
 def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
-    """Of a host there is no key but that of what is known of it, which runs out."""
+    """When all requests are done, a host leaves one key, with what is known of it, and that
+    expires.
+    """
     worker = shared.worker()
     for queue in (PAGES, SECURE, EXEMPT, OTHER, "c.example\t"):
         if not queue.endswith("\t"):

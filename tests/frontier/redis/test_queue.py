@@ -1,4 +1,4 @@
-"""The queue as scrapy-redis' scheduler and the engine of Scrapy use it."""
+"""The queue as scrapy-redis' scheduler and Scrapy's engine use it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AS_JSON = SimpleNamespace(
 
 @pytest.mark.parametrize("serializer", [None, AS_JSON])
 def test_request_comes_back_as_it_was(shared: Shared, serializer: Any) -> None:
-    """With the serialiser of the settings, pickle or JSON."""
+    """A request is unchanged after the queue, whether the serializer is pickle or JSON."""
     crawl = WorkerCrawl(shared, obey=False, serializer=serializer)
     crawl.push(Request(f"{A}/1", meta={"n": [1, "é"]}, priority=3, cb_kwargs={"x": 1}))
     found = crawl.pop()
@@ -39,7 +39,9 @@ def test_request_comes_back_as_it_was(shared: Shared, serializer: Any) -> None:
 
 
 def test_request_that_cant_be_written(shared: Shared) -> None:
-    """The scheduler is told, as by scrapy-redis' queues; nothing is left of it."""
+    """If a request can't be serialized, the queue raises to the scheduler, as scrapy-redis'
+    queues do, and stays empty.
+    """
     crawl = WorkerCrawl(shared, obey=False, serializer=json)
     with pytest.raises(TypeError, match="JSON"):
         crawl.push(Request(A, meta={"x": object()}))
@@ -49,7 +51,9 @@ def test_request_that_cant_be_written(shared: Shared) -> None:
 def test_request_that_cant_be_read(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is removed, with one error, and holds nothing up."""
+    """A request that can't be deserialized is removed with one error, and does not block
+    other requests.
+    """
     WorkerCrawl(shared, obey=False, serializer=AS_JSON).push(f"{A}/1")
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
     crawl.push(f"{A}/2")
@@ -63,7 +67,9 @@ def test_request_that_cant_be_read(
 def test_what_cant_be_read_of_an_unknown_host(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The same where the robots.txt of its host is not known."""
+    """A request that can't be deserialized is removed also if the robots.txt of its host is
+    unknown.
+    """
     WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/1").meta.clear()
     crawl = WorkerCrawl(shared)
     crawl.push(f"{A}/2")
@@ -83,7 +89,9 @@ def test_what_cant_be_read_of_an_unknown_host(
 def test_refused_and_cant_be_read(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What can't be read of a host that is given up is removed with an error, too."""
+    """A request that can't be deserialized is removed with an error also if its host is
+    given up.
+    """
     crawl = WorkerCrawl(shared, REP_UNREACHABLE_WAIT=1)
     crawl.push(f"{A}/1")
     WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/2")
@@ -98,7 +106,7 @@ def test_refused_and_cant_be_read(
 
 
 def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:
-    """By one worker; all of them then send requests to the host."""
+    """One worker fetches robots.txt, and then all workers send requests to the host."""
     one, two = WorkerCrawl(shared), WorkerCrawl(shared)
     for number in range(20):
         one.push(f"{A}/{number}")
@@ -123,9 +131,9 @@ def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:
 
 @pytest.mark.parametrize("has_store", [True, False])
 def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
-    """From the end of one request to the start of the next, whoever sends them; so it is
-    where there is no store, and each worker fetches robots.txt for itself when it has taken
-    a request of the host.
+    """The Crawl-delay passes between the end of one request and the start of the next, over
+    all workers. That holds also without a store, when each worker fetches robots.txt
+    itself.
     """
     crawls = []
     for _ in range(3):
@@ -153,8 +161,8 @@ def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
 
 
 def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
-    """Its robots.txt has a turn like any request, though requests of the first origin
-    never run out; and it is not lost where the first attempt comes to nothing.
+    """On a host with a Crawl-delay, the robots.txt of a second origin gets its turn,
+    although the first origin always has requests; failed attempts are repeated.
     """
     crawl = WorkerCrawl(shared, CONCURRENT_REQUESTS=4)
     text = "User-agent: *\nCrawl-delay: 1"
@@ -178,7 +186,9 @@ def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
 
 
 def test_second_origin_that_does_not_answer(shared: Shared) -> None:
-    """While its robots.txt is unreachable, requests of the first origin go on."""
+    """While the robots.txt of a second origin is unreachable, requests of the first origin
+    go on.
+    """
     crawl = WorkerCrawl(shared)
     text = "User-agent: *\nCrawl-delay: 1"
     sent = []
@@ -197,7 +207,8 @@ def test_second_origin_that_does_not_answer(shared: Shared) -> None:
 
 
 def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
-    """An image of a host with a delay is not kept waiting until its queue is empty."""
+    """A media request to a host with a Crawl-delay gets its turn before the queue is empty.
+    """
     crawl = WorkerCrawl(shared)
     text = "User-agent: *\nCrawl-delay: 1"
     sent = []
@@ -215,7 +226,9 @@ def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
 
 
 def test_unreachable_host_is_given_up(shared: Shared) -> None:
-    """Its requests are refused, wherever they are, and the queue is empty then."""
+    """The requests of an unreachable host are refused in all workers, and the queue is
+    empty after that.
+    """
     one, two = (WorkerCrawl(shared, REP_UNREACHABLE_WAIT=10) for _ in range(2))
     for number in range(10):
         two.push(f"{A}/{number}")
@@ -230,7 +243,7 @@ def test_unreachable_host_is_given_up(shared: Shared) -> None:
 
 
 def test_nobody_obeys(shared: Shared) -> None:
-    """Where robots.txt is not obeyed, requests go at once, with the limit of the slot."""
+    """With ROBOTSTXT_OBEY = False, requests go at once, up to the limit of the slot."""
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
     for number in range(3):
         crawl.push(f"{A}/{number}")
@@ -241,7 +254,7 @@ def test_nobody_obeys(shared: Shared) -> None:
 
 
 def test_download_delay_over_workers(shared: Shared) -> None:
-    """``DOWNLOAD_DELAY``, and the slots that have one of their own, hold over workers."""
+    """``DOWNLOAD_DELAY``, and the delays in ``DOWNLOAD_SLOTS``, hold over all workers."""
     settings = {
         "DOWNLOAD_DELAY": 1.0,
         "DOWNLOAD_SLOTS": {"b.example": {"concurrency": 8, "delay": 0}},
@@ -266,7 +279,7 @@ def test_download_delay_over_workers(shared: Shared) -> None:
 
 
 def test_done_when_its_callback_is(shared: Shared) -> None:
-    """A request counts, and comes back if the worker dies, until its callback has ended."""
+    """Until its callback has ended, a request counts, and comes back if the worker dies."""
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push(f"{A}/1", callback_takes_long=True)
     (popped,) = crawl.run()
@@ -283,7 +296,7 @@ def test_done_when_its_callback_is(shared: Shared) -> None:
 def test_worker_that_was_killed(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its requests go out again from another worker, which says so."""
+    """If a worker is killed, another one sends its requests again, and logs how many."""
     dead, other = (WorkerCrawl(shared, obey=False) for _ in range(2))
     for number in range(3):
         dead.push(f"{A}/{number}")
@@ -295,7 +308,7 @@ def test_worker_that_was_killed(
 
 
 def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
-    """It is with others, also when the worker has said that it lives."""
+    """A worker that was taken for dead loses its turns, also after its next heartbeat."""
     crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
     crawl.push(f"{A}/1")
     crawl.run()
@@ -312,10 +325,12 @@ def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
 
 
 def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
-    """It waits anew: not only when it comes to the downloader, but as long as it is there."""
+    """A request that loses its turn while it waits in the downloader waits again for a
+    turn.
+    """
     crawls = []
     for _ in range(2):
-        # Each fetches robots.txt for itself.
+        # Without a shared store, each worker fetches robots.txt itself.
         shared.store_client = FakeStoreClient(shared.clock)
         crawls.append(WorkerCrawl(shared))
     stopped, other = crawls
@@ -329,7 +344,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped.push(f"{A}/2")
     stopped.run()
     assert stopped.on_network == [f"{A}/robots.txt"]
-    stopped.answer(f"{A}/robots.txt", text)  # It waits for the delay after that.
+    stopped.answer(f"{A}/robots.txt", text)  # Its page waits for the delay after robots.txt.
     with standing_still(shared):
         shared.advance(LEASE)
         other.queue._worker.beat()
@@ -343,14 +358,16 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
 
 @contextmanager
 def standing_still(shared: Shared) -> Iterator[None]:
-    """What workers wait for comes late."""
+    """Stop the timers of all workers meanwhile."""
     timers, shared.clock._timers = shared.clock._timers, []
     yield
     shared.clock._timers = timers
 
 
 def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
-    """A lone worker that was stopped has what it had."""
+    """A worker that stood still for longer than its lease keeps its turns if no other
+    worker noticed.
+    """
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push(f"{A}/1")
     crawl.run()
@@ -361,8 +378,8 @@ def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
 
 
 def test_spider_that_closes(shared: Shared) -> None:
-    """Requests that were not sent since the spider closes stay in the queue; those that
-    were done are not sent again.
+    """When the spider closes, unsent requests stay in the queue, and finished ones are not
+    sent again.
     """
     crawl = WorkerCrawl(
         shared, CONCURRENT_REQUESTS=8, DOWNLOAD_DELAY=0.1, DOWNLOAD_SLOTS={}
@@ -387,7 +404,7 @@ def test_spider_that_closes(shared: Shared) -> None:
 
 
 def test_idle_before_close(shared: Shared) -> None:
-    """``SCHEDULER_IDLE_BEFORE_CLOSE``: so long a spider stays open without a request."""
+    """``SCHEDULER_IDLE_BEFORE_CLOSE`` keeps an idle spider open for that many seconds."""
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push(f"{A}/1")
     request = crawl.queue.pop(30)
@@ -400,7 +417,9 @@ def test_idle_before_close(shared: Shared) -> None:
 
 
 def test_clear(shared: Shared) -> None:
-    """All keys of this spider go, and those of no other, whatever their names are."""
+    """``clear`` deletes all keys of this spider and no others, also if a name contains glob
+    characters.
+    """
     client = shared.redis
     crawls = []
     for name in ("[ab]*?", "a", "*", "b\\"):
@@ -424,7 +443,9 @@ def test_clear(shared: Shared) -> None:
 
 
 def test_duplicates(shared: Shared) -> None:
-    """A request that any worker has pushed is not pushed again, unless it says so."""
+    """A request that any worker has pushed is dropped as a duplicate, unless it has
+    dont_filter.
+    """
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
     assert one.enqueue(Request(f"{A}/1"))
     assert not one.enqueue(Request(f"{A}/1"))
@@ -435,7 +456,7 @@ def test_duplicates(shared: Shared) -> None:
 
 
 def test_duplicates_at_once(shared: Shared) -> None:
-    """Two workers that both find it new: one of the two is dropped."""
+    """If two workers push the same new request at once, one of the two is dropped."""
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
     requests = [Request(f"{A}/1"), Request(f"{A}/1")]
     for crawl, request in zip((one, two), requests, strict=True):
@@ -446,7 +467,9 @@ def test_duplicates_at_once(shared: Shared) -> None:
 
 
 def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:
-    """A worker that is killed between the two has not made the request one that was seen."""
+    """A request counts as seen only once it is in the queue, so a worker killed before that
+    loses nothing.
+    """
     dead, other = (WorkerCrawl(shared, obey=False) for _ in range(2))
     assert not dead.df.request_seen(Request(f"{A}/1"))
     dead.die()
@@ -454,7 +477,9 @@ def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:
 
 
 def test_idle_worker_asks_seldom(shared: Shared) -> None:
-    """With nothing to do, some questions a second, not one for each turn of the loop."""
+    """An idle worker calls the server a few times a second, not in each turn of the event
+    loop.
+    """
     crawl = WorkerCrawl(shared)
     crawl.settle(2)
     shared.redis.config_resetstat()
@@ -466,7 +491,7 @@ def test_idle_worker_asks_seldom(shared: Shared) -> None:
 
 
 def test_keys_that_stay(shared: Shared) -> None:
-    """When all is done, only what is known of hosts is left, which runs out."""
+    """After a crawl, only keys with what is known of hosts are left, and they expire."""
     crawl = WorkerCrawl(shared)
     for host in "abc":
         for number in range(3):

@@ -1,7 +1,7 @@
-"""The shared queue, driven by whatever workers may do, in any order.
+"""A state machine that drives the shared queue with random operations of workers.
 
-``SCRAPY_REP_STATE_EXAMPLES`` says how many crawls are tried, ``SCRAPY_REP_STATE_STEPS``
-how many steps each of them has.
+``SCRAPY_REP_STATE_EXAMPLES`` is the number of crawls, ``SCRAPY_REP_STATE_STEPS`` the number
+of steps in each.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.members) > 1)
     @rule(number=members)
     def kill(self, number: int) -> None:
-        """Nothing is heard of it any more."""
+        """The worker does not call the server any more."""
         self.members.remove(self.member(number))
 
     @precondition(lambda self: len(self.members) > 1)
@@ -118,7 +118,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
     @rule(number=members)
     def lose_an_answer(self, number: int) -> None:
-        """The server does what it is asked, and nobody learns of it."""
+        """The server executes the calls, but the worker does not get the answers."""
         member = self.member(number)
         if member not in self.model.accounts:
             return
@@ -241,7 +241,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(member.learning for member in self.members))
     @rule(number=members)
     def refuse(self, number: int) -> None:
-        """Its robots.txt is unreachable."""
+        """The host is given up: the worker takes its requests to refuse them."""
         member = self.member(number)
         if not member.learning:
             return
@@ -286,7 +286,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self.shared.advance(seconds)
         self.model.now = ms(self.shared.clock.monotonic())
 
-    # What is to be true.
+    # Invariants.
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -323,8 +323,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
                 self.finish_all()
 
     def finish_all(self) -> None:
-        """Where requests end, all that waits is handed out in a bounded time, and nothing
-        is left.
+        """If all requests end, all that wait are handed out within a bounded time, and no
+        keys are left.
         """
         began = self.model.now
         items = len(self.model.items)
@@ -372,7 +372,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
 
 
 def test_any_workers(redis_server: RedisServer) -> None:
-    """Nothing is lost, doubled or early, nobody starves, and priorities are kept."""
+    """With any operations of workers, no request is lost, sent twice or too early, no host
+    starves, and priorities hold.
+    """
     SharedQueueMachine.server = redis_server
     run_state_machine_as_test(
         SharedQueueMachine,

@@ -1,4 +1,4 @@
-"""Calls over one connection to a real server: each is sent once, whatever fails."""
+"""Calls over one connection to a real Redis server: each is sent once, whatever fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BYTES = bytes(range(256)) + b"\r\n$5\r\n"
 
 
 class Line:
-    """A wire, and what happens to its server."""
+    """A wire to a server, and a way to break it."""
 
     def __init__(
         self, server: RedisServer, timeout: float = 30, db: int = 0, **options: Any
@@ -41,7 +41,7 @@ class Line:
         assert type(self.wire) is Wire
 
     def cut(self) -> None:
-        """Have the server close the connection."""
+        """Let the server close the connection."""
         admin = self.server.client()
         admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
@@ -66,13 +66,13 @@ def line(server: RedisServer) -> Iterator[Line]:
         {"protocol": 3},
         {"decode_responses": True},
         {"encoding": "latin-1"},
-        {"health_check_interval": 1e-9},  # Before each call.
+        {"health_check_interval": 1e-9},  # That is before each call.
         {"socket_read_size": 7},
     ],
 )
 def test_words_and_answers(server: RedisServer, options: dict[str, Any]) -> None:
-    """Bytes come through as they are, text as UTF-8, and answers are bytes, whatever the
-    client of the scheduler does with them.
+    """Arguments go as bytes, or text as UTF-8, and answers are bytes, whatever the options
+    of the scheduler's client.
     """
     wire = Line(server, **options).wire
     large = BYTES * 400
@@ -94,7 +94,7 @@ def test_words_and_answers(server: RedisServer, options: dict[str, Any]) -> None
     ],
 )
 def test_pack(command: tuple[Any, ...]) -> None:
-    """A command is written as redis-py writes it."""
+    """Commands are encoded as redis-py encodes them."""
     assert pack(command) == b"".join(Connection().pack_command(*command))
 
 
@@ -106,7 +106,9 @@ def test_database_of_the_client(server: RedisServer) -> None:
 
 
 def test_script_that_the_server_does_not_know(line: Line) -> None:
-    """It gets the text, at first and when it has forgotten it, and does it once."""
+    """The server gets the text of a script at first and after it forgot it, and runs it
+    once per call.
+    """
     line.client.config_resetstat()
     for number in range(1, 5):
         if number == 3:
@@ -117,7 +119,7 @@ def test_script_that_the_server_does_not_know(line: Line) -> None:
 
 
 def test_error_of_the_server(line: Line) -> None:
-    """It is raised, and the next answer is that of the next command."""
+    """An error of the server is raised, and the next command gets its own answer."""
     line.wire.ask("SET", "x", "text")
     for _ in range(2):
         with pytest.raises(ResponseError, match="not an integer"):
@@ -128,7 +130,7 @@ def test_error_of_the_server(line: Line) -> None:
 
 
 def test_connection_that_is_closed(line: Line) -> None:
-    """The call that meets it fails, and the next one opens another."""
+    """A call on a closed connection fails, and the next call opens a new connection."""
     assert line.wire.run(COUNT, ["x"], []) == 1
     line.cut()
     with pytest.raises(ConnectionError):
@@ -138,7 +140,9 @@ def test_connection_that_is_closed(line: Line) -> None:
 
 
 def test_connection_that_was_closed_while_nothing_was_asked(line: Line) -> None:
-    """That is noticed before a command is sent, so no call fails."""
+    """A connection that was closed while idle is noticed before the next command, so no
+    call fails.
+    """
     for _ in range(2):
         line.wire.run(COUNT, ["x"], [])
         line.cut()
@@ -147,7 +151,7 @@ def test_connection_that_was_closed_while_nothing_was_asked(line: Line) -> None:
 
 
 def test_connection_that_is_open_after_a_pause(line: Line) -> None:
-    """It is used again."""
+    """A connection that is still open after a pause is used again."""
     line.wire.ask("CLIENT", "SETNAME", "same")
     line.clock.advance(2)
     assert line.wire.ask("CLIENT", "GETNAME") == b"same"
@@ -155,7 +159,7 @@ def test_connection_that_is_open_after_a_pause(line: Line) -> None:
 
 @needs_redis
 def test_server_that_is_gone() -> None:
-    """Calls fail until it is back."""
+    """Calls fail while the server is down, and work again when it is back."""
     with RedisServer(appendonly=True) as server:
         line = Line(server)
         line.wire.run(COUNT, ["x"], [])
@@ -169,8 +173,8 @@ def test_server_that_is_gone() -> None:
 
 
 def test_answer_that_comes_too_late(server: RedisServer) -> None:
-    """A call is given up after its time-out, and not sent again; the next one does not
-    take the answer for its own.
+    """A call that times out is not sent again, and the next call does not get its late
+    answer.
     """
     line = Line(server, timeout=1)
     line.wire.run(COUNT, ["x"], [])
@@ -181,7 +185,7 @@ def test_answer_that_comes_too_late(server: RedisServer) -> None:
 
 
 def test_options_that_wait_and_send_again(server: RedisServer) -> None:
-    """Those of the client have no effect here."""
+    """Options of the client that set time-outs and retries have no effect on the wire."""
     line = Line(
         server,
         timeout=1,
@@ -196,7 +200,7 @@ def test_options_that_wait_and_send_again(server: RedisServer) -> None:
 
 
 def test_client_of_another_kind(server: RedisServer) -> None:
-    """What is no client of one server is asked as it is."""
+    """A client of an unknown kind is used through its own execute_command."""
 
     class Other:
         execute_command = server.client().execute_command
@@ -209,7 +213,7 @@ def test_client_of_another_kind(server: RedisServer) -> None:
 
 @needs_redis
 def test_cluster() -> None:
-    """The client of a cluster finds the node that has the keys of a script."""
+    """With a Redis Cluster client, each script runs on the node that has its keys."""
     port = free_port()
     with RedisServer(port, cluster=True), RedisCluster("127.0.0.1", port) as client:
         calls = calls_to(client, 1.0, FakeClock())

@@ -1,4 +1,4 @@
-"""Workers that die, stop, come back, and lose answers: nothing is lost by that."""
+"""Workers that die, stop, come back or lose answers: no request is lost."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.newest
 
 
 def test_requests_of_a_dead_worker_come_back(shared: Shared) -> None:
-    """In their places, in front of those that came after them; their places at hosts are
-    free; and it is said how many there were.
+    """The requests of a dead worker return to their old positions in the queue, its places
+    at hosts are free, and the heartbeat returns the number of requests.
     """
     dead, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES)
@@ -59,7 +59,8 @@ def test_order_after_a_worker_has_died(shared: Shared) -> None:
 
 
 def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
-    """However long its requests take, as long as it gives signs of life."""
+    """A worker keeps its requests as long as it sends heartbeats, however long they take.
+    """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES, holds=9 * HOUR)
     push(one, PAGES, "1")
@@ -71,7 +72,9 @@ def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
 
 
 def test_delay_after_a_worker_has_died(shared: Shared) -> None:
-    """It may have asked the host just before it was found to be dead."""
+    """After a worker has died, the delay begins anew, as it may have sent its request just
+    before.
+    """
     dead, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES, delay=5.0, ago=9.0)
     push(worker, PAGES, "1")
@@ -84,7 +87,9 @@ def test_delay_after_a_worker_has_died(shared: Shared) -> None:
 
 
 def test_worker_that_ends(shared: Shared) -> None:
-    """What it has not done is there for others at once, and nothing of it stays."""
+    """When a worker signs off, others get its unfinished requests at once, and its keys are
+    deleted.
+    """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
     push(one, PAGES, "1", "2")
@@ -98,8 +103,8 @@ def test_worker_that_ends(shared: Shared) -> None:
 
 
 def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
-    """What it had is with others. What it says of that later changes nothing: the request
-    is not done, the place is not free.
+    """Late reports of a worker that was taken for dead change nothing: the request is not
+    done, and the place not free.
     """
     stopped, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES)
@@ -122,8 +127,8 @@ def test_worker_that_was_taken_for_dead_comes_back(shared: Shared) -> None:
 
 
 def test_nothing_for_those_that_are_taken_for_dead(shared: Shared) -> None:
-    """A worker that was stopped, and asks before it has said that it lives, gets nothing:
-    if it died then, nobody would miss it, and what it had would be lost.
+    """A worker that was taken for dead gets nothing from its first call. If it died then,
+    no other worker would return its requests.
     """
     stopped, worker = shared.worker(), shared.worker(lease=1000.0)
     push(worker, EXEMPT, "1")
@@ -131,7 +136,7 @@ def test_nothing_for_those_that_are_taken_for_dead(shared: Shared) -> None:
     shared.advance(LEASE)
     worker.beat()
     assert pop(stopped) is None
-    # It has now said that it lives.
+    # The first call was a heartbeat as well.
     assert pop(stopped) == "1"
     shared.advance(LEASE)
     assert worker.beat() == 1
@@ -150,7 +155,7 @@ def test_nothing_for_those_that_are_taken_for_dead(shared: Shared) -> None:
 
 
 def test_dead_worker_without_requests(shared: Shared) -> None:
-    """Nothing of workers that have died is left, however many there were."""
+    """Dead workers leave no keys, however many there were."""
     for number in range(5):
         assert shared.worker().acquire("x", f"{number}.example")
     shared.advance(LEASE)
@@ -165,8 +170,8 @@ def test_dead_worker_without_requests(shared: Shared) -> None:
 
 
 def test_answer_that_was_lost(shared: Shared) -> None:
-    """What the server has handed out and the worker has not got is there for others when
-    the worker says what it has; all else stays with it.
+    """After a lost answer, the worker tells the server what it has. Requests and places
+    that it never got go to others; the rest stays with it.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
@@ -175,9 +180,9 @@ def test_answer_that_was_lost(shared: Shared) -> None:
     push(one, "c.example\thttp://c.example", "c")
     first = take(one, at_once=2)
     has_learned = learn(one, quota=1)
-    assert take(one, at_once=2).data == b"2"  # The answer to this is lost,
+    assert take(one, at_once=2).data == b"2"  # The answers to this,
     learn(one)  # to this,
-    one.acquire("x", "d.example")  # and this.
+    one.acquire("x", "d.example")  # and to this are lost.
     one._link.has_lost_answer = True
     one.resync([first.number], [first.number], has_learned)
     assert not one._link.has_lost_answer
@@ -194,7 +199,7 @@ def test_answer_that_was_lost(shared: Shared) -> None:
 
 
 def test_resync_without_need(shared: Shared) -> None:
-    """Where no answer was lost, the server is not asked."""
+    """If no answer was lost, ``resync`` does not call the server."""
     worker = shared.worker()
     push(worker, EXEMPT, "1")
     take(worker)
@@ -204,7 +209,7 @@ def test_resync_without_need(shared: Shared) -> None:
 
 
 def test_done_but_not_told(shared: Shared) -> None:
-    """What is done and could not be told is not given to others."""
+    """A request that is done but not reported yet does not go to another worker."""
     worker = shared.worker()
     push(worker, EXEMPT, "1")
     end(worker, take(worker))
@@ -216,8 +221,8 @@ def test_done_but_not_told(shared: Shared) -> None:
 
 @pytest.mark.parametrize("seconds", [LATE, HOUR])
 def test_late_calls(shared: Shared, seconds: float) -> None:
-    """A call whose answer nobody waits for any more does nothing, when a server that hung
-    comes to it; the next one is in time.
+    """If a server that hung executes a call after the worker's time-out, the call does
+    nothing. The next call works.
     """
     worker = shared.worker(lease=2 * HOUR)
     know(worker, PAGES, holds=9 * HOUR)
@@ -238,7 +243,9 @@ def test_late_calls(shared: Shared, seconds: float) -> None:
 
 
 def test_late_push(shared: Shared) -> None:
-    """It adds nothing, and does not make the request one that was seen: it is sent again."""
+    """A push that comes too late adds nothing, and does not mark the request as seen. The
+    worker sends it again.
+    """
     worker = shared.worker()
     shared.advance_server(LATE)
     push(worker, EXEMPT, "1", seen=True)
@@ -249,7 +256,9 @@ def test_late_push(shared: Shared) -> None:
 
 
 def test_late_resync(shared: Shared) -> None:
-    """What a worker said to have long ago is not what it has now."""
+    """A resync that comes too late does nothing, as the worker may have other requests by
+    then.
+    """
     worker = shared.worker()
     push(worker, EXEMPT, "1")
     found = take(worker)
@@ -262,12 +271,12 @@ def test_late_resync(shared: Shared) -> None:
     assert pop(worker, at_once=2) is None
 
 
-# Requests from outside of the queue.
+# Requests from outside the queue.
 
 
 def test_places_of_requests_from_outside(shared: Shared) -> None:
-    """A request that no queue has handed out has the host for itself, and the delay after
-    it is kept by the queue; it waits for those of the queue, and after them.
+    """A request from outside the queue has the host for itself, and the queue keeps the
+    delay after it. It also waits for the requests of the queue and their delay.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES, delay=2.0, ago=9.0)
@@ -289,8 +298,8 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
 
 
 def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
-    """Of a host that the queue knows nothing of, nothing is kept for longer than the delay
-    after a request from outside.
+    """For a host without known terms, the server keeps only the delay after a request from
+    outside, until it has passed.
     """
     one, two = shared.worker(), shared.worker()
     assert one.acquire("x", "a.example")
@@ -310,8 +319,8 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
 
 
 def test_seen_before(shared: Shared) -> None:
-    """A request whose fingerprint is there is dropped by the queue itself, whichever worker
-    was first; it is not counted.
+    """The queue drops a request whose fingerprint any worker has pushed, and does not count
+    it.
     """
     one, two = shared.worker(), shared.worker()
     push(one, EXEMPT, "1", seen=True)

@@ -23,8 +23,7 @@ def copy_project(folder: Path) -> Path:
 
 
 def without_time(printed: str) -> str:
-    """Return *printed* with placeholders for text that depends on the time and the machine.
-    """
+    """Return *printed* with placeholders for text that depends on the time and the machine."""
     printed = re.sub(r"\b\d+\.\d{3} s\b", "<gap>", printed)
     return re.sub(r"\b\d\d(:?)\d\d(-\d\d\1\d\d| UTC)\b", "<hours>", printed)
 
@@ -53,8 +52,7 @@ class Crawl(NamedTuple):
         return {row.page for row in self.rows if row.item == "kept"}
 
     def not_sent(self, outcome: str) -> dict[str, tuple[str, str]]:
-        """For each page with this outcome, return the source and the text of the statement.
-        """
+        """For each page with this outcome, return the source and the text of the statement."""
         rows = [row for row in self.rows if row.outcome == outcome]
         return {row.page: (row.said_by, row.statement) for row in rows}
 

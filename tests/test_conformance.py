@@ -74,8 +74,7 @@ def test_a_wrong_answer_is_found(case: Case) -> None:
 
 
 def test_all_is_allowed_to_whoever_does_not_read() -> None:
-    """A parser that allows everything fails exactly the cases in which a URL is disallowed.
-    """
+    """A parser that allows everything fails exactly the cases in which a URL is disallowed."""
 
     class Blind:
         name, dialect = "blind", "rfc9309"

@@ -116,8 +116,7 @@ def test_settings_show_every_default() -> None:
 
 
 def test_settings_enable_in_one_line() -> None:
-    """One line of settings.py enables this package; four more set options of the project.
-    """
+    """One line of settings.py enables this package; four more set options of the project."""
     settings = (PROJECT / "demo" / "settings.py").read_text()
     code = re.sub(r"^#.*\n", "", settings, flags=re.MULTILINE)
     lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_certificate(folder: Path) -> Path:
-    """Write a new key and its certificate for loopback into one file, and return its path.
-    """
+    """Write a new key and its certificate for loopback into one file, and return its path."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     address = ipaddress.ip_address("127.0.0.1")

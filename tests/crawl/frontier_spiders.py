@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 
 class CountingSpider(HurriedSpider):
-    """Records the highest number of pages under way at once, in the stat ``pages_at_once``.
-    """
+    """Records the highest number of pages under way at once, in the stat ``pages_at_once``."""
 
     name = "counting"
     under_way = 0

@@ -105,7 +105,7 @@ class Forked:
 
     def _has_come(self, timeout: float) -> bool:
         """Return whether the server sends something within *timeout* seconds."""
-        with selectors.PollSelector() as selector:  # ``select`` fails with many open files.
+        with selectors.PollSelector() as selector:  # Works with many open files.
             selector.register(self._channel, selectors.EVENT_READ)
             return bool(selector.select(timeout))
 

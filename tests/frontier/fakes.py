@@ -139,8 +139,7 @@ class FakeStoreClient:
         self.waiting.popleft().callback(None)
 
     def lease(self, host: str, seconds: float) -> bool:
-        """Let another worker take the lease of *host*. Return whether the lease was free.
-        """
+        """Let another worker take the lease of *host*. Return whether the lease was free."""
         return self.store.lock(f"place {host}", "other", seconds, self._clock.time())
 
     def at_hand(self, origin: Origin, now: float) -> Entry | None:
@@ -534,8 +533,7 @@ class Crawl:
         runs: bool = True,
         **headers: str,
     ) -> list[Request]:
-        """Let the server answer *request*. Return the requests that are popped after that.
-        """
+        """Let the server answer *request*. Return the requests that are popped after that."""
         request = self._find(request)
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         body = body.encode() if isinstance(body, str) else body

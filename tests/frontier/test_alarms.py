@@ -1,5 +1,4 @@
-"""Alarms: functions that are called once at a given moment, with one timer for all of them.
-"""
+"""Alarms: functions that are called once at a given moment, with one timer for all of them."""
 
 from __future__ import annotations
 

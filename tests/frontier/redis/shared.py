@@ -76,7 +76,7 @@ end
 """
 
 
-_real_source = link.source.__wrapped__  # Without its cache, so that other tests do not get the scripts of this one.
+_real_source = link.source.__wrapped__  # The uncached function.
 
 
 @cache

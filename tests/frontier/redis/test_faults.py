@@ -48,8 +48,7 @@ def impatient(server: RedisServer) -> Iterator[Shared]:
 
 @contextmanager
 def no_memory(shared: Shared) -> Iterator[None]:
-    """Set the server's memory limit so low that it accepts no new data, not even the time.
-    """
+    """Set the server's memory limit so low that it accepts no new data, not even the time."""
     shared.redis.config_set("maxmemory-policy", "noeviction")
     with shared.without_server():
         shared.redis.config_set("maxmemory", 1)

@@ -207,8 +207,7 @@ def test_second_origin_that_does_not_answer(shared: Shared) -> None:
 
 
 def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
-    """A media request to a host with a Crawl-delay gets its turn before the queue is empty.
-    """
+    """A media request to a host with a Crawl-delay gets its turn before the queue is empty."""
     crawl = WorkerCrawl(shared)
     text = "User-agent: *\nCrawl-delay: 1"
     sent = []
@@ -344,7 +343,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped.push(f"{A}/2")
     stopped.run()
     assert stopped.on_network == [f"{A}/robots.txt"]
-    stopped.answer(f"{A}/robots.txt", text)  # Its page waits for the delay after robots.txt.
+    stopped.answer(f"{A}/robots.txt", text)  # The delay begins.
     with standing_still(shared):
         shared.advance(LEASE)
         other.queue._worker.beat()

@@ -59,8 +59,7 @@ def test_order_after_a_worker_has_died(shared: Shared) -> None:
 
 
 def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
-    """A worker keeps its requests as long as it sends heartbeats, however long they take.
-    """
+    """A worker keeps its requests as long as it sends heartbeats, however long they take."""
     one, two = shared.worker(), shared.worker()
     know(one, PAGES, holds=9 * HOUR)
     push(one, PAGES, "1")

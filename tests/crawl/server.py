@@ -1,4 +1,4 @@
-"""Hosts on loopback that do as they are told, and a log of what was asked of them."""
+"""Test hosts on loopback, with an access log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TLS_HANDSHAKE = b"\x16"
 
 @dataclass
 class Hit:
-    """One line of the access log."""
+    """A line of the access log."""
 
     time: float
     host: Host
@@ -43,12 +43,12 @@ class Hit:
 
     @property
     def path(self) -> str:
-        """The path that was asked for; of a proxied request, the whole URL."""
+        """The requested path; for a request through a proxy, the whole URL."""
         return self.target
 
 
 class Host:
-    """One port of the loopback: what it answers, and its part of the access log."""
+    """A port on loopback, its answers, and its part of the access log."""
 
     def __init__(self, site: Site, name: str, tls: bool) -> None:
         self.site = site
@@ -59,9 +59,9 @@ class Host:
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
         self.under_way = 0
         self.opening: Callable[[], Iterable[bytes | Then]] | None = None
-        """What it sends on each connection before it is asked, and then closes."""
+        """The parts to send on each connection before any request; then it is closed."""
         self.at_once = 0
-        """The most requests that waited for their answers at the same time."""
+        """The highest number of requests that waited for their answers at the same time."""
         self._asked: Counter[str] = Counter()
 
     @property
@@ -89,11 +89,11 @@ class Host:
 
     @property
     def pages(self) -> list[str]:
-        """The paths asked for besides robots.txt, sorted."""
+        """The requested paths except for robots.txt, sorted."""
         return sorted(hit.path for hit in self.hits if hit.path != "/robots.txt")
 
     def answer(self, path: str) -> Answer:
-        """Return the next answer on *path*: of several, the last one holds."""
+        """Return the next answer for *path*. Of several answers, the last one is repeated."""
         answers = self.answers.get(path)
         if answers is None:
             missing = Answer(status=404, headers={"Content-Type": "text/plain"})
@@ -106,7 +106,7 @@ class Host:
         return answers[turn]
 
     def chain(self, hops: int, last: Answer, status: int = 301) -> None:
-        """Redirect robots.txt *hops* times on this host, and answer *last* then."""
+        """Redirect robots.txt *hops* times on this host, and then answer *last*."""
         path = "/robots.txt"
         for hop in range(1, hops + 1):
             self.answers[path] = redirect(f"/hop-{hop}", status)
@@ -115,7 +115,7 @@ class Host:
 
 
 class Site:
-    """Several hosts, each on a port of its own, served by one thread until the end of the block."""
+    """Several hosts, each on its own port, served by one thread until the end of the block."""
 
     def __init__(self) -> None:
         self.log: list[Hit] = []
@@ -142,7 +142,9 @@ class Site:
         name: str = "127.0.0.1",
         tls: bool = False,
     ) -> Host:
-        """Start a host. Without a robots.txt it answers 404 there; any other path is a page."""
+        """Start a host. By default it answers 404 for robots.txt, and a page for other
+        paths.
+        """
         host = Host(self, name, tls)
         if robots is not None:
             host.answers["/robots.txt"] = (
@@ -155,7 +157,9 @@ class Site:
         return host
 
     def refusing(self) -> Host:
-        """Return a host whose port is taken, so that nobody else gets it, and not listened on."""
+        """Return a host whose port is bound but does not listen, so that connections are
+        refused.
+        """
         host = Host(self, "127.0.0.1", tls=False)
         host.taken = self._stack.enter_context(socket.socket())
         host.taken.bind(("127.0.0.1", 0))
@@ -163,15 +167,15 @@ class Site:
         return host
 
     def later(self, seconds: float, do: Callable[[], object]) -> None:
-        """Call *do* in *seconds*, in the server's thread."""
+        """Call *do* after *seconds*, in the server's thread."""
         self._loop.call_soon_threadsafe(self._loop.call_later, seconds, do)
 
     def open_later(self, seconds: float, host: Host) -> None:
-        """Let a host that refuses connections take them from then on."""
+        """Let a host that refuses connections accept them after *seconds*."""
         self.later(seconds, lambda: self._loop.create_task(self._listen(host)))
 
     def plain_on_https(self) -> Host:
-        """Return a host named by https URLs that does not speak TLS."""
+        """Return a host that has https URLs but does not speak TLS."""
         host = self.add()
         host.scheme = "https"
         return host
@@ -212,13 +216,13 @@ class Site:
 async def _serve(
     host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Answer the requests of one connection."""
+    """Answer the requests on one connection."""
     with contextlib.suppress(
         ConnectionError, asyncio.IncompleteReadError, ssl.SSLError
     ):
         try:
             if host.opening is not None:
-                # Whoever expects TLS begins with it.
+                # In TLS, the client sends the first byte.
                 if host.scheme == "https":
                     await reader.read(1)
                 return await _send_raw(host.opening(), reader, writer)
@@ -255,7 +259,7 @@ async def _send_raw(
             await asyncio.sleep(0.05)
             continue
         if part is Then.RESET:
-            await asyncio.sleep(0.05)  # What was sent arrives before the reset.
+            await asyncio.sleep(0.05)  # Lets the last part arrive first.
             _reset(writer)
             return
         writer.write(part)
@@ -289,7 +293,7 @@ async def _read_request(
 
 
 async def _send(answer: Answer, hit: Hit, writer: asyncio.StreamWriter) -> bool:
-    """Send *answer*. Return whether the connection can be used again."""
+    """Send *answer*. Return whether the connection can be reused."""
     chunked = answer.reset == "chunks" or (answer.endless and answer.announced is None)
     writer.write(_head(answer, chunked))
     body = b"%x\r\n%b\r\n" % (len(answer.body), answer.body) if chunked else answer.body
@@ -302,7 +306,7 @@ async def _send(answer: Answer, hit: Hit, writer: asyncio.StreamWriter) -> bool:
         if chunked:
             writer.write(b"not a length\r\n")
         await writer.drain()
-        await asyncio.sleep(0.05)  # The part that was sent arrives before the reset.
+        await asyncio.sleep(0.05)  # Lets the last part arrive first.
         _reset(writer)
         return False
     while answer.endless and hit.sent < ENDLESS_LIMIT:
@@ -331,7 +335,9 @@ def _parts(body: bytes, pace: float) -> list[bytes]:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close the connection with RST, so that the client can't take the end for an end."""
+    """Close the connection with RST, which the client can't mistake for the end of the
+    answer.
+    """
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Middlewares that have a service fetch what a spider asks for, as plugins do."""
+"""Middlewares that send requests to a service which fetches the pages, as plugins do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """Sends a request to a service in its place, in the download slot of its site, and gives
-    the response the URL of the site, as scrapy-splash does.
+    """Replaces each request by one to a service, in the download slot of the site, and
+    gives the response the URL of the site, as scrapy-splash does.
     """
 
     is_exempt = False
@@ -54,6 +54,8 @@ class Service:
 
 
 class ExemptService(Service):
-    """The same, with what scrapy-splash does about the robots.txt of the service."""
+    """A Service whose requests have ``dont_obey_robotstxt``, as those of scrapy-splash
+    have.
+    """
 
     is_exempt = True

@@ -1,4 +1,4 @@
-"""The spiders of the crawl tests: they fetch what they are told, and note all they see."""
+"""The spiders of the crawl tests: they send the requests of a test, and record the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIRE_META = ("download_slot", "proxy", "session", "download_timeout")
 
 
 class NotingSpider(Spider):
-    """Notes responses, errors, items and what signals carry, for the report."""
+    """Records responses, errors, items and the arguments of signals for the report."""
 
     name = "noting"
     seen: dict[str, list[dict[str, Any]]]
@@ -108,7 +108,9 @@ def _evidence(decision: Any) -> dict[str, Any]:
 
 
 class PlanSpider(NotingSpider):
-    """Sends the requests of its first step at once, those of the next when all is idle."""
+    """Sends the requests of its first step at once, and those of the next step when it is
+    idle.
+    """
 
     name = "plan"
     steps: list[list[dict[str, Any]]]
@@ -139,7 +141,7 @@ class PlanSpider(NotingSpider):
 
 
 class NoErrbackSpider(PlanSpider):
-    """Does not want to know what goes wrong."""
+    """Sends requests without errbacks."""
 
     name = "no-errback"
 
@@ -148,14 +150,14 @@ class NoErrbackSpider(PlanSpider):
 
 
 class MozillaSpider(PlanSpider):
-    """A spider whose User-Agent is its own."""
+    """A spider with its own ``user_agent``."""
 
     name = "mozilla"
     user_agent = "Mozilla/5.0 (compatible; spiderbot/1.0; +https://example.com/)"
 
 
 class FilesSpider(PlanSpider):
-    """Makes an item of each page, with files for FilesPipeline."""
+    """Makes an item of each page, with the URLs of files for FilesPipeline."""
 
     name = "files"
     file_urls: list[str]
@@ -166,7 +168,7 @@ class FilesSpider(PlanSpider):
 
 
 class RobotsSitemapSpider(NotingSpider, SitemapSpider):
-    """Begins at a robots.txt, as its ``Sitemap`` lines are where a site lists its pages."""
+    """A SitemapSpider that starts at robots.txt."""
 
     name = "sitemap"
     sitemap_urls: list[str]
@@ -177,7 +179,9 @@ class RobotsSitemapSpider(NotingSpider, SitemapSpider):
 
 
 class CancelRobotsTxt:
-    """A downloader middleware of somebody's, which is cancelled while robots.txt comes."""
+    """A downloader middleware of a project, which is cancelled on the response for
+    robots.txt.
+    """
 
     async def process_response(self, request: Request, response: Response) -> Response:
         if request.url.endswith("/robots.txt"):
@@ -186,7 +190,7 @@ class CancelRobotsTxt:
 
 
 class FailRobotsTxt:
-    """A downloader middleware of somebody's, which fails on robots.txt."""
+    """A downloader middleware of a project, which raises on the response for robots.txt."""
 
     async def process_response(self, request: Request, response: Response) -> Response:
         if request.url.endswith("/robots.txt"):

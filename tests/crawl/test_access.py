@@ -1,4 +1,4 @@
-"""What the answer for robots.txt means for the pages of a host, dialect by dialect."""
+"""The pages that may be fetched after each result of the robots.txt fetch, in each dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 SETTINGS = {
     "REP_RETRY_TIMES": 0,
-    # A name is not looked up twice, whatever the resolver here makes of it.
+    # Short, so that the unknown host is not looked up for long.
     "DNS_TIMEOUT": 3,
 }
 DIALECTS = {
@@ -40,7 +40,9 @@ def dialect(request: pytest.FixtureRequest) -> str:
 def crawl_all(
     found: list[Case], dialect: str, mode: str = "asyncio"
 ) -> Iterator[tuple[list[Case], CrawlResult]]:
-    """Crawl the hosts that answer, which are waited for, and the one that does not."""
+    """Crawl all hosts, that without an answer with a short time-out, and the others with a
+    long one.
+    """
     crawls = []
     for patience in (60, 1):
         part = [case for case in found if (case.name == "no answer") == (patience == 1)]
@@ -61,7 +63,9 @@ def crawl_all(
 
 @pytest.mark.slow
 def test_each_answer_in_each_dialect(site: Site, dialect: str) -> None:
-    """A crawl fetches of each host what the dialect's table says, and says why not the rest."""
+    """After each result of the robots.txt fetch, a crawl fetches the pages that the dialect
+    allows. Errors, stats and log give the reason for the others.
+    """
     for found, result in crawl_all(cases(site, dialect), dialect):
         check_pages(found, result)
         check_denials(found, result)
@@ -70,7 +74,7 @@ def test_each_answer_in_each_dialect(site: Site, dialect: str) -> None:
 
 
 def test_each_answer_in_each_mode(site: Site, mode: str) -> None:
-    """The verdicts are the same whatever Scrapy downloads with."""
+    """After each result of the robots.txt fetch, all modes of Scrapy fetch the same pages."""
     for found, result in crawl_all(cases(site, "rfc9309"), "rfc9309", mode):
         check_pages(found, result)
         check_denials(found, result)
@@ -78,7 +82,7 @@ def test_each_answer_in_each_mode(site: Site, mode: str) -> None:
 
 
 def test_redirects_to_what_is_no_url(site: Site, mode: str) -> None:
-    """A Location in which no host can be is a redirect that leads nowhere: unavailable."""
+    """A redirect of robots.txt to a Location without a valid host counts as unavailable."""
     locations = ("http://not a host/", "https://", "http://%zz/")
     hosts = {
         location: site.add(redirect(location, body=FORBIDS.encode()))
@@ -92,7 +96,7 @@ def test_redirects_to_what_is_no_url(site: Site, mode: str) -> None:
 
 
 def check_pages(found: list[Case], result: CrawlResult) -> None:
-    """The hosts' own log says what was fetched."""
+    """Check in the access logs of the hosts which pages were fetched."""
     visited = {
         case.name: tuple(path for path in case.host.pages if path in ALL)
         for case in found
@@ -101,7 +105,9 @@ def check_pages(found: list[Case], result: CrawlResult) -> None:
 
 
 def check_denials(found: list[Case], result: CrawlResult) -> None:
-    """Each page that was not fetched ended as a denial with its reason, and with nothing else."""
+    """Check that each other page ended with RobotsDenied and its reason, and that no other
+    request failed.
+    """
     expected = {
         case.host.url(path): "rule" if case.pages else case.access
         for case in found
@@ -126,7 +132,7 @@ def check_stats(found: list[Case], result: CrawlResult) -> None:
     assert sum(exceptions) == sum(not case.answered for case in found)
     for status, number in Counter(case.status for case in found).items():
         key = f"robotstxt/response_status_count/{status}"
-        if status not in {None, 301, 302}:  # Redirects on the way count or not.
+        if status not in {None, 301, 302}:  # Scrapy may count redirects.
             assert stats[key] == number, key
     denied = Counter(error["reason"] for error in result.errors)
     for reason, number in denied.items():
@@ -136,8 +142,8 @@ def check_stats(found: list[Case], result: CrawlResult) -> None:
 
 
 def check_log(found: list[Case], result: CrawlResult) -> None:
-    """Unreachable is a warning that names the origin and why, as are too many redirects; a denial
-    names its robots.txt.
+    """Check that there is one warning with the origin and reason for each unreachable host
+    and each with too many redirects, and that each denial names the robots.txt.
     """
     for case in found:
         origin = re.compile(re.escape(case.host.origin) + r"(?!\d)")

@@ -1,4 +1,4 @@
-"""Whose rules are followed: those for the name that the crawl goes by."""
+"""The user agent whose rules a crawl follows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def followed(
     headers: dict[str, str] | None = None,
     **kwargs: object,
 ) -> set[str]:
-    """Return the names whose rules a crawl kept to."""
+    """Return the user agents whose rules a crawl followed."""
     host = site.add(RULES)
     requests = [
         {"url": host.url(f"/{name}"), "headers": headers or {}} for name in NAMES
@@ -50,27 +50,29 @@ def followed(
 
 
 def test_user_agent(site: Site) -> None:
-    """Without anything else, USER_AGENT is the name, its version and URL apart."""
+    """By default, the rules are those for the product token in USER_AGENT, without version
+    and URL.
+    """
     settings = {"USER_AGENT": "defaultbot/2.0 (+https://example.com/)"}
     assert followed(site, settings) == {"defaultbot"}
 
 
 def test_user_agent_of_the_spider(site: Site, mode: str) -> None:
-    """``spider.user_agent`` is what is sent, so it is the name."""
+    """``spider.user_agent`` has priority over USER_AGENT."""
     settings = {"USER_AGENT": "defaultbot"}
     names = followed(site, settings, spider="MozillaSpider", mode=mode)
     assert names == {"spiderbot"}
 
 
 def test_default_request_headers(site: Site) -> None:
-    """So is a User-Agent in DEFAULT_REQUEST_HEADERS."""
+    """A User-Agent in DEFAULT_REQUEST_HEADERS has priority over USER_AGENT."""
     headers = {"User-Agent": "headerbot/1.0"}
     settings = {"USER_AGENT": "defaultbot", "DEFAULT_REQUEST_HEADERS": headers}
     assert followed(site, settings) == {"headerbot"}
 
 
 def test_the_header_of_a_request(site: Site) -> None:
-    """And the header of the request itself comes before all others."""
+    """The User-Agent header of a request has priority over all settings of the header."""
     settings = {"DEFAULT_REQUEST_HEADERS": {"User-Agent": "headerbot/1.0"}}
     names = followed(
         site, settings, {"User-Agent": "ownbot/1.0"}, spider="MozillaSpider"
@@ -79,7 +81,9 @@ def test_the_header_of_a_request(site: Site) -> None:
 
 
 def test_requests_by_several_names(site: Site) -> None:
-    """One robots.txt serves requests of different names, each by its own rules."""
+    """Requests with different User-Agent headers share one robots.txt, and each follows its
+    own rules.
+    """
     host = site.add(RULES)
     requests = [
         {"url": host.url(f"/{path}?{name}"), "headers": {"User-Agent": name}}
@@ -102,14 +106,18 @@ def test_requests_by_several_names(site: Site) -> None:
     ],
 )
 def test_robotstxt_user_agent(site: Site, names: object, expected: str) -> None:
-    """ROBOTSTXT_USER_AGENT is the name whatever is sent; of several, the first with a group."""
+    """ROBOTSTXT_USER_AGENT has priority over any header. Of several names, the first with a
+    group in robots.txt is used.
+    """
     settings = {"ROBOTSTXT_USER_AGENT": names, "USER_AGENT": "defaultbot"}
     assert followed(site, settings) == {expected}
 
 
 @pytest.mark.parametrize("user_agent", [BROWSER, ""], ids=["browser", "empty"])
 def test_a_name_that_is_none(site: Site, user_agent: str) -> None:
-    """A browser's User-Agent, or none, is told once; the rules for everyone are kept to."""
+    """With a browser's User-Agent, or an empty one, one warning is logged, and the rules
+    for ``*`` hold.
+    """
     host = site.add(RULES)
     urls = [host.url(f"/{name}") for name in NAMES]
     result = run_crawl(urls, settings={"USER_AGENT": user_agent})
@@ -118,14 +126,14 @@ def test_a_name_that_is_none(site: Site, user_agent: str) -> None:
 
 
 def test_a_browser_with_a_name(site: Site) -> None:
-    """A browser's User-Agent is no matter where ROBOTSTXT_USER_AGENT says who it is."""
+    """ROBOTSTXT_USER_AGENT has priority over a browser's User-Agent."""
     settings = {"USER_AGENT": BROWSER, "ROBOTSTXT_USER_AGENT": "ownbot"}
     assert followed(site, settings) == {"ownbot"}
 
 
 def test_a_name_with_digits(site: Site) -> None:
-    """It is followed as it is, and one warning says what RFC 9309 knows; another says
-    that Scrapy's setting for a parser is not used.
+    """A user agent with digits finds its group, and a warning says that RFC 9309 allows no
+    digits. Another warning says that ROBOTSTXT_PARSER has no effect.
     """
     host = site.add("User-agent: *\nDisallow:\nUser-agent: MJ12bot\nDisallow: /a\n")
     result = run_crawl(
@@ -143,7 +151,7 @@ def test_a_name_with_digits(site: Site) -> None:
 
 
 def test_this_package_as_the_parser_is_no_news(site: Site) -> None:
-    """Nothing is said of a parser that is this package's."""
+    """ROBOTSTXT_PARSER causes no warning if it is this package's parser."""
     host = site.add("User-agent: *\nDisallow: /a\n")
     settings = {"USER_AGENT": "mybot", "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser"}
     result = run_crawl([host.url("/a"), host.url("/b")], settings=settings)

@@ -1,4 +1,4 @@
-"""A robots.txt on the Internet is not redirected into the network of the crawler."""
+"""A robots.txt from a public address is not redirected to a private address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSIDE = [
     "１２７.0.0.1", "[::ffff:127.0.0.1]", "0.0.0.0", "localhost", "a.localhost",
     "inside.example",
 ]  # fmt: skip
-"""Ways to write where a host on 127.0.0.1 is."""
+"""Spellings of the address of a host on 127.0.0.1."""
 
 
 NAMES = {
@@ -33,7 +33,7 @@ NAMES = {
 
 
 def outside(site: Site, robotstxt: Answer) -> Host:
-    """A host on what the crawl takes for the Internet."""
+    """Add a host with an address that the crawl takes for public."""
     return site.add(robotstxt, name="127.9.0.1")
 
 
@@ -45,7 +45,7 @@ def crawl(hosts: list[Host], mode: str, **settings: object) -> CrawlResult:
 
 
 def check_refused(hosts: list[Host], result: CrawlResult) -> None:
-    """No page of *hosts* was asked for, and the log says why."""
+    """Check that no page of *hosts* was fetched, and that the log says why."""
     for host in hosts:
         assert host.pages == []
         assert result.error(host.url("/public"))["reason"] == "unreachable"
@@ -58,10 +58,12 @@ def check_obeyed(hosts: list[Host]) -> None:
 
 
 def test_into_the_network(site: Site, every_mode: str) -> None:
-    """Whatever way the address is written, nothing is asked there, also at the second hop."""
+    """A redirect from a public to a private address is not followed, in any spelling of the
+    address, nor after a second redirect.
+    """
     target = site.add(RULES)
     places = [f"http://{host}:{target.port}/robots.txt" for host in INSIDE]
-    # Headers are sent in Latin-1: these are the bytes of UTF-8.
+    # Headers are sent in Latin-1; this sends the bytes of UTF-8.
     written = [place.encode().decode("latin-1") for place in places]
     hosts = [outside(site, redirect(place)) for place in written]
     hosts += [outside(site, redirect(host.robotstxt)) for host in hosts[::4]]
@@ -72,7 +74,9 @@ def test_into_the_network(site: Site, every_mode: str) -> None:
 
 
 def test_where_else_it_may_lead(site: Site, every_mode: str) -> None:
-    """From the Internet to the Internet, from inside to anywhere, but not back in from there."""
+    """Redirects from public to public and from private to any address are followed, but not
+    from there back to a private one.
+    """
     anywhere, inside = outside(site, RULES), site.add(RULES)
     to_name = redirect(f"http://outside.example:{anywhere.port}/robots.txt")
     good = [
@@ -93,8 +97,8 @@ def test_where_else_it_may_lead(site: Site, every_mode: str) -> None:
 
 
 def test_another_address_at_the_second_look(site: Site, every_mode: str) -> None:
-    """A name that is of the Internet when it is looked up, and of the network when it is
-    connected to, is asked in vain: what comes is not used.
+    """If a name resolves to a public address at first and to a private one for the
+    connection, the response is not used.
     """
     target = site.add(RULES)
     host = outside(site, redirect(f"http://rebound.example:{target.port}/robots.txt"))
@@ -103,7 +107,7 @@ def test_another_address_at_the_second_look(site: Site, every_mode: str) -> None
 
 
 def test_it_can_be_allowed(site: Site, mode: str) -> None:
-    """REP_REDIRECT_PRIVATE follows all of them."""
+    """With REP_REDIRECT_PRIVATE, redirects to private addresses are followed."""
     target = site.add(RULES)
     names = ("127.0.0.1", "localhost", "inside.example")
     places = [f"http://{name}:{target.port}/robots.txt" for name in names]
@@ -113,8 +117,9 @@ def test_it_can_be_allowed(site: Site, mode: str) -> None:
 
 
 def test_through_a_proxy(site: Site, mode: str) -> None:
-    """What a proxy connects to is not known: a URL with a private address is refused, one with
-    a name is followed, and the address of the proxy says nothing.
+    """Through a proxy, a redirect to a private address in the URL is refused, and one to a
+    host name is followed, as the proxy resolves it. The address of the proxy does not
+    matter.
     """
     proxy = site.add()
     for name, target in (("bad", "http://10.0.0.1"), ("good", "http://b.example")):

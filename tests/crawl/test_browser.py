@@ -1,6 +1,4 @@
-"""A browser that downloads for a crawl fetches nothing that robots.txt forbids, or what it
-has fetched is refused.
-"""
+"""Playwright fetches no page that robots.txt forbids, or its response is refused."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def crawl(requests: list[Any], path: Path, **settings: Any) -> CrawlResult:
 
 
 def came_by_browser(path: Path) -> set[tuple[str, str, str]]:
-    """What the ledger says of the URLs that a browser came to by itself."""
+    """Return the decisions in the ledger on URLs that the browser requested itself."""
     with closing(sqlite3.connect(path / "ledger.sqlite")) as ledger:
         return set(
             ledger.execute(
@@ -73,7 +71,7 @@ def came_by_browser(path: Path) -> set[tuple[str, str, str]]:
 
 
 def moving_site(site: Site) -> tuple[Host, Host, Host]:
-    """Pages that lead a browser on, each in another way."""
+    """Add hosts whose pages redirect a browser in different ways."""
     host = site.add(RULES)
     other = site.add(RULES, name="localhost")
     ignored = site.add(RULES, name="127.0.0.2")
@@ -105,8 +103,9 @@ def moves(host: Host, ignored: Host) -> list[dict[str, Any]]:
 
 
 def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
-    """A response is judged by the URL that the browser was led to, whether by HTTP, a
-    script or a page that refreshes: refused with its reason, or let through.
+    """A response is judged by the URL at which the browser ended, after an HTTP redirect, a
+    script or a meta refresh. If that is forbidden, the response is refused, with the
+    reason.
     """
     host, other, ignored = moving_site(site)
     result = crawl(
@@ -147,7 +146,7 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     assert run(tmp_path / "ledger.sqlite", "-o", report) == 0
     assert "4 forbidden pages arrived by a browser&#39;s redirect" in report.read_text()
-    # Neither is asked for by the browser.
+    # The crawler fetched robots.txt, not the browser.
     for hit in (*host.robots_hits, *other.robots_hits):
         assert "Sec-Fetch-Mode" not in hit.headers
     assert len(host.robots_hits) == len(other.robots_hits) == 1
@@ -156,8 +155,8 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
 
 
 def test_what_is_aborted(site: Site, tmp_path: Path) -> None:
-    """With abort_forbidden, no request of the browser goes where robots.txt forbids it:
-    no redirect, script, image, frame, XHR, popup, nor redirects of these.
+    """With abort_forbidden, the browser sends no request that robots.txt forbids: no
+    redirect, script navigation, image, frame, XHR or popup, nor redirects of these.
     """
     host, other, ignored = moving_site(site)
     host.answers |= {
@@ -171,8 +170,8 @@ def test_what_is_aborted(site: Site, tmp_path: Path) -> None:
             fetch("data:,fine")
             </script>"""
         ),
-        # On a page of its own: with requests intercepted, by whomever, Chromium now and
-        # then never ends to load a frame of another site while the page opens others.
+        # These are on another page: if requests are intercepted, Chromium sometimes never
+        # finishes loading a frame of another site while the page opens windows.
         "/opener": html(
             """<script>
             open("/private/popup"); open("/popup"); open("/popup-hop")

@@ -1,4 +1,4 @@
-"""The rest of Scrapy, and what it has to do with robots.txt."""
+"""Other components of Scrapy beside this package's middleware."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ RULES = "User-agent: *\nDisallow: /private\n"
 
 
 def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> None:
-    """FilesPipeline downloads what robots.txt allows, on this host and on another."""
+    """FilesPipeline downloads only the files that robots.txt allows, on the page's host and
+    on others.
+    """
     other, host = site.add(RULES), site.add(RULES)
     files = [one.url(path) for one in (host, other) for path in ("/private", "/file")]
     settings = {
@@ -51,7 +53,9 @@ def sitemap(host: Host, *paths: str) -> Answer:
 
 
 def test_a_sitemap_spider(site: Site, mode: str) -> None:
-    """A SitemapSpider that begins at robots.txt finds its pages, and robots.txt is hit once."""
+    """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with one
+    fetch of robots.txt.
+    """
     host = site.add()
     text = f"{RULES}Sitemap: {host.url('/sitemap.xml')}\n"
     host.answers["/robots.txt"] = robots(text)
@@ -66,7 +70,9 @@ def test_a_sitemap_spider(site: Site, mode: str) -> None:
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
 def test_a_request_for_robotstxt(site: Site, enable: dict[str, object]) -> None:
-    """A spider's own request for robots.txt is answered from the copy at hand, and says so."""
+    """A spider's request for a robots.txt that the crawl has already fetched gets the copy,
+    with the flag ``robotstxt_copy``.
+    """
     host, forbidding = site.add(RULES), site.add("User-agent: *\nDisallow: /\n")
     missing = site.add(robots("Not here", status=404))
     hosts = (host, forbidding, missing)
@@ -86,7 +92,7 @@ def test_a_request_for_robotstxt(site: Site, enable: dict[str, object]) -> None:
 
 
 def test_requests_for_what_only_looks_like_robotstxt(site: Site) -> None:
-    """A query, another path or another case is a page like any other."""
+    """A URL with a query or in another folder is not a robots.txt, and follows the rules."""
     host = site.add("User-agent: *\nDisallow: /\n")
     run_crawl([host.url("/robots.txt?a"), host.url("/x/robots.txt")])
     assert host.pages == []
@@ -96,7 +102,7 @@ def test_requests_for_what_only_looks_like_robotstxt(site: Site) -> None:
     not hasattr(signals, "robots_parsed"), reason="This Scrapy has no robots_parsed"
 )
 def test_robots_parsed(site: Site, mode: str) -> None:
-    """Scrapy's signal is sent once for each robots.txt, with a parser that answers."""
+    """The signal ``robots_parsed`` is sent once for each robots.txt, with a working parser."""
     host, missing = site.add(RULES), site.add()
     failing = site.add(robots("", status=503))
     result = run_crawl(
@@ -112,7 +118,9 @@ def test_robots_parsed(site: Site, mode: str) -> None:
 
 @pytest.mark.parametrize("dialect", ["rfc9309", "classic"])
 def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
-    """As ROBOTSTXT_PARSER, the core decides for Scrapy's own middleware, in the dialect set."""
+    """As ROBOTSTXT_PARSER, this package's parser decides for Scrapy's own middleware, in
+    the dialect of the settings.
+    """
     rules = "User-agent: *\nDisallow: /a\nAllow: /a/b\n"
     host = site.add(rules)
     enable = {
@@ -120,7 +128,7 @@ def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
         "ROBOTSTXT_PARSER": "scrapy_rep.RobotParser",
         "REP_DIALECT": dialect,
     }
-    # One after the other, since Scrapy's middleware has its own way with many at once.
+    # Scrapy's middleware lets some of several parallel requests pass.
     settings = {"CONCURRENT_REQUESTS": 1}
     paths = ("/a/b", "/a/c", "/c")
     result = run_crawl(map(host.url, paths), enable=enable, settings=settings)
@@ -131,7 +139,7 @@ def test_the_parser_under_scrapys_middleware(site: Site, dialect: str) -> None:
 
 
 def test_counted_pages_are_pages(site: Site) -> None:
-    """The number of responses that the spider got does not include robots.txt."""
+    """Responses for robots.txt do not reach the spider, and have their own stats."""
     host = site.add(RULES)
     result = run_crawl([host.url("/a"), host.url("/b")])
     assert len(result.responses) == 2
@@ -140,7 +148,7 @@ def test_counted_pages_are_pages(site: Site) -> None:
 
 
 def test_a_duplicate_filter_sees_no_robotstxt(site: Site) -> None:
-    """Whether robots.txt was fetched or not, a spider's request for it is not a duplicate."""
+    """A spider's request for robots.txt is not a duplicate of the fetch by this package."""
     host = site.add(RULES)
     result = run_crawl([host.url("/a"), host.robotstxt])
     assert "dupefilter/filtered" not in result.stats

@@ -1,4 +1,4 @@
-"""A robots.txt that comes compressed, though it is not asked for in that form."""
+"""A robots.txt that is sent compressed, although the request does not ask for that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def compressed(body: bytes, encoding: str) -> Answer:
 
 
 def test_it_is_read(site: Site, mode: str) -> None:
-    """The rules hold as if they had come in plain text, and it was not us who asked for this."""
+    """The rules of a compressed robots.txt hold, and the request does not ask for
+    compression.
+    """
     hosts = [site.add(compressed(RULES, name)) for name in ("gzip", "deflate")]
     run_crawl(pages(*hosts), mode=mode)
     for host in hosts:
@@ -55,8 +57,8 @@ LATIN = "# Für Ötzi\nUser-agent: *\nDisallow: /private\n".encode("latin-1")
 
 
 def test_a_label_that_is_wrong(site: Site, mode: str) -> None:
-    """A body that is text is read as it is, whatever Content-Encoding names; so is one that was
-    compressed, and has such a name besides.
+    """A plain text body is read whatever its Content-Encoding says. A compressed body is
+    read also if the header names another encoding besides.
     """
     hosts = [
         site.add(Answer(body, headers={"Content-Encoding": label}))
@@ -73,7 +75,7 @@ def test_a_label_that_is_wrong(site: Site, mode: str) -> None:
 
 
 def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
-    """Where a body is no text, its rules are not known: it is unreachable, whoever encoded it."""
+    """A body that can't be decoded makes robots.txt unreachable."""
     noise = random.Random(9309).randbytes(2000)
     coded = {"compress": b"\x1f\x9d\x90" + noise, "unknown": noise, "utf-8": noise[:64]}
     hosts = [
@@ -88,7 +90,9 @@ def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
 
 
 def test_it_is_not_taken_for_permission(site: Site) -> None:
-    """Where Scrapy is told to decompress nothing, no page is fetched in ignorance of the rules."""
+    """With COMPRESSION_ENABLED = False, a compressed robots.txt is not taken for
+    permission.
+    """
     host = site.add(compressed(RULES, "gzip"))
     result = run_crawl([host.url("/private")], settings={"COMPRESSION_ENABLED": False})
     assert host.pages == []
@@ -101,7 +105,7 @@ def test_it_is_not_taken_for_permission(site: Site) -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_it_may_be_longer_than_what_is_read(site: Site, encoding: str) -> None:
-    """Cut at 500 KiB while still compressed, it has its rules at the head all the same."""
+    """A compressed body that is cut at 500 KiB still has its first rules."""
     noise = random.Random(9309).randbytes(MEGABYTE).hex().encode()
     lines = b"\n".join(noise[at : at + 99] for at in range(0, len(noise), 99))
     host = site.add(compressed(RULES + b"#" + lines.replace(b"\n", b"\n#"), encoding))
@@ -111,7 +115,9 @@ def test_it_may_be_longer_than_what_is_read(site: Site, encoding: str) -> None:
 
 
 def test_a_decompression_bomb(site: Site, mode: str) -> None:
-    """Of 400 MB in 2 MB, memory feels little, and the crawl goes on elsewhere."""
+    """A body of 2 MB that decompresses to 400 MB takes little memory, and other hosts are
+    crawled.
+    """
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = [packer.compress(RULES)]
     packed += [packer.compress(b"#" * MEGABYTE) for _ in range(400)]

@@ -1,5 +1,5 @@
-"""How a crawl with waiting requests ends: nothing is stored because of it, nothing is kept in
-memory after it, and nothing is lost.
+"""The end of a crawl with waiting requests: no failures are stored, memory is freed, and no
+request is lost.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ HURRIED = "tests.crawl.waiting_spiders.HurriedSpider"
 
 
 def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
-    """A crawl that is stopped while robots.txt files wait for their turn, for an answer or for
-    a retry stores nothing about these, and ends soon.
+    """A crawl that is stopped while robots.txt files wait for a turn, an answer or a retry
+    stores no failure for them, and ends soon.
     """
     slow = site.add(f"{RULES}Crawl-delay: 60\n", name=named(1))
     strangers = [
@@ -63,7 +63,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 def test_crawlers_are_freed(tmp_path: Path) -> None:
-    """Of three crawls one after the other in one process, none is kept in memory."""
+    """Three crawls in one process, one after the other, are all freed from memory."""
     code = f"""
 import asyncio, gc, weakref
 from scrapy import Spider
@@ -111,8 +111,8 @@ task.react(lambda reactor: defer.Deferred.fromCoroutine(main(reactor)))
 def test_a_clock_that_is_set(
     site: Site, mode: str, hours: dict[str, float], tmp_path: Path
 ) -> None:
-    """An outage ends as if nobody had touched the clock, and a host with a delay, whose turns
-    are kept in a file, goes on.
+    """If the clock is set back or forth, an outage ends at its time, and a host with a
+    Crawl-delay goes on, with its turns in a SQLite store.
     """
     down = site.add(Answer(status=503), name=named(1))
     site.later(2, lambda: down.answers.update({"/robots.txt": robots(RULES)}))
@@ -149,19 +149,20 @@ STOPS = {
     ],
 )
 def test_stopped_with_requests_on_disk(site: Site, stop: str, tmp_path: Path) -> None:
-    """A resumed crawl ends, and fetches no page that is forbidden or was fetched before. After
-    a clean stop both runs together fetch all; otherwise what was queued is lost, as with
-    Scrapy's own queue, which writes what it needs to go on when it is closed.
+    """A crawl with a JOBDIR that is stopped can be resumed, and fetches no page that is
+    forbidden or was fetched before. After a clean stop, both runs together fetch all pages;
+    after a kill, queued requests are lost, as with Scrapy's own queue, which saves its
+    state when it is closed.
     """
     host = site.add(f"{RULES}Crawl-delay: 0.05\n")
-    # So many that Scrapy's filter of duplicates, which writes 200 at once, has written some.
+    # Scrapy's duplicate filter writes in blocks of 200; these are enough for some.
     urls = [*pages(host, 400), *(host.url(f"/private/{n}") for n in range(20))]
     settings = {"JOBDIR": str(tmp_path), "LOG_LEVEL": "INFO"}
     first = start_crawl(urls, spider=f"{SPIDERS}CountingSpider", settings=settings)
     wait_until(lambda: len(host.pages) >= 10 or first.process.poll() is not None)
     first.process.send_signal(STOPS[stop][0])
     for number in STOPS[stop][1:]:
-        # Scrapy takes a second signal for another one only when it has seen the first.
+        # Scrapy counts the second signal only after it has handled the first.
         wait_until(lambda: "Received SIGINT" in first.log)
         first.process.send_signal(number)
     first.wait()

@@ -1,4 +1,4 @@
-"""Disks that are full, files that may not be written, and bytes that are not what they were."""
+"""Full disks, files that can't be written, and damaged files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBAGE = b"User-agent: *\nDisallow:\n" * 4_000
 
 
 def fill(folder: Path) -> None:
-    """Make files of all the room that there is."""
+    """Fill the disk."""
     for name in ("large", "rest"):
         with suppress(OSError), (folder / name).open("ab", buffering=0) as file:
             while True:
@@ -38,20 +38,20 @@ def fill(folder: Path) -> None:
 
 
 def forbid(folder: Path) -> None:
-    """Let nothing be made in the folder, and nothing in it be written."""
+    """Make the folder and its files read-only."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
 
 
 def damage(path: Path) -> None:
-    """Write over all of a file but its head, which says what it is."""
+    """Overwrite a file except for its header."""
     octets = path.read_bytes()
     path.write_bytes(octets[:100] + b"\xa5" * (len(octets) - 100))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own, of half a megabyte, where that can be."""
+    """A folder on its own disk of 512 KB, or an ordinary one if nothing can be mounted."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = ["-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
@@ -83,8 +83,8 @@ def crawl(hosts: list[Host], name: str, **settings: Any) -> CrawlResult:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("has_file", [False, True], ids=["no file", "a file"])
 def test_a_store(site: Site, folder: Path, fault: str, has_file: bool) -> None:
-    """The crawl keeps to each robots.txt all the same, and says once that its store fails. What
-    an earlier crawl has stored is read, where it can be.
+    """If the store fails, the crawl still obeys each robots.txt, and warns once. Entries of
+    an earlier crawl are read if possible.
     """
     if not folder.is_mount() and fault != "files that may not be written":
         pytest.skip("Nothing can be mounted here")
@@ -102,7 +102,9 @@ def test_a_store(site: Site, folder: Path, fault: str, has_file: bool) -> None:
 
 
 def test_a_ledger_on_a_full_disk(site: Site, folder: Path) -> None:
-    """There may be room again: the crawl goes on, with one warning."""
+    """On a full disk, the crawl goes on without its ledger, with one warning, since there
+    may be room again later.
+    """
     if not folder.is_mount():
         pytest.skip("Nothing can be mounted here")
     fill(folder)
@@ -115,7 +117,7 @@ def test_a_ledger_on_a_full_disk(site: Site, folder: Path) -> None:
 
 @pytest.mark.parametrize("fault", [*list(FAULTS)[1:], "another file"])
 def test_a_ledger(site: Site, folder: Path, fault: str) -> None:
-    """A crawl whose ledger can't be written from its start does not start, and says why."""
+    """If the ledger can't be written at the start, the crawl does not start, and says why."""
     if not folder.is_mount() and "disk" in fault:
         pytest.skip("Nothing can be mounted here")
     path = folder / "ledger.sqlite"
@@ -132,8 +134,8 @@ def test_a_ledger(site: Site, folder: Path, fault: str) -> None:
 
 
 def has_rows(path: Path, table: str) -> bool:
-    """Whether a file is a database with something in it: one that is being made may be made
-    over what replaces it.
+    """Return whether *path* is a database with rows. One that is still being created could
+    overwrite its replacement.
     """
     try:
         database = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0)
@@ -144,8 +146,8 @@ def has_rows(path: Path, table: str) -> bool:
 
 
 def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
-    """Store and ledger become something else in the middle: one warning for each that fails,
-    and nothing that is forbidden is fetched.
+    """If the store and the ledger are damaged during a crawl, each of them causes a
+    warning, and nothing forbidden is fetched.
     """
     files = [tmp_path / "robotstxt.sqlite", tmp_path / "ledger.sqlite"]
     hosts = [site.add(RULES) for _ in range(4)]
@@ -178,7 +180,7 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
 
 
 def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, Any]]:
-    """A crawl that was stopped with requests in its queue on disk."""
+    """Stop a crawl with requests in its queue on disk."""
     hosts = [site.add(f"{RULES}Crawl-delay: 0.05\n", name="127.0.1.1")]
     asked = urls(hosts, "page", 60)
     settings = {"JOBDIR": str(folder), "CLOSESPIDER_PAGECOUNT": 5}
@@ -190,8 +192,8 @@ def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, 
 
 @pytest.mark.parametrize("state", ['["scrapy_rep.HostQueue", 5, 7]', '{"a": 5}', "{"])
 def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
-    """A state that can't be read stops the start, before anything is fetched; what is ours is
-    said in one sentence.
+    """A queue state that can't be read stops the crawl before anything is fetched. If the
+    state is this package's, the error says what to do.
     """
     hosts, asked, settings = stopped(site, tmp_path)
     before = len(hosts[0].hits)
@@ -199,12 +201,12 @@ def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
     result = run_crawl(asked, settings=settings)
     assert len(hosts[0].hits) == before
     assert result.exit_code or result.stats["log_count/ERROR"]
-    if state != "{":  # Of which Scrapy itself makes nothing.
+    if state != "{":  # That one stops Scrapy before this package reads it.
         assert "or it is damaged; go on with that class" in result.log
 
 
 def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:
-    """Requests that can't be read are lost, as with Scrapy's own queue; the crawl ends."""
+    """Requests in damaged files are lost, as with Scrapy's own queue, and the crawl ends."""
     hosts, asked, settings = stopped(site, tmp_path)
     files = [
         path

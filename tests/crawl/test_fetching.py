@@ -1,4 +1,6 @@
-"""How robots.txt is fetched: once, for itself alone, and never more than it takes."""
+"""How robots.txt is fetched: once per origin, independent of Scrapy's settings for pages,
+with limits on size and time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def pages(*hosts: Host) -> list[str]:
 
 
 def test_one_fetch_for_every_spelling_of_an_origin(site: Site) -> None:
-    """User information, upper case and a later request do not ask for robots.txt again."""
+    """User information and upper case in a URL cause no second fetch of robots.txt."""
     host = site.add(RULES, name="localhost")
     result = run_crawl(
         [host.url("/a"), host.url("/b").replace("localhost", "LOCALHOST")],
@@ -35,13 +37,13 @@ def test_one_fetch_for_every_spelling_of_an_origin(site: Site) -> None:
     )
     assert len(host.robots_hits) == 1
     assert "Authorization" not in host.robots_hits[0].headers
-    # Not every download handler of Scrapy's can fetch a URL with user information.
+    # Some of Scrapy's download handlers can't fetch a URL with user information.
     assert host.pages in (["/a", "/b"], ["/a", "/b", "/c"])
     assert result.stats["robotstxt/request_count"] == 1
 
 
 def test_no_cookies_go_or_come(site: Site) -> None:
-    """The fetch sends no cookie of the session, and leaves none in it."""
+    """The robots.txt fetch sends no cookies of the session, and adds none to it."""
     host = site.add(robots(RULES, headers={"Set-Cookie": "robots=1"}))
     host.answers["/login"] = Answer(headers={"Set-Cookie": "session=1"})
     login = {"url": host.url("/login"), "meta": {"dont_obey_robotstxt": True}}
@@ -53,7 +55,9 @@ def test_no_cookies_go_or_come(site: Site) -> None:
 
 
 def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
-    """A crawl out of the cache asks for robots.txt afresh, and keeps to what it says now."""
+    """With Scrapy's HTTP cache, robots.txt is fetched again, and its new rules hold for
+    cached pages.
+    """
     host = site.add([robots(RULES), robots("User-agent: *\nDisallow: /public\n")])
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     urls = [host.url("/public"), host.url("/other")]
@@ -68,7 +72,9 @@ def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_stored_failure_is_not_replayed(site: Site, tmp_path: Path) -> None:
-    """A robots.txt that failed in one crawl is asked for again by the next, cache or not."""
+    """A robots.txt that failed is not cached by Scrapy's HTTP cache, so the next crawl
+    fetches it again.
+    """
     host = site.add([robots("", status=503), robots(RULES)])
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
     assert run_crawl([host.url("/public")], settings=cache).fetched() == []
@@ -77,7 +83,7 @@ def test_a_stored_failure_is_not_replayed(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_meta_refresh_is_not_followed(site: Site) -> None:
-    """A robots.txt in HTML is read for its rules; it does not send the crawler elsewhere."""
+    """A robots.txt in HTML is read for rules, and its meta refresh is not followed."""
     refresh = '<meta http-equiv="refresh" content="0;url=/elsewhere">\n'
     body = (refresh + RULES).encode()
     host = site.add(Answer(body, headers={"Content-Type": "text/html"}))
@@ -87,7 +93,7 @@ def test_a_meta_refresh_is_not_followed(site: Site) -> None:
 
 
 def test_autothrottle_learns_nothing_from_it(site: Site) -> None:
-    """AutoThrottle adjusts its delay after pages alone."""
+    """AutoThrottle does not adjust its delay after responses for robots.txt."""
     host = site.add(robots(RULES, delay=0.3))
     settings = {
         "AUTOTHROTTLE_ENABLED": True,
@@ -101,17 +107,19 @@ def test_autothrottle_learns_nothing_from_it(site: Site) -> None:
 
 
 def long_body(padding: bytes = b"# padding\n") -> bytes:
-    """Return a body with a rule that ends at the limit, and one that begins there."""
+    """Return a body with one rule that ends at the limit, and one that begins there."""
     head, last = RULES.encode(), b"Disallow: /last\n"
     space = LIMIT - len(head) - len(last)
     filling = padding * (space // len(padding))
     rest = b"#" * (space - len(filling) - 1) + b"\n" if space > len(filling) else b""
-    # A cut in the middle, so that nobody takes the connection for one to use again.
+    # The limit is in the middle, so that the rest of the body is still unread.
     return head + filling + rest + last + b"Disallow: /late\n" + padding * 50_000
 
 
 def test_only_500_kib_are_read(site: Site, mode: str) -> None:
-    """The body is cut at 500 KiB, however long it is or says to be, whatever DOWNLOAD_MAXSIZE."""
+    """Only 500 KiB of robots.txt are read, whatever its length, Content-Length or
+    DOWNLOAD_MAXSIZE.
+    """
     body = long_body()
     assert body.index(b"Disallow: /late") == LIMIT
     hosts = [
@@ -135,7 +143,9 @@ def test_only_500_kib_are_read(site: Site, mode: str) -> None:
 
 
 def test_retries(site: Site) -> None:
-    """No answer is asked for once more, and an answer of 503 is not."""
+    """A robots.txt fetch without an answer is repeated once by default. One with status 503
+    is not.
+    """
     permits = b"User-agent: *\nAllow: /\n"
     broken = Answer(permits, reset="length")
     recovering = site.add([broken, robots(RULES)])
@@ -152,7 +162,7 @@ def test_retries(site: Site) -> None:
 
 @pytest.mark.parametrize("times", [0, 3])
 def test_rep_retry_times(site: Site, times: int) -> None:
-    """REP_RETRY_TIMES is how often no answer is asked for again."""
+    """REP_RETRY_TIMES limits the retries of a fetch without an answer."""
     host = site.add(Answer(b"#", reset="chunks"))
     run_crawl(pages(host), settings={"REP_RETRY_TIMES": times, "RETRY_TIMES": 7})
     assert len(host.robots_hits) == times + 1
@@ -160,14 +170,16 @@ def test_rep_retry_times(site: Site, times: int) -> None:
 
 
 def test_half_a_robotstxt_is_none(site: Site) -> None:
-    """A crawl that takes half a page for a page does not take half a robots.txt for one."""
+    """A truncated robots.txt is not used, even with DOWNLOAD_FAIL_ON_DATALOSS = False."""
     host = site.add(Answer(b"User-agent: *\nAllow: /\n", reset="length"))
     run_crawl(pages(host), settings={"DOWNLOAD_FAIL_ON_DATALOSS": False})
     assert host.pages == []
 
 
 def test_rep_download_timeout(site: Site) -> None:
-    """Only REP_DOWNLOAD_TIMEOUT limits the wait: neither DOWNLOAD_TIMEOUT nor the request's own."""
+    """Only REP_DOWNLOAD_TIMEOUT limits the fetch: neither DOWNLOAD_TIMEOUT nor
+    ``download_timeout`` in the request's meta.
+    """
     slow, hanging = site.add(robots(RULES, delay=1)), site.add(Answer(hang=True))
     for host, seconds in ((slow, 60), (hanging, 1)):
         result = run_crawl(
@@ -184,7 +196,7 @@ def test_rep_download_timeout(site: Site) -> None:
 
 
 def test_a_trickle(site: Site, mode: str) -> None:
-    """A robots.txt that comes byte by byte has the same time as one that does not come."""
+    """REP_DOWNLOAD_TIMEOUT also limits a robots.txt that is sent byte by byte."""
     host = site.add(robots(RULES + "#" * 100, pace=0.5))
     settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_RETRY_TIMES": 0}
     result = run_crawl(pages(host), mode=mode, settings=settings)
@@ -194,7 +206,7 @@ def test_a_trickle(site: Site, mode: str) -> None:
 
 
 def test_redirects_go_around_redirect_settings(site: Site) -> None:
-    """REDIRECT_ENABLED and REDIRECT_MAX_TIMES are about pages."""
+    """REDIRECT_ENABLED and REDIRECT_MAX_TIMES do not affect robots.txt."""
     for settings in ({"REDIRECT_ENABLED": False}, {"REDIRECT_MAX_TIMES": 1}):
         host = site.add()
         host.chain(3, robots(RULES))
@@ -203,7 +215,7 @@ def test_redirects_go_around_redirect_settings(site: Site) -> None:
 
 
 def test_a_slow_download_does_not_hold_a_fast_host(site: Site) -> None:
-    """Rules of one host are followed while those of another are still on their way."""
+    """While the robots.txt of one host is fetched, pages of another host are too."""
     fast = site.add(RULES)
     slow = site.add(robots(RULES, after=lambda: fast.hits_on("/public")))
     run_crawl(pages(slow, fast))

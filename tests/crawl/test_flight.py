@@ -1,4 +1,6 @@
-"""A fetch of robots.txt is like the request that asked for it, and ends when the crawl ends."""
+"""The robots.txt fetch takes over keys of the request that needs it, and ends with the
+crawl.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def sent_meta(sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_proxy_of_the_request(site: Site, mode: str) -> None:
-    """A host that only a proxy can reach has its robots.txt fetched through that proxy."""
+    """The robots.txt of a host behind a proxy is fetched through that proxy."""
     proxy = site.add()
     origin = "http://behind-the-proxy.invalid"
     proxy.answers[f"{origin}/robots.txt"] = robots(RULES)
@@ -38,7 +40,9 @@ def test_the_proxy_of_the_request(site: Site, mode: str) -> None:
 
 
 def test_the_credentials_of_the_proxy(site: Site, mode: str) -> None:
-    """A proxy that wants to know who asks is told, behind a redirect as well."""
+    """The robots.txt fetch sends the credentials of the proxy, also for the target of a
+    redirect.
+    """
     proxy = site.add()
     origin, other = "http://one.invalid", "http://two.invalid"
     proxy.answers[f"{origin}/moved"] = redirect(f"{other}/public")
@@ -52,7 +56,9 @@ def test_the_credentials_of_the_proxy(site: Site, mode: str) -> None:
 
 
 def test_the_download_slot_of_the_request(site: Site) -> None:
-    """``download_slot`` is copied without further settings, and no other key is."""
+    """By default, the robots.txt fetch takes over ``download_slot``, and no other keys of
+    the user.
+    """
     host = site.add(RULES)
     meta = {"download_slot": "mine", "session": "7"}
     result = run_crawl([{"url": host.url("/public"), "meta": meta}])
@@ -62,7 +68,9 @@ def test_the_download_slot_of_the_request(site: Site) -> None:
 
 
 def test_rep_request_meta_keys(site: Site) -> None:
-    """REP_REQUEST_META_KEYS are the keys to copy, where the request has them."""
+    """The robots.txt fetch takes over the meta keys in REP_REQUEST_META_KEYS, if the
+    request has them.
+    """
     host = site.add(RULES)
     meta = {"download_slot": "mine", "session": "7"}
     settings = {"REP_REQUEST_META_KEYS": ["session", "account"]}
@@ -74,7 +82,7 @@ def test_rep_request_meta_keys(site: Site) -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_the_user_agent_of_the_request(site: Site, own: bool) -> None:
-    """robots.txt is asked for by the same name as the page."""
+    """The robots.txt fetch has the User-Agent header of the request."""
     host = site.add(RULES)
     headers = {"User-Agent": "special/1.0"} if own else {}
     settings = {"ROBOTSTXT_USER_AGENT": "another"}
@@ -85,7 +93,9 @@ def test_the_user_agent_of_the_request(site: Site, own: bool) -> None:
 
 
 def test_closing_while_robotstxt_hangs(site: Site, mode: str) -> None:
-    """A crawl that closes waits neither for robots.txt nor with those who wait for it."""
+    """A crawl that closes does not wait for a robots.txt that hangs, nor for requests that
+    wait for it.
+    """
     host = site.add(Answer(hang=True))
     other = site.add(RULES)
     urls = [host.url(f"/{number}") for number in range(40)]
@@ -106,7 +116,9 @@ def test_closing_while_robotstxt_hangs(site: Site, mode: str) -> None:
 
 
 def test_closing_between_redirects(site: Site, mode: str) -> None:
-    """The same, where robots.txt hangs after a redirect and a retry is still to come."""
+    """A crawl that closes does not wait for a robots.txt that hangs after redirects, nor
+    for its retries.
+    """
     host = site.add()
     host.chain(2, Answer(hang=True))
     result = run_crawl(
@@ -120,7 +132,9 @@ def test_closing_between_redirects(site: Site, mode: str) -> None:
 
 
 def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
-    """A fetch that somebody cancels under way lets nobody through and leaves nobody waiting."""
+    """If the robots.txt fetch is cancelled, all waiting requests are refused, and none
+    waits on.
+    """
     host = site.add(robots(RULES, delay=0.3))
     middleware = {"tests.crawl.spiders.CancelRobotsTxt": 860}
     result = run_crawl(
@@ -139,7 +153,9 @@ def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
 
 
 def test_a_fetch_that_fails_on_the_way_frees_everyone(site: Site, mode: str) -> None:
-    """The same, where a downloader middleware raises what it likes."""
+    """If a downloader middleware raises on the response for robots.txt, all waiting
+    requests are refused, and none waits on.
+    """
     host = site.add(robots(RULES, delay=0.3))
     middleware = {"tests.crawl.spiders.FailRobotsTxt": 860}
     result = run_crawl(

@@ -1,4 +1,6 @@
-"""Requests wait in the queue of the scheduler, and what one host does is nothing to another."""
+"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up
+others.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def pages(host: Host, count: int) -> list[str]:
 
 
 def named(number: int) -> str:
-    """A name of the loopback that is a download slot, and has a delay, of its own."""
+    """Return an address on loopback, which has its own download slot and delay."""
     return f"127.0.1.{number + 1}"
 
 
@@ -53,8 +55,8 @@ def gaps(host: Host) -> list[float]:
 def test_a_slow_host_stays_in_the_queue(
     site: Site, every_mode: str, tmp_path: Path
 ) -> None:
-    """Of 150 requests for a host with a delay those leave the queue that go to it, and those
-    that are refused; a resumed crawl has the others.
+    """Of 150 requests to a host with a Crawl-delay, only those that are sent or refused
+    leave the queue. A resumed crawl has the others.
     """
     host = site.add(delayed(0.3))
     requests = pages(host, 120) + [host.url(f"/private/{n}") for n in range(30)]
@@ -65,7 +67,7 @@ def test_a_slow_host_stays_in_the_queue(
     assert result.stats["scheduler/dequeued"] <= fetched + len(result.errors) + 1
     assert all(gap >= 0.3 for gap in gaps(host))
     host.answers["/robots.txt"] = robots(RULES)
-    # What the first run has not come to is asked for again; all else is filtered.
+    # The duplicate filter drops the requests that left the queue in the first run.
     second = run_crawl(
         requests,
         mode=every_mode,
@@ -91,8 +93,8 @@ def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
 
 
 def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> None:
-    """With another queue requests wait in the downloader, as many as there are places, and one
-    warning says what would do better.
+    """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
+    of them, and one warning recommends HostQueue.
     """
     host, down = site.add(delayed(0.15)), site.add(Answer(status=503))
     settings = {
@@ -113,7 +115,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> Non
 
 
 def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None:
-    """With another queue as well, a robots.txt that is out of reach is waited for."""
+    """With another queue class, requests also wait until an unreachable robots.txt is back."""
     host = site.add([Answer(status=503), robots(RULES)])
     urls = [*pages(host, 3), host.url("/private/")]
     result = run_crawl(
@@ -127,7 +129,9 @@ def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None
 
 
 def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> None:
-    """The files of 30 pages on a host that is down are refused at once: no item waits."""
+    """Files on a host whose robots.txt is unreachable are refused at once, so that no item
+    waits for them.
+    """
     host, down = site.add(RULES), site.add(Answer(status=503))
     result = run_crawl(
         pages(host, 30),
@@ -148,8 +152,8 @@ def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> 
 
 
 def test_a_store_that_raises_anything(site: Site, mode: str) -> None:
-    """What a store should not raise is logged with its traceback, makes robots.txt
-    unreachable, and leaves nobody waiting.
+    """An unexpected exception of a store is logged with its traceback, makes robots.txt
+    unreachable, and leaves no request waiting.
     """
     host = site.add(RULES)
     result = run_crawl(pages(host, 20), mode=mode, spider=f"{SPIDERS}BrokenStoreSpider")
@@ -161,7 +165,9 @@ def test_a_store_that_raises_anything(site: Site, mode: str) -> None:
 
 
 def test_a_robotstxt_that_a_component_drops(site: Site, mode: str) -> None:
-    """Requests are refused at once, in the words of the component."""
+    """If another component drops the request for robots.txt, all requests to the host are
+    refused at once, with the message of the component.
+    """
     host = site.add(RULES)
     middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
     settings = {"DOWNLOADER_MIDDLEWARES": middlewares, "REP_UNREACHABLE_WAIT": 600}
@@ -174,8 +180,8 @@ def test_a_robotstxt_that_a_component_drops(site: Site, mode: str) -> None:
 
 
 def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
-    """What a callback downloads does not wait for a robots.txt that has failed before it could
-    begin to wait.
+    """If the robots.txt fetch fails before a download in a callback begins to wait for it,
+    the download is refused and does not wait.
     """
     host, other = site.add(RULES), site.add(RULES)
     middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
@@ -191,14 +197,16 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
 
 
 def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
-    """Robots.txt files that redirect to a slow host hold up neither others nor that host."""
+    """Robots.txt files that redirect to a slow host take turns with its pages, and do not
+    hold up other hosts.
+    """
     slow = site.add(delayed(0.1), name=named(1))
     strangers = [
         site.add(redirect(slow.url("/stranger"), delay=0.3), name=named(number))
         for number in range(2, 40)
     ]
     other = site.add(RULES, name=named(40))
-    # The first stranger has the turn until the other host has all that it is asked for.
+    # The first redirect has the turn until the other host has received all its requests.
     slow.answers["/stranger"] = robots(RULES, after=lambda: len(other.pages) == 5)
     first = [{"url": url, "priority": 2} for url in pages(slow, 5)]
     first += [
@@ -215,14 +223,14 @@ def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
     after = [hit.time for hit in slow.hits if hit.time > first_stranger.time]
     assert max(hit.time for hit in other.hits) < min(after)
     paths = [hit.path for hit in slow.hits]
-    # Three pages go for each stranger.
+    # Three pages are sent for each redirect.
     assert paths.index("/public/2") <= 5
     assert all(gap >= 0.1 for gap in gaps(slow))
 
 
 def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
-    """40 names whose second port has to wait for the long delay that the first one asks for
-    do not hold up another host.
+    """40 origins that wait for the long delay of another port on their host do not hold up
+    other hosts.
     """
     text = "User-agent: *\nCrawl-delay: 120\n"
     ones = [site.add(text, name=named(number)) for number in range(40)]
@@ -232,7 +240,7 @@ def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
         [host.url("/public") for host in ones],
         mode=mode,
         spider=f"{SPIDERS}KnowingSpider",
-        # Each robots.txt of the first ports, and all of the other host.
+        # These are the robots.txt of each first port, and all responses of the other host.
         settings={"CLOSESPIDER_TIMEOUT": 100, "CLOSESPIDER_PAGECOUNT": 40 + 21},
         known=40,
         follow=[host.url("/public") for host in twos] + pages(other, 20),
@@ -257,8 +265,8 @@ def test_hosts_that_never_answer(site: Site, mode: str) -> None:
 def test_hosts_that_another_worker_fetches(
     site: Site, mode: str, tmp_path: Path
 ) -> None:
-    """While another worker has the locks of 30 hosts, 30 others get their pages, and never
-    more at once than CONCURRENT_REQUESTS.
+    """While another worker has the locks of 30 hosts, 30 other hosts are crawled, with at
+    most CONCURRENT_REQUESTS pages at once.
     """
     uri = f"sqlite:///{tmp_path / 'robotstxt.sqlite'}"
     store = SqliteStore(tmp_path / "robotstxt.sqlite")
@@ -269,7 +277,7 @@ def test_hosts_that_another_worker_fetches(
     store.close()
     others = [site.add(RULES) for _ in range(30)]
     urls = [url for host in locked + others for url in pages(host, 3)]
-    # It ends with the last page of the others.
+    # These are the robots.txt files and pages of the other hosts.
     settings = {"REP_STORE": uri, "CONCURRENT_REQUESTS": 8, "CLOSESPIDER_TIMEOUT": 120}
     settings["CLOSESPIDER_PAGECOUNT"] = 120
     spider = f"{SPIDERS}CountingSpider"
@@ -280,8 +288,8 @@ def test_hosts_that_another_worker_fetches(
 
 
 def test_pages_at_once(site: Site, mode: str) -> None:
-    """In a crawl of 40 hosts no more pages are under way than CONCURRENT_REQUESTS, and no
-    more of one host than CONCURRENT_REQUESTS_PER_DOMAIN.
+    """A crawl of 40 hosts has at most CONCURRENT_REQUESTS pages under way, and at most
+    CONCURRENT_REQUESTS_PER_DOMAIN of one host.
     """
     hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(40)]
     settings = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
@@ -294,9 +302,9 @@ def test_pages_at_once(site: Site, mode: str) -> None:
 
 
 def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None:
-    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN keeps no place of another's."""
+    """A host at its CONCURRENT_REQUESTS_PER_DOMAIN takes no places of other hosts."""
     busy, other = site.add(RULES, name=named(1)), site.add(RULES, name=named(2))
-    # None is answered before the other host has been asked for all.
+    # These pages are answered when the other host has received all its requests.
     late = Answer(after=lambda: len(other.pages) == 10)
     paths = [f"/public/{number}" for number in range(20)]
     busy.answers |= dict.fromkeys(paths, late)
@@ -309,7 +317,7 @@ def test_a_busy_host_does_not_fill_the_downloader(site: Site, mode: str) -> None
 
 
 def test_download_delay(site: Site, mode: str) -> None:
-    """A host that Scrapy's own delay slows down keeps one place, and its delay."""
+    """A host with a DOWNLOAD_DELAY keeps it, and takes one place in the downloader."""
     slow = site.add(RULES, name=named(1))
     other = site.add(RULES, name=named(2))
     settings = {
@@ -327,8 +335,8 @@ def test_download_delay(site: Site, mode: str) -> None:
 
 
 def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
-    """The next request to such a host goes when the delay has passed, whether the one before
-    it has been answered or not.
+    """With DOWNLOAD_DELAY, the next request is sent after the delay, even if the previous
+    one has no answer yet.
     """
     slow = site.add(RULES, name=named(1))
     late = Answer(after=lambda: slow.at_once == 2)
@@ -345,7 +353,7 @@ def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
 
 @pytest.mark.slow
 def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
-    """An SQLite store that another process keeps locked is waited for once, not once for
+    """The crawl waits once for a SQLite store that another process has locked, not once for
     each host.
     """
     path = tmp_path / "robotstxt.sqlite"
@@ -371,8 +379,8 @@ def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
 def test_many_requests_of_a_host_that_is_given_up(
     site: Site, mode: str, errback: bool
 ) -> None:
-    """They are refused in the queue: not one of them goes through the downloader, and the
-    errbacks that there are are called.
+    """The requests of a host that is given up are refused in the queue: none passes through
+    the downloader, and errbacks are called.
     """
     host = site.refusing()
     result = run_crawl(
@@ -389,8 +397,8 @@ def test_many_requests_of_a_host_that_is_given_up(
 
 
 def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
-    """Later requests of a host that was given up are refused at once, and robots.txt is asked
-    for again in the background: when it is back, requests pass.
+    """Later requests to a host that was given up are refused at once. They make the crawler
+    fetch robots.txt again in the background, and when it is back, requests are sent.
     """
     host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
     result = run_crawl(
@@ -408,8 +416,8 @@ def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
 
 
 def test_what_a_crawl_waits_for(site: Site) -> None:
-    """While there is nothing else to do, the log says from time to time how many requests wait
-    for how many hosts.
+    """While an idle crawl waits, the log says regularly how many requests wait for how many
+    hosts.
     """
     down = [site.add(Answer(status=503), name=named(number)) for number in range(2)]
     slow = site.add(delayed(60), name=named(3))
@@ -428,12 +436,13 @@ def test_what_a_crawl_waits_for(site: Site) -> None:
 @pytest.mark.newest
 @pytest.mark.unmeasured
 def test_rules_that_take_memory(site: Site) -> None:
-    """Of 12 hosts whose 500 KB of rules take 18 MB each when they are in order, so many are
-    kept as the bound allows.
+    """Of 12 parsed robots.txt files that take 18 MB of memory each, only as many are kept
+    as REP_STORE_MAX_BYTES allows.
     """
     rules = "".join(f"Disallow: /{number:06}*\n" for number in range(27_000))
     hosts = [site.add(f"User-agent: *\n{rules}", name=named(n)) for n in range(12)]
-    # URLs of the shape of the rules, which are put in order for those alone.
+    # Only the rules that can match such URLs are sorted, so these match the form of the
+    # rules.
     urls = [host.url(f"/99999{number}") for host in hosts for number in range(2)]
     result = run_crawl(urls, settings={"REP_STORE_MAX_BYTES": 30_000_000})
     assert all(len(host.pages) == 2 for host in hosts)

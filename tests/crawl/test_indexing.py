@@ -1,4 +1,4 @@
-"""What becomes of a response is what it allows, in real crawls."""
+"""Crawls obey the indexing rules of responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def items(result: CrawlResult, host: Host) -> list[str]:
 
 
 def site_with_everything(site: Site) -> Host:
-    """Each page of it says something else, and links to a page of its own."""
+    """Add a host with one page for each kind of rule, each with a link to its own page."""
     host = site.add(RULES)
     pages = {
         "/open": html('<a href="/from-open">'),
@@ -68,8 +68,9 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
     "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
 )
 def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> None:
-    """Items and links of synchronous and asynchronous callbacks, of lists and of the
-    rules of a CrawlSpider pass as the pages allow, by the server's own log.
+    """Items and links pass as the rules of their pages allow, from callbacks that are
+    generators, asynchronous generators or functions that return lists, and from a
+    CrawlSpider.
     """
     host = site_with_everything(site)
     result = crawl(host, spider, mode=mode)
@@ -92,7 +93,7 @@ def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> 
 
 
 def test_the_level_of_dropped_items(site: Site) -> None:
-    """The setting of Scrapy for the level of dropped items holds for these too."""
+    """DEFAULT_DROPITEM_LOG_LEVEL is also the level of items that are dropped for noindex."""
     host = site_with_everything(site)
     result = crawl(host, settings={"DEFAULT_DROPITEM_LOG_LEVEL": "DEBUG"})
     assert len(result.lines("DEBUG", "Dropped: ")) == len(NOT_INDEXED)
@@ -101,7 +102,9 @@ def test_the_level_of_dropped_items(site: Site) -> None:
 
 @pytest.mark.newest
 def test_everything_ignored(site: Site) -> None:
-    """A project that says so gets all, as from stock Scrapy."""
+    """With REP_NOINDEX and REP_NOFOLLOW set to "ignore", items and links are those of stock
+    Scrapy.
+    """
     host = site_with_everything(site)
     settings = {"REP_NOINDEX": "ignore", "REP_NOFOLLOW": "ignore"}
     result = crawl(host, settings=settings)
@@ -113,7 +116,7 @@ def test_everything_ignored(site: Site) -> None:
 
 @pytest.mark.newest
 def test_annotated(site: Site) -> None:
-    """Items keep coming, each with the rules of its page."""
+    """With REP_NOINDEX = "annotate", all items pass, each with the rules of its page."""
     host = site_with_everything(site)
     result = crawl(host, settings={"REP_NOINDEX": "annotate"})
     index = {
@@ -125,7 +128,9 @@ def test_annotated(site: Site) -> None:
 
 @pytest.mark.newest
 def test_links_by_rel(site: Site, mode: str) -> None:
-    """A request whose URL the page links only through such links is not sent."""
+    """A link whose rel attribute has a keyword of REP_REL is not followed, unless the page
+    also links to the URL without it.
+    """
     host = site.add(RULES)
     body = (
         '<base href="/deep/"><a rel="ugc nofollow" href="marked"><a href="plain">'
@@ -141,8 +146,8 @@ def test_links_by_rel(site: Site, mode: str) -> None:
 
 
 def test_media(site: Site, mode: str, tmp_path: Any) -> None:
-    """Files that must not be in an index, by their own header or by their page's rule,
-    do not arrive; the others do.
+    """Files do not arrive if their own header says noindex, or their page says
+    noimageindex. Others arrive.
     """
     host = site.add(RULES)
     image = {"Content-Type": "image/png"}
@@ -175,8 +180,8 @@ def test_media(site: Site, mode: str, tmp_path: Any) -> None:
 
 @pytest.mark.newest
 def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
-    """What one page says of its images holds for its items alone, also where another asks
-    for the same image at once, or after it.
+    """noimageindex on one page affects only the items of that page, even if another page
+    has the same image.
     """
     host = site.add(RULES)
     image = host.url("/image.png")
@@ -209,7 +214,9 @@ def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
 
 
 def test_stopped_at_the_headers(site: Site, mode: str) -> None:
-    """The body of a page that allows nothing is not downloaded, and counted as saved."""
+    """With REP_STOP_DOWNLOAD, the body of a page with "noindex, nofollow" is not
+    downloaded, and its size is counted as saved.
+    """
     host = site.add(RULES)
     headers = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
     host.answers["/"] = Answer(b"x" * 5_000_000, headers=headers)
@@ -221,7 +228,7 @@ def test_stopped_at_the_headers(site: Site, mode: str) -> None:
 
 
 def test_resumed(site: Site, mode: str, tmp_path: Any) -> None:
-    """A crawl that is stopped and started again keeps to the same rules."""
+    """A resumed crawl follows the same indexing rules."""
     host = site_with_everything(site)
     settings = {"JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 1}
     first = crawl(

@@ -1,4 +1,4 @@
-"""Commands that a person waits for do not wait for a robots.txt that is out of reach."""
+"""Scrapy's interactive commands: parse, fetch and shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Pages(Spider):
 
 
 def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> None:
-    """The command shows items and links as kept; the log says that a crawl would not."""
+    """``scrapy parse`` shows items and links, and logs that a crawl would drop them."""
     host = site.add("User-agent: *\nDisallow:\n")
     tag = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
     host.answers["/none"] = Answer(b"<html></html>", headers=tag)
@@ -57,7 +57,9 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("command", ["fetch", "shell"])
 def test_a_site_that_answers_503(site: Site, command: str, tmp_path: Path) -> None:
-    """They end at once, and say why."""
+    """``scrapy fetch`` and ``scrapy shell`` refuse a URL at once if robots.txt is
+    unreachable, and say why.
+    """
     host = site.add(Answer(status=503))
     code = ["-c", "print('the response is', response)"] if command == "shell" else []
     addons = f"ADDONS={json.dumps(ADDON['ADDONS'])}"

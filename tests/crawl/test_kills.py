@@ -1,5 +1,5 @@
-"""kill -9 at any moment: nothing forbidden is fetched, nothing is lost that Scrapy would have
-kept, and no file is broken.
+"""Crawls that are killed with SIGKILL: they fetch nothing forbidden, lose no more than
+stock Scrapy, and damage no files.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ AT_ONCE = 4
 
 
 class Killed:
-    """A crawl with all its files in one folder, that is killed and started again.
+    """A crawl with all its files in one folder, which is killed and started again.
 
-    Each run asks for what the runs before asked for, and for URLs of its own.
+    Each run requests the URLs of the earlier runs, and some of its own.
     """
 
     def __init__(self, hosts: list[Host], folder: Path) -> None:
@@ -70,7 +70,7 @@ class Killed:
     def run_until(
         self, hits: int, pause: float, kill: signal.Signals = signal.SIGKILL
     ) -> None:
-        """Kill a run once it has fetched so many pages, and some seconds later."""
+        """Kill a run *pause* seconds after it has fetched *hits* pages."""
         before = len(self.fetched())
         crawl = start_crawl(**self.arguments())
         wait_until(
@@ -87,13 +87,15 @@ class Killed:
         return [host.url(path) for host in self.hosts for path in host.pages]
 
     def seen(self) -> bytes:
-        """The fingerprints that the duplicate filter knows, and so lets pass no more."""
+        """Return the fingerprints in the file of the duplicate filter, which drops those
+        URLs.
+        """
         path = self.folder / "job" / "requests.seen"
         return path.read_bytes() if path.exists() else b""
 
 
 def moments(seed: int) -> list[tuple[int, float]]:
-    """When a run is killed: after how many pages, and how many seconds then."""
+    """Return when to kill each run: after how many pages, and how many seconds later."""
     chance = random.Random(seed)
     count = 30 if effort.is_long else 4
     return [
@@ -102,12 +104,12 @@ def moments(seed: int) -> list[tuple[int, float]]:
 
 
 def test_kills(site: Site, tmp_path: Path) -> None:
-    """What the duplicate filter did not know when a run was killed is fetched by those after
-    it; what it knew was in the queue, which Scrapy writes down when it is closed.
+    """A later run fetches each URL that the duplicate filter had not saved when a run was
+    killed. The others were in the queue, whose state Scrapy saves only when it is closed.
     """
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    # One of them has a delay, which is kept to in the file of the store.
+    # The turns of the host with a delay are in the file of the store.
     delayed = site.add(f"{RULES}Crawl-delay: 0.01\n", name="127.0.1.1")
     hosts = [delayed, *(site.add(RULES) for _ in range(HOSTS - 1))]
     crawl = Killed(hosts, tmp_path)
@@ -131,8 +133,8 @@ def test_kills(site: Site, tmp_path: Path) -> None:
 
 
 def test_kills_after_a_clean_stop(site: Site, tmp_path: Path) -> None:
-    """What was in the queue when a crawl was closed is fetched, however often it is killed
-    after that: it is on disk, and stays there, as with Scrapy's own queue.
+    """Requests that were in the queue at a clean stop are fetched later, although the
+    following runs are killed: they stay on disk, as with Scrapy's own queue.
     """
     seed = random.randrange(10**6)
     print(f"seed {seed}")
@@ -150,7 +152,9 @@ def test_kills_after_a_clean_stop(site: Site, tmp_path: Path) -> None:
 
 
 def check_files(crawl: Killed) -> None:
-    """The ledger and the store are whole, and the ledger has what it should."""
+    """Check that the ledger and the store are intact, and that the ledger allowed no
+    forbidden page.
+    """
     for path in (crawl.ledger, crawl.folder / "job" / "robotstxt.sqlite"):
         if path.exists():
             with closing(sqlite3.connect(path)) as database:

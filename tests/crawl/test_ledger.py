@@ -1,4 +1,4 @@
-"""The ledger of a crawl has what was asked and decided, by the server's own log."""
+"""The ledger records the decisions of a crawl, and agrees with the server's access log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(path: Path, query: str, *values: Any) -> list[dict[str, Any]]:
 
 
 def decisions(path: Path, url: str) -> list[tuple[Any, ...]]:
-    """The decisions on a URL, in their order; *page* without its origin."""
+    """Return the decisions on a URL in order, with *page* as a path."""
     found = rows(path, "SELECT * FROM decision WHERE url = ? ORDER BY id", url)
     for row in found:
         row["page"] = row["page"] and re.sub("^http://[^/]*", "", row["page"])
@@ -54,7 +54,7 @@ def allowed(path: Path) -> Counter[str]:
 
 
 def fetched(*hosts: Host) -> Counter[str]:
-    """What the access log has, robots.txt apart."""
+    """Return the URLs in the access logs, except for robots.txt."""
     return Counter(host.url(path) for host in hosts for path in host.pages)
 
 
@@ -75,7 +75,7 @@ def site_with_everything(site: Site) -> Host:
 
 @pytest.mark.parametrize("name", ["../../up", "..", "/abs/olute", "a\\b\0c"])
 def test_the_name_of_a_spider_is_no_path(site: Site, tmp_path: Path, name: str) -> None:
-    """Whatever a spider is called, its ledger is in the folder of the setting."""
+    """Whatever the name of a spider, its ledger is in the folder of REP_LEDGER."""
     folder = tmp_path / "a" / "ledgers"
     host = site.add(RULES)
     setting = str(folder / "%(name)s.sqlite")
@@ -87,8 +87,8 @@ def test_the_name_of_a_spider_is_no_path(site: Site, tmp_path: Path, name: str) 
 
 
 def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
-    """Each decision is there with its evidence, and the access log agrees: each page that
-    was fetched has one decision that allowed it, and no other page has one.
+    """Each decision is recorded with its evidence. Each fetched page has exactly one
+    decision that allowed it, and other pages have none.
     """
     host, same = site_with_everything(site), site.add(RULES)
     ours, free, down = site.add(RULES), site.add(RULES), site.add(Answer(status=503))
@@ -180,7 +180,9 @@ def test_every_layer(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
-    """Two hosts with the same robots.txt share a body; one that is down says so."""
+    """Check that two hosts with the same robots.txt share a body, and that the snapshot of
+    an unreachable one says so.
+    """
     found = rows(path, "SELECT * FROM snapshot LEFT JOIN body USING (sha256)")
     of = {row["origin"]: row for row in found}
     assert len(found) == len(of) == 3
@@ -205,8 +207,8 @@ def check_snapshots(path: Path, host: Host, same: Host, down: Host) -> None:
 
 
 def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
-    """At the level of the start, no request that the site allowed is there; of what the
-    user decided there is one for each host and way.
+    """By default, the ledger does not record the requests that a site allowed. It records
+    each decision by the user once per host and kind.
     """
     host, free = site_with_everything(site), site.add(RULES)
     path = tmp_path / "a" / "plan.sqlite"
@@ -240,7 +242,9 @@ def test_what_was_denied_alone(site: Site, tmp_path: Path) -> None:
 
 
 def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
-    """A crawl that obeys no robots.txt has on record that it fetched regardless."""
+    """The ledger of a crawl with ROBOTSTXT_OBEY = False records that pages were fetched
+    regardless of robots.txt.
+    """
     host = site_with_everything(site)
     path = tmp_path / "ledger.sqlite"
     result = run_crawl(
@@ -264,8 +268,8 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
 
 
 def test_stopped_and_kept(site: Site, tmp_path: Path) -> None:
-    """A download that is stopped at its headers is there, and so is a page whose items
-    the spider keeps whatever it says.
+    """The ledger records downloads stopped at their headers, and items kept by
+    ``dont_obey_noindex``.
     """
     host = site.add(RULES)
     host.answers["/stopped"] = Answer(
@@ -288,7 +292,7 @@ def test_stopped_and_kept(site: Site, tmp_path: Path) -> None:
 
 
 def test_media(site: Site, tmp_path: Path) -> None:
-    """Files that do not arrive are there, with who refuses them."""
+    """The ledger records files that were refused, with the rule."""
     host = site.add(RULES)
     image = {"Content-Type": "image/png"}
     host.answers |= {
@@ -316,8 +320,8 @@ def test_media(site: Site, tmp_path: Path) -> None:
 
 
 def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
-    """A crawl that needs no fetch has the robots.txt of the store on record, from the day
-    that it was fetched; and one that can't have it what it kept to in its place.
+    """The ledger records robots.txt files that came from the store, with the time of their
+    fetch, and for an unreachable one the stale copy that was used.
     """
     host = site.add([robots(RULES), Answer(status=503)])
     path = tmp_path / "ledger.sqlite"
@@ -344,7 +348,7 @@ def test_from_the_store_and_in_an_outage(site: Site, tmp_path: Path) -> None:
 
 
 def wait_for(check: Any) -> Any:
-    """What it gives, once that is true; for twenty seconds at most."""
+    """Return the result of *check* once it is true; fail after two minutes."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         found = check()
@@ -355,7 +359,9 @@ def wait_for(check: Any) -> Any:
 
 
 def test_killed(site: Site, tmp_path: Path) -> None:
-    """After kill -9 the file is whole, and has every decision up to some moment."""
+    """After a kill with SIGKILL, the ledger is intact and has all decisions up to some
+    moment.
+    """
     host = site.add(RULES)
     path = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(path), "REP_LEDGER_LEVEL": "all"}
@@ -367,11 +373,11 @@ def test_killed(site: Site, tmp_path: Path) -> None:
     seen = [row["url"] for row in rows(path, "SELECT url FROM decision ORDER BY id")]
     assert len(seen) > 20
     assert seen == [host.url(f"/{number}") for number in range(len(seen))]
-    # The last page may not have been asked for yet.
+    # The last page may not have been requested yet.
     assert len(host.pages) >= len(seen) - 1
     [one] = rows(path, "SELECT * FROM crawl")
     assert (one["ended"], one["finish_reason"], one["counts"]) == (None, None, None)
-    # The next crawl goes on with it.
+    # The next crawl continues the file.
     run_crawl([host.url("/")], settings=settings)
     ended = rows(path, "SELECT ended IS NULL AS killed FROM crawl ORDER BY id")
     assert ended == [{"killed": 1}, {"killed": 0}]
@@ -391,15 +397,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Make a file of all the room that there is."""
+    """Fill the disk."""
     with suppress(OSError), path.open("ab", buffering=0) as file:
         while True:
             file.write(b"x" * 512)
 
 
 def test_a_full_disk(site: Site, small_disk: Path) -> None:
-    """The crawl goes on, with one warning and a stat, and so does the ledger when there is
-    room again.
+    """On a full disk, the crawl goes on, with one warning and a stat, and later writes all
+    its decisions when there is room.
     """
     host = site.add(RULES)
     path = small_disk / "ledger.sqlite"
@@ -412,7 +418,7 @@ def test_a_full_disk(site: Site, small_disk: Path) -> None:
     filler = small_disk / "filler"
 
     def is_stuck() -> bool:
-        # What SQLite frees when it fails is filled as well.
+        # This also fills the space that SQLite frees when it fails.
         fill(filler)
         before, hits = sum(allowed(path).values()), len(host.hits)
         wait_for(lambda: len(host.hits) > hits + 20)
@@ -434,7 +440,7 @@ def test_a_full_disk(site: Site, small_disk: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["%(name)s", "%(spider)s"])
 def test_a_setting_that_can_not_be(site: Site, tmp_path: Path, setting: str) -> None:
-    """It stops the start with a sentence, before anything is fetched."""
+    """An invalid REP_LEDGER stops the start with an error, before anything is fetched."""
     host = site.add(RULES)
     (tmp_path / "plan").write_text("This is a text, and no ledger")
     result = run_crawl(
@@ -448,7 +454,7 @@ def test_a_setting_that_can_not_be(site: Site, tmp_path: Path, setting: str) -> 
 
 
 def test_by_hand(site: Site, tmp_path: Path) -> None:
-    """Without the add-on the extension is one line, as the README has it."""
+    """Without the add-on, the ledger is enabled by one line in EXTENSIONS."""
     host = site.add(RULES)
     enable = {
         "ROBOTSTXT_OBEY": True,

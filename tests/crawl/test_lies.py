@@ -1,4 +1,4 @@
-"""A server that lies: each lie has its verdict, and the crawl goes on."""
+"""Servers with broken answers: each has the expected result, and the crawl goes on."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ def sizes() -> Sizes:
 
 
 def test_lies(site: Site, every_mode: str) -> None:
-    """Of each host those pages are fetched that its answer leaves, and each that is refused
-    is so for a reason, counted once and logged once; of pages that lie, items are made or
-    dropped. Memory and time have a bound.
+    """From each host with a broken robots.txt, the expected pages are fetched; each refusal
+    has a reason, and is counted and logged once. Broken pages make items or not, as
+    expected. Memory and time are bounded.
 
-    Lies that last come to nothing however soon the crawler gives up, others are waited for.
+    Answers that never end fail with any time-out, so theirs is short. The others get a long
+    one.
     """
     given = sizes()
     told, pages = lies(site, given), page_lies(site, given)
@@ -67,8 +68,8 @@ def test_lies(site: Site, every_mode: str) -> None:
         assert result.exit_code == 0
         assert result.stats["finish_reason"] == "finished"
         assert "log_count/ERROR" not in result.stats, result.log
-        # Scrapy and the other libraries take 90 MB; each page is held by Scrapy, and read in
-        # another copy or two.
+        # Scrapy and other libraries take 90 MB. Scrapy holds each page, and there are one
+        # or two copies while it is parsed.
         assert result.memory < 200 * MEGABYTE + 6 * given.page
         assert result.duration < 300
     check_requests(site)
@@ -90,13 +91,15 @@ def start(
 def check_verdicts(
     told: list[Lie], pages: list[PageLie], result: CrawlResult, mode: str
 ) -> None:
-    """The hosts' own log says what was fetched; stats and errors say why not the rest."""
+    """Check the access logs for the fetched pages, and stats and errors for the reasons of
+    the others.
+    """
     fetched = {
         lie.name: tuple(path for path in lie.host.pages if path in ALL) for lie in told
     }
     assert fetched == {lie.name: lie.outcome(mode)[1] for lie in told}
     counted = Counter(lie.outcome(mode)[0] for lie in told)
-    # And the host of the pages.
+    # The host of the pages has a robots.txt as well.
     counted["successful"] += bool(pages)
     for access, number in counted.items():
         assert result.stats.get(f"rep/robotstxt/{access}", 0) == number, access
@@ -118,8 +121,8 @@ def check_verdicts(
 
 
 def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
-    """One warning for each host that is unreachable, or redirects too often; one line for
-    each page that is refused.
+    """Check that there is one warning for each host that is unreachable or redirects too
+    often, and one line for each refused page.
     """
     logged = result.lines("WARNING")
     refusals = result.lines("DEBUG", "Forbidden by")
@@ -132,7 +135,7 @@ def check_log(told: list[Lie], result: CrawlResult, mode: str) -> None:
         for path in ALL:
             refused = [line for line in refusals if lie.host.url(path) in line]
             assert len(refused) == (path not in pages), lie.name
-    # What a terminal would act on is shown, not sent there.
+    # Control characters are escaped, so that no terminal interprets them.
     assert not {"\x1b", "\x07", "\0", "\x85", "\u2028", "\u202e"} & set(result.log)
 
 
@@ -154,7 +157,7 @@ def check_pages(pages: list[PageLie], result: CrawlResult, mode: str) -> None:
 
 
 def check_requests(site: Site) -> None:
-    """No Location has made a request that is another, or has credentials."""
+    """Check that no Location injected a header or credentials into a request."""
     assert any("x-injected" in hit.target.lower() for hit in site.log)
     for hit in site.log:
         assert not {"X-Injected", "Authorization"} & hit.headers.keys()

@@ -1,4 +1,4 @@
-"""Several workers on one queue in Redis: polite together, and nothing is lost."""
+"""Several workers on one queue in Redis keep delays together, and lose no request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [
 RULES = "User-agent: *\nDisallow: /private/\n"
 DELAY = 0.2
 
-# In seconds, for a machine that is busy.
+# Seconds, enough for a busy machine.
 LONGEST = 900
 
 SPIDER = "tests.crawl.worker_spiders.{}"
@@ -67,7 +67,9 @@ def start(
     *,
     is_first: bool = False,
 ) -> RunningCrawl:
-    """A worker; the first one begins with the first of *urls*, whose page links to the rest."""
+    """Start a worker. The first one requests the first of *urls*, whose page links to the
+    others.
+    """
     return start_crawl(
         urls[: int(is_first)],
         mode=mode,
@@ -80,7 +82,7 @@ def start(
 def start_workers(
     crowd: Crowd, settings: dict[str, Any], count: int, **how: Any
 ) -> list[RunningCrawl]:
-    """Several workers, the others when the first one has begun."""
+    """Start several workers, the others after the first one has sent a request."""
     first = start(crowd.urls, settings, is_first=True, **how)
     wait_until(lambda: crowd.site.log or first.process.poll() is not None)
     return [first, *(start(crowd.urls, settings, **how) for _ in range(count - 1))]
@@ -92,12 +94,12 @@ def gaps(host: Host) -> list[float]:
 
 
 def repeated(hosts: list[Host]) -> int:
-    """How many pages were fetched more than once, each time counted."""
+    """Return how many of the fetched pages were repetitions."""
     return sum(len(host.pages) - len(set(host.pages)) for host in hosts)
 
 
 class Crowd:
-    """Hosts as the web has them: many ordinary ones, and some of each other kind."""
+    """Many ordinary hosts, and some that are slow, forbid paths, or are down at first."""
 
     def __init__(self, site: Site) -> None:
         count, slow, part = (500, 20, 5) if effort.is_long else (16, 2, 2)
@@ -135,15 +137,16 @@ class Crowd:
 
     @property
     def fetched(self) -> int:
-        # All at once: there are many hosts, and each looks for its own in the log.
+        # In one pass over the log, as there are many hosts.
         return sum(hit.path != "/robots.txt" for hit in list(self.site.log))
 
     def check(self, *, most_repeated: int = 0, is_undisturbed: bool = False) -> None:
-        """Nothing is lost, forbidden or early; at most so many pages came twice. In a crawl
-        that *is undisturbed*, each robots.txt is fetched once.
+        """Check that all allowed pages were fetched, none was forbidden or too early, and
+        at most *most_repeated* were fetched again. In a crawl that *is undisturbed*, each
+        robots.txt was fetched once.
         """
         times = [hit.time for hit in self.site.log]
-        print(  # For those who ask pytest for it: -rP.
+        print(  # ``pytest -rP`` shows it.
             f"{self.fetched:,} pages of {len(self.hosts)} hosts, "
             f"{repeated(self.hosts)} of them again, {max(times) - min(times):.0f} s"
         )
@@ -164,8 +167,8 @@ class Crowd:
 
 
 def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
-    """From the site's log: no gap is under a delay over all workers, nothing forbidden is
-    fetched, every allowed URL is, once, and so is each robots.txt.
+    """Four workers keep each Crawl-delay together, fetch nothing forbidden, and each
+    allowed URL and each robots.txt once.
     """
     crowd = Crowd(site)
     settings = settings_for(server)
@@ -176,7 +179,7 @@ def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
     for result in results:
         assert result.stats["finish_reason"] == "finished", result.log
         assert "log_count/ERROR" not in result.stats, result.log
-    # It is work for all of them.
+    # More than one worker had work.
     assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
     denied = [error for result in results for error in result.errors]
     assert Counter(error["reason"] for error in denied) == {
@@ -186,8 +189,8 @@ def test_four_workers(site: Site, mode: str, server: RedisServer) -> None:
 
 
 def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
-    """Of a crawl that has ended. Workers that were *killed* when they had nothing to do may be
-    on the list, where the others ended before they were missed.
+    """Check that a finished crawl left no requests on the server. Workers that were
+    *killed* while they were idle may still be listed, if the others ended before noticing.
     """
     client = server.client()
     keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
@@ -201,7 +204,9 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
 
 @pytest.mark.newest
 def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
-    """With -9, twice, and replaced: what it had comes back, and nothing is lost."""
+    """If two workers are killed and replaced, their requests are sent again, and none is
+    lost.
+    """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=3)
     crawls = start_workers(crowd, settings, 3)
@@ -222,8 +227,8 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
 
 
 def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
-    """How many requests came back from workers that gave no sign of life, as the logs say of
-    those that are there and of those that were killed.
+    """Return how many requests came back from workers without a sign of life, by the logs
+    of all workers.
     """
     counts = [re.findall(r"sign of life: (\d+)", crawl.log) for crawl in crawls]
     return sum(map(int, chain.from_iterable(counts)))
@@ -231,8 +236,8 @@ def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
 
 @pytest.mark.newest
 def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:
-    """For longer than its leases, and goes on: nothing is lost, and what it had under way
-    is fetched again by others.
+    """If a worker stands still for longer than its lease and then goes on, other workers
+    fetch the pages that it had under way, and none is lost.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=2)
@@ -255,8 +260,8 @@ def test_a_worker_that_is_stopped(site: Site, server: RedisServer) -> None:
 @pytest.mark.newest
 @pytest.mark.parametrize("fault", ["restarted", "paused", "full"])
 def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> None:
-    """Redis is restarted, paused, or full in mid-crawl: one warning, and the crawl goes on
-    after it. Nothing is lost.
+    """If Redis restarts, hangs or is out of memory during a crawl, the workers warn once
+    and go on later. No request is lost.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=30)
@@ -275,7 +280,7 @@ def test_a_server_that_fails(site: Site, server: RedisServer, fault: str) -> Non
         assert "log_count/ERROR" not in result.stats, result.log
     said = [line for result in results for line in result.lines("INFO", "works again")]
     assert said
-    # Of calls without an answer it is not known whether they were done.
+    # Calls without an answer may have been executed or not.
     crowd.check(most_repeated=2 * settings["CONCURRENT_REQUESTS"])
     check_nothing_left(server)
 

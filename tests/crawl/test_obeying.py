@@ -1,4 +1,4 @@
-"""What is denied is not sent, and everybody who asks is told why."""
+"""Denied requests are not sent, and errback, signal, stats and log give the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ RULES = "# Mind the line.\n\nUser-agent: *\nAllow: /private/open\nDisallow: /pri
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
 def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> None:
-    """The errback, the signal, the stats and the log have the rule, its line and the reason."""
+    """The errback, the signal, the stats and the log of a denial have the rule, its line
+    and the reason.
+    """
     host = site.add(RULES)
     paths = ("/private/1", "/private/open", "/public")
     result = run_crawl(map(host.url, paths), enable=enable, mode=mode)
@@ -49,7 +51,9 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
 
 @pytest.mark.newest
 def test_a_denial_without_a_rule(site: Site) -> None:
-    """Where no robots.txt could be had, line and rule are empty and the reason says so."""
+    """A denial for an unreachable robots.txt has no line and no rule, and the reason says
+    so.
+    """
     host = site.add(robots("", status=500))
     result = run_crawl([host.url("/public")])
     error = result.error(host.url("/public"))
@@ -60,7 +64,7 @@ def test_a_denial_without_a_rule(site: Site) -> None:
 
 
 def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
-    """A redirect leads to no page that robots.txt forbids, neither here nor on another host."""
+    """A redirect to a forbidden URL is not followed, on the same host or on another."""
     other = site.add(RULES)
     host = site.add(RULES)
     host.answers |= {
@@ -83,7 +87,7 @@ def test_redirect_targets_are_asked_about(site: Site, mode: str) -> None:
 
 
 def test_dont_obey_robotstxt(site: Site) -> None:
-    """The meta key lets a request pass, and costs no fetch of robots.txt."""
+    """A request with ``dont_obey_robotstxt`` is sent without a fetch of robots.txt."""
     host = site.add(RULES)
     meta = {"dont_obey_robotstxt": True}
     result = run_crawl([{"url": host.url("/private/1"), "meta": meta}])
@@ -93,7 +97,9 @@ def test_dont_obey_robotstxt(site: Site) -> None:
 
 
 def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
-    """Redirects take it along on the same origin, and leave it behind at the next."""
+    """``dont_obey_robotstxt`` also holds for redirects within the same origin, but not to
+    another one.
+    """
     other, host = site.add(RULES), site.add(RULES)
     host.answers |= {
         "/private/here": redirect("/private/2"),
@@ -109,7 +115,7 @@ def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
 
 
 def test_other_schemes_pass(site: Site, mode: str) -> None:
-    """What is not fetched from a host that has a robots.txt is none of its business."""
+    """URLs of schemes without a robots.txt are fetched as usual."""
     urls = ["data:text/plain,hello", f"file://{__file__}"]
     result = run_crawl(urls, mode=mode)
     assert len(result.responses) == 2
@@ -118,7 +124,7 @@ def test_other_schemes_pass(site: Site, mode: str) -> None:
 
 @pytest.mark.parametrize("how", ["add-on", "by hand"])
 def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
-    """A project that says ROBOTSTXT_OBEY = False is left in peace."""
+    """With ROBOTSTXT_OBEY = False, this package does nothing."""
     host = site.add(RULES)
     result = run_crawl(
         [host.url("/private/1")],
@@ -131,7 +137,9 @@ def test_robotstxt_obey_false_switches_all_off(site: Site, how: str) -> None:
 
 @pytest.mark.newest
 def test_overrides(site: Site) -> None:
-    """A host's robots.txt is obeyed, ignored or replaced, and each use is counted and told once."""
+    """REP_OVERRIDES obeys, ignores or replaces the robots.txt of a host. Each use is
+    counted, and each host logged once.
+    """
     obeyed, ignored, replaced, plain = hosts = [site.add(RULES) for _ in range(4)]
     overrides = {
         f"127.0.0.1:{ignored.port}": "ignore",
@@ -158,7 +166,7 @@ def test_overrides(site: Site) -> None:
 
 @pytest.mark.newest
 def test_the_most_precise_override_holds(site: Site) -> None:
-    """``*`` is for the hosts that nothing better is said about."""
+    """The override ``*`` is for hosts without a more precise one."""
     host, named = site.add(RULES), site.add(RULES, name="localhost")
     overrides = {"*": "User-agent: *\nDisallow: /\n", "localhost": "ignore"}
     run_crawl(

@@ -1,4 +1,4 @@
-"""A robots.txt that can't be had costs time, and no URL: whoever needs it waits until it is back."""
+"""While a robots.txt is unreachable, requests wait until it is back, and none is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAITING = {
 
 
 def down_for(site: Site, seconds: float, answer: Answer) -> Host:
-    """A host whose robots.txt can't be had at first."""
+    """Add a host whose robots.txt fails with *answer* for *seconds*."""
     host = site.add(answer)
     back = partial(host.answers.__setitem__, "/robots.txt", robots(RULES))
     site.later(seconds, back)
@@ -42,7 +42,9 @@ def all_urls(hosts: list[Host]) -> list[str]:
 
 
 def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
-    """Each allowed URL was fetched once, and of each other one an errback knows why not."""
+    """Check that each allowed URL was fetched once, and each forbidden one was refused by
+    its rule.
+    """
     for host in hosts:
         assert host.pages == sorted(ALLOWED)
         for path in FORBIDDEN:
@@ -55,8 +57,8 @@ def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
 
 
 def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
-    """200 URLs of 10 hosts whose robots.txt can't be had for 3 s: none is lost, none is fetched
-    that is forbidden, and none twice.
+    """200 requests to 10 hosts whose robots.txt is unreachable for 3 seconds: none is lost,
+    and no page is fetched twice or against the rules.
     """
     asked = Answer(status=503, headers={"Retry-After": "2"})
     late = Answer(status=429)
@@ -75,7 +77,7 @@ def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
 
 @pytest.mark.slow
 def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
-    """The pages of another host do not wait for the one that is down."""
+    """A host that is down does not hold up the pages of another."""
     down, up = site.add([*[DOWN] * 4, robots(RULES)]), site.add(RULES)
     result = run_crawl(all_urls([down, up]), mode=mode, spider=SPIDER, settings=WAITING)
     check_nothing_lost([down, up], result)
@@ -84,7 +86,7 @@ def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
 
 
 def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None:
-    """``spider_idle``, at which spiders do what comes next, is sent once, when all is done."""
+    """``spider_idle`` is not sent while requests wait for an unreachable robots.txt."""
     hosts = [down_for(site, 2, DOWN)]
     result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=WAITING)
     check_nothing_lost(hosts, result)
@@ -93,8 +95,8 @@ def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None
 
 @pytest.mark.newest
 def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
-    """A host that says when to ask again is asked then, and not after the 30 s that the
-    first pause is otherwise.
+    """The first retry is at the time in Retry-After, even if that is earlier than the
+    default of 30 seconds.
     """
     host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
     result = run_crawl([host.url("/public/1")], mode=mode, settings=WAITING)
@@ -108,9 +110,9 @@ def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
 @pytest.mark.newest
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
-    """After REP_UNREACHABLE_WAIT the errbacks are told. The log says when it begins how many
-    requests wait, until when, and when robots.txt is asked for again; and when they are
-    given up, how many these are.
+    """After REP_UNREACHABLE_WAIT, errbacks get RobotsDenied. At the beginning, the log says
+    how many requests wait, how long, and when robots.txt is tried again; at the end, how
+    many are given up.
     """
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
@@ -136,8 +138,8 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
 
 
 def test_nobody_answers(site: Site, mode: str) -> None:
-    """Where connections are refused, or there is no such host, pages would fail as well: their
-    requests are given up at once, after REP_RETRY_TIMES.
+    """If connections are refused or the host name is unknown, requests are refused at once,
+    after REP_RETRY_TIMES.
     """
     host, other = site.refusing(), site.add(RULES)
     nowhere = "http://nosuchhost.invalid"
@@ -166,7 +168,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_not_waiting(site: Site, mode: str) -> None:
-    """With a REP_UNREACHABLE_WAIT of 0 the errbacks are told at once."""
+    """With REP_UNREACHABLE_WAIT = 0, requests are refused at once."""
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
     settings = {**WAITING, "REP_UNREACHABLE_WAIT": 0}
@@ -181,7 +183,7 @@ def test_not_waiting(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_requests_that_come_later_wait_with_the_others(site: Site) -> None:
-    """What is asked for while a host is known to be down waits as well."""
+    """Requests that are made while a host is down wait as well."""
     down, up = down_for(site, 2, DOWN), site.add(RULES)
     requests = [{"url": down.url(ALLOWED[0]), "priority": 1}]
     requests += [{"url": up.url("/start")}]
@@ -196,8 +198,8 @@ def test_requests_that_come_later_wait_with_the_others(site: Site) -> None:
 
 
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async`` is refused at once where robots.txt is out of reach: the item or page
-    that it is for would hold up the crawl.
+    """``download_async`` in a callback is refused at once if robots.txt is unreachable,
+    since the page or item would hold up the crawl.
     """
     down, up = site.add(DOWN), site.add(RULES)
     result = run_crawl(
@@ -210,10 +212,10 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
             "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594},
         },
         more=list(map(down.url, ALLOWED)),
-        retries=(60, 60),  # So that a slow crawl is over before.
+        retries=(60, 60),  # So that the crawl ends before a retry.
     )
     assert down.pages == []
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * len(ALLOWED)
-    # Each waits for robots.txt while it is on its way, and passes once.
+    # Each waits for the fetch of robots.txt, and passes the middleware once.
     assert result.stats["passes"] == 1 + len(ALLOWED)
     assert len(down.robots_hits) == 1

@@ -1,6 +1,4 @@
-"""Plugins that are widely used, side by side with this package: nothing that is forbidden is
-fetched, and they do what they are for.
-"""
+"""Widely used plugins beside this package: they work as usual, and fetch nothing forbidden."""
 
 from __future__ import annotations
 
@@ -46,7 +44,9 @@ def crawl(host: Host, **arguments: Any) -> CrawlResult:
 
 
 def test_deltafetch(site: Site, tmp_path: Path) -> None:
-    """scrapy-deltafetch: what made an item is not fetched again, what is forbidden never."""
+    """scrapy-deltafetch: a page that made an item is not fetched again, and forbidden pages
+    are not fetched.
+    """
     plugin = pytest.importorskip("scrapy_deltafetch")
     if scrapy.version_info >= (2, 19) and not hasattr(
         plugin.DeltaFetch, "process_spider_output_async"
@@ -67,9 +67,7 @@ def test_deltafetch(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["DummyPolicy", "RFC2616Policy"])
 def test_http_cache(site: Site, tmp_path: Path, policy: str) -> None:
-    """Scrapy's HTTP cache: a page that is in it is judged as it would be from the server, by a
-    robots.txt that is not from the cache.
-    """
+    """Scrapy's HTTP cache: cached pages follow the current robots.txt, which is not cached."""
     host = site_with_links(site)
     cached = {**HTML, "Cache-Control": "max-age=3600"}
     host.answers["/one"] = host.answers["/two"] = Answer(b"<html>", headers=cached)
@@ -89,7 +87,7 @@ def test_http_cache(site: Site, tmp_path: Path, policy: str) -> None:
 
 
 def test_autothrottle(site: Site) -> None:
-    """Scrapy's AutoThrottle, whose own delay is shorter, does not undercut a site's."""
+    """Scrapy's AutoThrottle: with a shorter delay, it does not undercut Crawl-delay."""
     host = site.add("User-agent: *\nCrawl-delay: 0.4\n")
     settings = {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 0.05}
     urls = [host.url(f"/{number}") for number in range(5)]
@@ -100,8 +98,8 @@ def test_autothrottle(site: Site) -> None:
 
 
 def test_rotating_proxies(site: Site) -> None:
-    """scrapy-rotating-proxies: robots.txt is asked for through one of the proxies, and what
-    it forbids through none.
+    """scrapy-rotating-proxies: robots.txt is fetched through one of the proxies, and
+    forbidden pages through none.
     """
     pytest.importorskip("rotating_proxies")
     origin = "http://behind-the-proxy.invalid"
@@ -127,9 +125,7 @@ def test_rotating_proxies(site: Site) -> None:
 
 @pytest.mark.parametrize("package", ["scrapy_user_agents", "scrapy_fake_useragent"])
 def test_user_agents(site: Site, package: str) -> None:
-    """A User-Agent at random changes nothing where ROBOTSTXT_USER_AGENT says whose rules
-    are followed.
-    """
+    """Plugins with random User-Agent headers do not affect ROBOTSTXT_USER_AGENT."""
     module = "middlewares" if package == "scrapy_user_agents" else "middleware"
     pytest.importorskip(f"{package}.{module}", exc_type=ImportError)
     host = site_with_links(site)
@@ -142,15 +138,15 @@ def test_user_agents(site: Site, package: str) -> None:
     }
     crawl(host, settings=settings)
     assert host.pages == ["/", "/one", "/two"]
-    # scrapy-fake-useragent takes that of the settings where its own providers fail.
+    # scrapy-fake-useragent uses USER_AGENT if its own providers fail.
     if package == "scrapy_user_agents":
         assert host.hits_on("/")[0].headers["User-Agent"].startswith("Mozilla")
 
 
 @pytest.mark.parametrize("order", [300, 600])
 def test_poet(site: Site, order: int) -> None:
-    """scrapy-poet: what its client fetches for a page is judged as well, in either order of
-    the add-ons.
+    """scrapy-poet: additional requests of its client follow robots.txt as well, in either
+    order of the add-ons.
     """
     pytest.importorskip("scrapy_poet")
     host = site.add(RULES)
@@ -167,8 +163,8 @@ def test_poet(site: Site, order: int) -> None:
 
 @contextmanager
 def zyte_api(rules: str, moved: dict[str, str]) -> Iterator[tuple[str, list[Any]]]:
-    """What answers for any site as Zyte API does, and what it was asked for; a page that is
-    *moved* comes from another URL.
+    """Run a server that answers for any site as Zyte API does. Yield its URL and a list of
+    the requests. Pages in *moved* get the response of another URL.
     """
     asked: list[Any] = []
 
@@ -204,8 +200,9 @@ def zyte_api(rules: str, moved: dict[str, str]) -> Iterator[tuple[str, list[Any]
 
 @pytest.mark.parametrize("order", [300, 600])
 def test_zyte_api(order: int) -> None:
-    """scrapy-zyte-api: robots.txt goes through it too, nothing forbidden is asked for, and
-    what it brings from elsewhere is judged by that, in either order of the add-ons.
+    """scrapy-zyte-api: robots.txt is fetched through it too, no forbidden page is
+    requested, and a response of another URL is judged by that, in either order of the
+    add-ons.
     """
     pytest.importorskip("scrapy_zyte_api")
     pytest.importorskip("scrapy_poet")

@@ -1,4 +1,4 @@
-"""Crawl-delay and Request-rate are kept to; the server's access log is the judge."""
+"""Crawl-delay and Request-rate hold, by the access logs of the hosts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ NOTING_SLOTS = {"DOWNLOADER": f"{SPIDERS}NotingDownloader"}
 
 
 def gaps(*hosts: Host) -> list[float]:
-    """The seconds between one request to any of *hosts* and the next, robots.txt included."""
+    """Return the seconds between successive requests to any of *hosts*, robots.txt
+    included.
+    """
     times = sorted(hit.time for host in hosts for hit in host.hits)
     return [after - before for before, after in pairwise(times)]
 
 
 def slot_gaps(result: CrawlResult, host: Host) -> list[float]:
-    """The seconds from when the download slot of *host* sent one request to the next, by the
-    clock of the crawl. The server may note a request late, and so cannot tell.
+    """Return the seconds between successive requests of the download slot of *host*, by the
+    clock of the crawl. The access log is not exact enough, since the server may log a
+    request late.
     """
     times = result.stats[f"sent_at/{host.name}"]
     assert len(times) == len(host.hits)
@@ -66,8 +69,8 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
 
 
 def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
-    """A request that comes out of a queue on disk is another object than the one that was
-    called, and it is its turn all the same.
+    """A request from a queue on disk gets its turn, although it is not the same object as
+    the one that was queued.
     """
     host = site.add(DELAY.format(0.1))
     settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 100}
@@ -81,9 +84,9 @@ def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_pace(site: Site, mode: str) -> None:
-    """However a host is asked, a fifth of a second passes from one request to the next: after the
-    robots.txt, after redirects, under http and https, through custom slots, after the slot
-    was collected. A host without a delay is as fast as it is.
+    """A delay of 0.2 s passes between all requests to a host: after robots.txt, through
+    redirects, http and https, custom download slots, and after Scrapy deleted an idle slot.
+    A host without a delay is not slowed down.
     """
     plain = site.add(DELAY.format(0.2))
     redirecting = site.add(DELAY.format(0.2), name="127.0.0.2")
@@ -95,7 +98,8 @@ def test_pace(site: Site, mode: str) -> None:
     longer = site.add(DELAY.format(0.2), name="127.0.0.5")
     shorter = site.add(DELAY.format(0.1), name="127.0.0.6")
     fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.7")
-    # The next one has to wait for this answer, and that for all of the fast host.
+    # The answer comes after all requests to the fast host, and the next request waits for
+    # it.
     plain.answers["/page/0"] = Answer(after=lambda: len(fast.pages) == 10)
     requests = [
         *pages(plain, 11),
@@ -119,7 +123,7 @@ def test_pace(site: Site, mode: str) -> None:
     }.items():
         found = gaps(*hosts)
         if len(hosts) == 2:
-            # Of those two, both are asked for their robots.txt before a delay is known.
+            # Both files of two hosts are fetched before a delay is known.
             found = sorted(found)[1:]
         assert len(found) >= count - 2
         assert min(found) >= 0.2, hosts
@@ -134,8 +138,8 @@ def test_pace(site: Site, mode: str) -> None:
 
 
 def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
-    """With AutoThrottle, which halves a delay with each quick response, with jitter, with a
-    delay that is shorter, and with a slot that is set otherwise, the delay holds.
+    """The Crawl-delay holds although AutoThrottle, DOWNLOAD_DELAY and DOWNLOAD_SLOTS have
+    shorter delays.
     """
     host, other = (
         site.add(DELAY.format(0.3)),
@@ -156,7 +160,7 @@ def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
 
 
 def test_the_longer_delay_holds(site: Site) -> None:
-    """Where the project wants to be slower than the host asks for, it is."""
+    """If a delay in the project's settings is longer than the Crawl-delay, it holds."""
     host = site.add(DELAY.format(0.1))
     slot = {"delay": 0.3, "randomize_delay": False}
     settings = {**IMPATIENT, **NOTING_SLOTS, "DOWNLOAD_SLOTS": {"127.0.0.1": slot}}
@@ -168,7 +172,7 @@ def test_the_longer_delay_holds(site: Site) -> None:
 
 @pytest.mark.newest
 def test_slow_answers(site: Site) -> None:
-    """While a delay holds, one request is on its way at a time."""
+    """A host with a Crawl-delay gets one request at a time, however slow its answers."""
     host = site.add(DELAY.format(0.1))
     for number in range(4):
         host.answers[f"/page/{number}"] = Answer(b"late", delay=0.3)
@@ -179,8 +183,8 @@ def test_slow_answers(site: Site) -> None:
 
 @pytest.mark.newest
 def test_too_long(site: Site) -> None:
-    """A host that asks for an hour is skipped: 0 requests after that for its robots.txt, one
-    line that says what to change, and each errback is told why.
+    """A host whose Crawl-delay exceeds REP_CRAWL_DELAY_MAX gets no requests after
+    robots.txt. One warning names the setting, and each errback gets the reason.
     """
     host, other = site.add(DELAY.format(3600)), site.add(DELAY.format("0.01"))
     result = run_crawl(pages(host, 20) + pages(other, 3), settings=IMPATIENT)
@@ -201,7 +205,7 @@ def test_too_long(site: Site) -> None:
 
 @pytest.mark.newest
 def test_switched_off(site: Site) -> None:
-    """Without REP_CRAWL_DELAY, or in Google's dialect, no delay holds."""
+    """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay is ignored."""
     for settings in ({"REP_CRAWL_DELAY": False}, {"REP_GOOGLE_COMPATIBLE": True}):
         host = site.add(DELAY.format(3600))
         result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
@@ -211,8 +215,8 @@ def test_switched_off(site: Site) -> None:
 
 @pytest.mark.newest
 def test_how_long_it_takes(site: Site) -> None:
-    """Of a host that asks for more than 10 s and has many requests waiting, the log says once
-    how long it will take. The crawl can be ended meanwhile.
+    """For a host with a Crawl-delay over 10 s and many waiting requests, the log says once
+    how long they will take. SIGINT ends the crawl before that.
     """
     host = site.add(DELAY.format(60))
     crawl = start_crawl(pages(host, 61), settings=IMPATIENT)
@@ -230,8 +234,8 @@ def test_how_long_it_takes(site: Site) -> None:
 @pytest.mark.newest
 @pytest.mark.slow
 def test_a_new_robotstxt(site: Site) -> None:
-    """A delay that a refreshed robots.txt brings holds from then on, the refresh included; one
-    that it takes back does not.
+    """A Crawl-delay that is new in a refreshed robots.txt holds from the refresh on. One
+    that is dropped no longer holds.
     """
 
     def answer(text: str) -> Answer:
@@ -243,7 +247,8 @@ def test_a_new_robotstxt(site: Site) -> None:
     settings = {
         **IMPATIENT,
         "REP_MIN_AGE": 1,
-        # Less than 24 pages in the second for which the first one holds.
+        # This is slow enough that the first robots.txt becomes stale before all pages are
+        # sent.
         "DOWNLOAD_DELAY": 0.05,
         "RANDOMIZE_DOWNLOAD_DELAY": False,
     }
@@ -260,8 +265,8 @@ def test_a_new_robotstxt(site: Site) -> None:
 
 
 def test_what_never_arrives(site: Site) -> None:
-    """A request that another component drops on its way, and sends round again,
-    does not keep the others waiting, and none is lost.
+    """A request that another component drops and schedules again does not block other
+    requests, and none is lost.
     """
     host = site.add(DELAY.format(0.1))
     settings = {
@@ -274,7 +279,7 @@ def test_what_never_arrives(site: Site) -> None:
 
 
 def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> None:
-    """What comes from Scrapy's HTTP cache needs no host, and so no delay."""
+    """Responses from Scrapy's HTTP cache do not wait for a Crawl-delay."""
     host = site.add(DELAY.format(0.2))
     cache = {
         **IMPATIENT,
@@ -288,14 +293,14 @@ def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> N
     check_all_fetched(again, 8)
     assert len(host.pages) == 8
     assert again.stats["httpcache/hit"] == 8
-    # From the robots.txt, which is fetched, to the first page alone.
+    # Only the first page waits, for the delay after robots.txt.
     waited = "rep/crawl_delay/waited"
     assert again.stats[waited] < first.stats[waited] / 2
 
 
 @pytest.mark.slow
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async``, which is not held, waits for its turn as well, in its place."""
+    """``download_async`` in a callback waits for its turn."""
     host, other = site.add(DELAY.format(0.1)), site.add()
     result = run_crawl(
         [other.url("/page"), *pages(host, 5)],

@@ -1,4 +1,4 @@
-"""What a proxy says is nothing that a site says."""
+"""Failures of a proxy are not taken for answers of the site."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def through(proxy: str, path: str, priority: int = 0) -> dict[str, object]:
 
 
 def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> None:
-    """A 407 does not mean that there is no robots.txt: it is fetched through the next proxy."""
+    """If a proxy answers 407 for robots.txt, it is fetched through the proxy of another
+    request.
+    """
     bad, good = site.add(), site.add()
     bad.answers = {
         ORIGIN + path: REFUSED
@@ -46,7 +48,7 @@ def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> Non
 
 
 def test_a_proxy_that_refuses_alone(site: Site, mode: str) -> None:
-    """Where there is no other proxy, robots.txt is unreachable, and nothing is fetched."""
+    """If the only proxy answers 407, robots.txt is unreachable, and no page is fetched."""
     bad = site.add()
     bad.answers = {f"{ORIGIN}/robots.txt": REFUSED}
     requests = [through(bad.origin, f"/public/{number}") for number in range(5)]
@@ -56,7 +58,7 @@ def test_a_proxy_that_refuses_alone(site: Site, mode: str) -> None:
 
 
 def test_a_proxy_that_refuses_to_connect(site: Site, mode: str) -> None:
-    """The same for https: a CONNECT that fails says nothing about the site."""
+    """If the proxy answers 407 to CONNECT for an https site, robots.txt is unreachable."""
     bad = site.add()
     origin = "https://behind-the-proxy.invalid"
     bad.answers["behind-the-proxy.invalid:443"] = REFUSED
@@ -70,8 +72,8 @@ def test_a_proxy_that_refuses_to_connect(site: Site, mode: str) -> None:
 
 
 def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
-    """Where the first request has a proxy that is dead, the retry goes through that of the
-    next one, and no request with a good proxy is refused.
+    """If the proxy of the first request is dead, robots.txt is retried through that of the
+    next request, and no request with a working proxy is refused.
     """
     dead, good = site.refusing(), site.add()
     good.answers[f"{ORIGIN}/robots.txt"] = robots(RULES)
@@ -90,13 +92,13 @@ def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
 
 
 def test_cookies_on_the_way(site: Site, every_mode: str) -> None:
-    """A site that redirects to itself until its cookie comes back gets it back, for robots.txt
-    alone.
+    """A site that redirects robots.txt to itself until its cookie is sent gets the cookie,
+    but only for robots.txt.
     """
     host = site.add()
 
     class Gate(dict):
-        """Answers on /robots.txt by whether the last request had the cookie."""
+        """Answers for /robots.txt that depend on the cookie of the last request."""
 
         def get(self, path: str, default: object = None) -> object:
             if path != "/robots.txt":
@@ -117,7 +119,9 @@ def test_cookies_on_the_way(site: Site, every_mode: str) -> None:
 
 
 def test_too_many_redirects(site: Site) -> None:
-    """The log has the whole chain, since pages are fetched as if there were no robots.txt."""
+    """With too many redirects, pages are fetched as without a robots.txt, and the log shows
+    the whole chain.
+    """
     host = site.add()
     host.chain(6, robots(RULES))
     result = run_crawl([host.url("/private/")])

@@ -1,4 +1,4 @@
-"""However many requests wait for one robots.txt, it is fetched once and none gets around it."""
+"""However many requests wait for a robots.txt, it is fetched once, and all of them obey it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 def test_fifty_requests_to_a_cold_host(
     site: Site, every_mode: str, per_domain: int
 ) -> None:
-    """50 requests and a slow robots.txt: one fetch of it, and no forbidden hit."""
+    """50 parallel requests to a host with a slow robots.txt cause one fetch of it, and no
+    forbidden page is requested.
+    """
     host = site.add(robots(RULES, delay=0.3))
     allowed = [f"/public/{number}" for number in range(25)]
     forbidden = [f"/private/{number}" for number in range(25)]
@@ -42,7 +44,7 @@ def test_fifty_requests_to_a_cold_host(
 
 @pytest.mark.newest
 def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
-    """Where everything is forbidden, robots.txt is the only hit."""
+    """If everything is forbidden, robots.txt is the only URL that is requested."""
     host = site.add(robots("User-agent: *\nDisallow: /\n", delay=0.3))
     urls = [host.url(f"/{number}") for number in range(50)]
     result = run_crawl(urls, mode=every_mode)
@@ -55,7 +57,7 @@ def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
 def test_ports_and_schemes_of_one_host_are_hosts_apart(
     site: Site, every_mode: str
 ) -> None:
-    """Two ports and two schemes of one name have each its own rules, and each is kept to."""
+    """Each port and scheme of a host name has its own robots.txt."""
     hosts = {
         rule: site.add(
             robots(f"User-agent: *\nDisallow: {rule}\n", delay=0.1), tls=rule > "/b"
@@ -75,7 +77,7 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(
 
 @pytest.mark.newest
 def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
-    """An origin goes by its name and not by the address behind it."""
+    """Two names of the same address are different hosts."""
     host = site.add("User-agent: *\nDisallow: /private\n")
     named = host.url("/public").replace("127.0.0.1", "localhost")
     run_crawl([host.url("/public"), named])
@@ -83,7 +85,9 @@ def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
 
 
 def test_one_at_a_time(site: Site, every_mode: str) -> None:
-    """Where only one request may be under way, the fetch does not wait for who waits for it."""
+    """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the request that
+    waits for it.
+    """
     hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(3)]
     hosts[1].chain(3, robots(RULES))
     settings = {

@@ -1,4 +1,4 @@
-"""What the scheduler of scrapy-redis can do, it does with the host queue."""
+"""Features of scrapy-redis' scheduler with this package's queue."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ OLD = [f"/old-{number}" for number in range(10)]
 NEW = [f"/new-{number}" for number in range(5)]
 LINKS = {
     "/start": [*OLD, "/private"],
-    # One page of those that were fetched by the first crawl.
+    # This page was fetched by the first crawl.
     "/again": [*NEW, OLD[0]],
-    # All of these are known.
+    # These are duplicates.
     **dict.fromkeys(NEW, NEW),
 }
 IDLE_SECONDS = 2
@@ -45,7 +45,7 @@ def redis() -> Iterator[Redis]:
 
 
 def plan(redis: Redis, **settings: Any) -> dict[str, Any]:
-    """The arguments of a crawl, which takes one request after the other."""
+    """Return the arguments of a crawl with one request at a time."""
     path = redis.connection_pool.connection_kwargs["path"]
     return {
         "links": LINKS,
@@ -63,16 +63,17 @@ def plan(redis: Redis, **settings: Any) -> dict[str, Any]:
 
 
 def keys(redis: Redis) -> set[str]:
-    """Those of the queue and of the duplicate filter."""
+    """Return the keys of the queue and the duplicate filter."""
     found = {key.decode() for key in redis.scan_iter("*links:*")}
-    # Of each host it is known until when, also when its requests are gone.
+    # The key of each host expires some time after its last request.
     return {key for key in found if not redis.ttl(key) > 0}
 
 
 def test_what_the_scheduler_can_do(site: Site, redis: Redis) -> None:
-    """Three crawls, one after the other. Start URLs come from Redis, requests are JSON
-    there. What the first leaves is removed when the second starts, that of which the third
-    goes on with; and nothing is left of that. It waits for more before it ends.
+    """Three crawls run one after the other, with start URLs from Redis and requests in
+    JSON. The second starts with SCHEDULER_FLUSH_ON_START, so the requests of the first are
+    deleted. The third resumes the queue of the second, waits for
+    SCHEDULER_IDLE_BEFORE_CLOSE, and leaves no keys.
     """
     host = site.add(RULES)
     check_start_urls(host, redis)
@@ -108,7 +109,7 @@ def check_flush_on_start(host: Host, redis: Redis) -> None:
         spider=SPIDER.format("StartUrlSpider"),
         **plan(redis, SCHEDULER_FLUSH_ON_START=True, CLOSESPIDER_PAGECOUNT=3),
     )
-    # Start URLs may come at any time.
+    # Start URLs may be pushed at any time.
     wait_until(lambda: redis.exists("{links:requests}:workers"))
     assert not redis.exists("links:seen")
     redis.rpush("links:start_urls", json.dumps({"url": host.url("/again")}))
@@ -128,7 +129,7 @@ def check_persistence(host: Host, redis: Redis) -> None:
     )
     assert result.stats["finish_reason"] == "finished", result.log
     assert "Resuming crawl" in result.log
-    # Once it had nothing to do and went on, at least.
+    # The spider was idle and then went on at least once.
     assert result.stats["idle"] > 1
     assert result.stats["elapsed_time_seconds"] >= IDLE_SECONDS
     assert keys(redis) == set()

@@ -1,4 +1,4 @@
-"""Crawls whose clock goes faster than ours: what robots.txt said holds only for so long."""
+"""How long a robots.txt holds, with a clock that the crawl moves on."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ DIALECTS = {
 }
 ALL, NONE, KEPT = {"/a/", "/b/"}, set(), {"/b/"}
 OUTAGES = {
-    # What of a host may be fetched whose robots.txt, which forbids /a/, can't be had any
-    # more: when that is found out, 13 hours, 29 days and 31 days later.
+    # The pages that may be fetched while a robots.txt that forbids /a/ is unreachable: when
+    # that is noticed, and 13 hours, 29 days and 31 days later.
     "rfc9309": (KEPT, KEPT, KEPT, ALL),
     "google": (NONE, KEPT, KEPT, ALL),
     "classic": (NONE, NONE, NONE, NONE),
@@ -50,7 +50,7 @@ def holds(text: str, **headers: str) -> Answer:
 def crawl_in_order(
     urls: Iterable[str], mode: str = "asyncio", **kw: Any
 ) -> CrawlResult:
-    """Crawl the first of *urls*, then the others, which are all queued at once."""
+    """Crawl the first of *urls*, and then the others, which are queued at once."""
     first, *others = urls
     return crawl_with_clock([first], mode, later=[0], again=others, **kw)
 
@@ -62,7 +62,7 @@ def crawl_with_clock(urls: list[str], mode: str = "asyncio", **kw: Any) -> Crawl
 
 
 def test_a_rule_that_changes(site: Site, mode: str) -> None:
-    """URLs that are queued already are kept to the new rules once the old ones have run out."""
+    """When robots.txt becomes stale, URLs that are already queued follow the new rules."""
     host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
     before = [f"/{part}/{number}" for number in range(10) for part in "ab"]
     after = [f"/{part}/{number}" for number in range(10, 60) for part in "ab"]
@@ -78,7 +78,7 @@ def test_a_rule_that_changes(site: Site, mode: str) -> None:
 
 
 def test_a_rule_that_has_not_run_out(site: Site) -> None:
-    """Before that, the old ones are kept to without a look at the server."""
+    """While robots.txt is fresh, its rules hold without a new fetch."""
     host = site.add([holds(NO_B, Cache_Control="max-age=600"), robots(NO_A)])
     paths = ("/a/1", "/tick", "/a/2", "/b/2")
     crawl_in_order(map(host.url, paths), moves={"/tick": 590})
@@ -100,7 +100,7 @@ def test_a_rule_that_has_not_run_out(site: Site) -> None:
 def test_how_long_it_holds(
     site: Site, dialect: str, seconds: float, fetches: int
 ) -> None:
-    """Where the server does not say, the dialect does."""
+    """Without a Cache-Control header, the dialect says how long robots.txt is fresh."""
     host = site.add([robots(NO_B), robots(NO_A)])
     urls = map(host.url, ("/c/", "/tick", "/a/", "/b/"))
     crawl_in_order(urls, settings=DIALECTS[dialect], moves={"/tick": seconds})
@@ -112,7 +112,7 @@ def test_how_long_it_holds(
     "value", ["max-age=0", "no-store", "no-cache", "max-age=0, must-revalidate"]
 )
 def test_what_runs_out_at_once(site: Site, value: str) -> None:
-    """A server that wants to be asked each time is asked every 5 minutes."""
+    """A robots.txt that expires at once is fetched again at most every 5 minutes."""
     host = site.add(holds(NO_B, Cache_Control=value))
     paths = [f"/a/{number}" for number in range(60)]
     moves = dict.fromkeys(paths, 10.0)
@@ -123,7 +123,9 @@ def test_what_runs_out_at_once(site: Site, value: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_outage_after_a_good_copy(site: Site, dialect: str) -> None:
-    """What is kept to while robots.txt can't be had is what the dialect says."""
+    """While a robots.txt that was fetched before is unreachable, the dialect decides which
+    rules hold.
+    """
     host = site.add([robots(NO_A), DOWN])
     steps = crawl_steps(
         host, dialect, [8 * DAY, 13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY]
@@ -134,7 +136,9 @@ def test_an_outage_after_a_good_copy(site: Site, dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_outage_from_the_first(site: Site, dialect: str) -> None:
-    """The same, where there never was a good one."""
+    """While a robots.txt that was never fetched is unreachable, the dialect decides what
+    may be fetched.
+    """
     host = site.add(DOWN)
     steps = crawl_steps(host, dialect, [13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY])
     assert steps == list(OUTAGES_WITHOUT_COPY[dialect])
@@ -142,14 +146,16 @@ def test_an_outage_from_the_first(site: Site, dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_end_of_an_outage(site: Site, dialect: str) -> None:
-    """The rules are kept to again when they are back, however long that took."""
+    """When robots.txt is back after an outage of any length, its rules hold again."""
     host = site.add([robots(NO_A), DOWN, DOWN, robots(NO_B)])
     steps = crawl_steps(host, dialect, [8 * DAY, 40 * DAY, 2 * DAY])
     assert steps[-1] == {"/a/"}
 
 
 def crawl_steps(host: Host, dialect: str, later: list[float]) -> list[set[str]]:
-    """Which of /a/ and /b/ a crawl fetched of *host* at the start, and at each time *later*."""
+    """Return which of /a/ and /b/ a crawl of *host* fetched at the start, and after each
+    step of *later* seconds.
+    """
     again = [host.url("/a/"), host.url("/b/")]
     settings = DIALECTS[dialect]
     result = crawl_with_clock(
@@ -163,7 +169,9 @@ def crawl_steps(host: Host, dialect: str, later: list[float]) -> list[set[str]]:
 
 
 def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
-    """A 503 in the place of rules that have run out stops no crawl, and lets nobody through."""
+    """If a stale robots.txt can't be refreshed because of status 503, its old rules hold
+    and the crawl goes on.
+    """
     host = site.add([robots(NO_A), DOWN])
     paths = [f"/{part}/{number}" for number in range(20) for part in "ab"]
     paths.insert(20, "/tick")
@@ -180,7 +188,9 @@ def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
 
 
 def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
-    """While new rules are on their way, the old ones let nobody through, and stall nobody else."""
+    """While a stale robots.txt is refreshed, requests to its host wait, and those to other
+    hosts do not.
+    """
     host, other = site.add(), site.add()
     answered = []
 
@@ -208,7 +218,7 @@ def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
 
 
 def test_retry_after_is_kept_to(site: Site) -> None:
-    """Nobody asks again before the time that ``Retry-After`` says."""
+    """robots.txt is not fetched again before the time in ``Retry-After``."""
     down = Answer(status=503, headers={"Retry-After": "7200"})
     host = site.add([down, robots(NO_A)])
     again = [host.url("/a/"), host.url("/b/")]

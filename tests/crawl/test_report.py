@@ -1,4 +1,4 @@
-"""What a report says of a real crawl."""
+"""The report of a real crawl."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DELAY = 0.3
 
 
 def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
-    """The gap that was kept, the hosts without a robots.txt, the one that was unreachable and
-    the URLs that were refused or overridden are those of the crawl.
+    """The report has the actual gap between requests, the hosts without a robots.txt, the
+    unreachable host, and the refused and overridden URLs of the crawl.
     """
     slow = site.add(f"User-agent: *\nDisallow: /no\nCrawl-delay: {DELAY}\n")
     none, closed = site.add(), site.add(Answer(status=403))

@@ -1,4 +1,6 @@
-"""A crawl with a JOBDIR that is stopped while requests wait for a robots.txt loses none of them."""
+"""A crawl with a JOBDIR that is stopped while requests wait for robots.txt loses none of
+them.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,10 @@ def part_of_crawl(
     is_stopped: bool = False,
     **kwargs: Any,
 ) -> CrawlResult:
-    """Crawl all URLs of *hosts*, which the duplicate filter knows from the second time on.
-    The crawl *is stopped* by a signal when it has met each host, and fetched what it can.
+    """Crawl all URLs of *hosts*; in later runs, the duplicate filter drops them.
+
+    If it *is stopped*, the crawl gets SIGINT once it has contacted each host and fetched
+    all that it can.
     """
     times = {host: len(host.robots_hits) for host in hosts}
     crawl = start_crawl(
@@ -56,7 +60,7 @@ def part_of_crawl(
     )
 
     def has_met(host: Host) -> bool:
-        if host.answers["/robots.txt"] is DOWN:  # It is known by the second time.
+        if host.answers["/robots.txt"] is DOWN:  # The file is fetched for the second time.
             return len(host.robots_hits) > times[host] + 1
         if host.answers["/robots.txt"] is HANGS:
             return len(host.robots_hits) > times[host]
@@ -90,7 +94,9 @@ def check_nothing_lost(hosts: list[Host], *results: CrawlResult) -> None:
 def test_stopped_while_some_are_held(
     site: Site, mode: str, stop: str, tmp_path: Path
 ) -> None:
-    """Whoever stops it, and however long the crawl has been waiting: it goes on where it was."""
+    """A crawl that is stopped by an extension or a signal while requests wait for
+    robots.txt can be resumed without loss.
+    """
     hosts = [site.add(DOWN), site.add(HANGS), site.add(RULES)]
     first = part_of_crawl(hosts, tmp_path, mode=mode, **STOPS[stop])
     assert first.stats["finish_reason"] != "finished"
@@ -102,7 +108,7 @@ def test_stopped_while_some_are_held(
 
 
 def test_stopped_twice(site: Site, tmp_path: Path) -> None:
-    """A crawl that is stopped again before robots.txt is back goes on all the same."""
+    """A crawl that is stopped twice before robots.txt is back loses no requests."""
     hosts = [site.add(DOWN), site.add(HANGS)]
     results = [part_of_crawl(hosts, tmp_path, is_stopped=True) for _ in range(2)]
     back(hosts)
@@ -111,7 +117,9 @@ def test_stopped_twice(site: Site, tmp_path: Path) -> None:
 
 
 def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
-    """The time between two runs is no waiting: robots.txt gets as long as ever to come back."""
+    """The time between two runs does not count as waiting: REP_UNREACHABLE_WAIT begins
+    anew.
+    """
     hosts = [site.add(DOWN)]
     first = part_of_crawl(hosts, tmp_path, is_stopped=True)
     site.later(2, lambda: back(hosts))
@@ -122,7 +130,7 @@ def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
 
 
 def test_requests_are_what_they_were(site: Site, tmp_path: Path) -> None:
-    """A callback gets the request as the spider made it, in the second run as well."""
+    """Callbacks in a resumed crawl get the requests as the spider made them."""
     hosts = [site.add(DOWN)]
     part_of_crawl(hosts, tmp_path, is_stopped=True)
     back(hosts)

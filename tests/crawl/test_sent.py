@@ -1,5 +1,5 @@
-"""What is judged is what is sent: the server's log has no page that its robots.txt forbids,
-however a URL is written.
+"""The URL that is judged is the one that is sent: however a URL is written, the server gets
+no request that its robots.txt forbids.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BAD_HOSTS = (
 
 
 class RulesForAll(dict[str, Any]):
-    """The answers of a proxy behind which every host has the same robots.txt."""
+    """The answers of a proxy for hosts that all have the same robots.txt."""
 
     def get(self, target: str, default: Any = None) -> Any:
         if target.endswith("/robots.txt"):
@@ -93,7 +93,7 @@ def through(proxy: Host, url: str) -> dict[str, Any]:
 
 
 def target(hit: Hit) -> str:
-    """What was asked for, without the origin that a proxy is told."""
+    """Return the path and query of a request, also of one through a proxy."""
     if hit.target.startswith("/"):
         return hit.target
     _, _, rest = hit.target.partition("://")
@@ -102,8 +102,8 @@ def target(hit: Hit) -> str:
 
 
 def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
-    """The request lines in the log that its robots.txt forbids, read as they came and as
-    RFC 3986 resolves them.
+    """Return the requests that robots.txt forbids, both as sent and as normalised by RFC
+    3986.
     """
     found = []
     rules = Reference(RULES.encode(), DIALECTS[dialect])
@@ -117,7 +117,9 @@ def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
 
 
 def resolved(seen: str) -> str:
-    """RFC 3986, 5.2.4 and 6.2.2.2, for a path and query; written from its text."""
+    """Normalise a path and query by RFC 3986, sections 5.2.4 and 6.2.2.2, independently of
+    the package.
+    """
     out, at = "", 0
     while at < len(seen):
         octet = seen[at + 1 : at + 3]
@@ -147,8 +149,8 @@ def resolved(seen: str) -> str:
 
 @pytest.mark.parametrize("where", ["direct", "proxy"])
 def test_ways_around(site: Site, where: str, every_mode: str) -> None:
-    """A path that leads to a forbidden page is forbidden, and the denial says which page
-    that is; ordinary ones are fetched.
+    """A path that leads to a forbidden page through dot segments or escapes is refused, and
+    the denial shows the normalised URL. Ordinary paths are fetched.
     """
     if where == "direct":
         host = site.add(RULES)
@@ -173,8 +175,8 @@ def test_ways_around(site: Site, where: str, every_mode: str) -> None:
 
 
 def test_odd_hosts(site: Site, every_mode: str) -> None:
-    """Hosts that a proxy takes have a robots.txt, which is asked for under their plain
-    name; a host that can't be read is refused, and so is nothing else.
+    """The robots.txt of a host with an unusual name is requested by its normalised name. A
+    URL whose host can't be read is refused.
     """
     proxy = proxy_of(site)
     paths = ("/no", "/open")
@@ -203,8 +205,8 @@ def test_odd_hosts(site: Site, every_mode: str) -> None:
 @needs_verbatim
 @pytest.mark.parametrize("where", ["direct", "proxy"])
 def test_verbatim(site: Site, where: str, every_mode: str) -> None:
-    """URLs that Scrapy does not encode, since the user says so, are judged as they are
-    read; what can't be read is refused.
+    """URLs with ``verbatim_url``, which Scrapy does not encode, are judged as the server
+    reads them, and refused if they can't be read.
     """
     host = site.add(RULES) if where == "direct" else proxy_of(site)
     name, port = host.origin.removeprefix("http://").split(":")
@@ -246,7 +248,7 @@ def test_verbatim(site: Site, where: str, every_mode: str) -> None:
 
 
 def test_no_meta_key_opens_the_gate(site: Site, every_mode: str) -> None:
-    """Only the package's own requests pass unseen, whatever a request's meta says."""
+    """No meta key of a request bypasses the rules."""
     host = site.add(RULES)
     keys: list[Mapping[str, Any]] = [{"_rep_fetch": each} for each in (True, None, {})]
     keys.append({"is_start_request": True, "rep_fetch": True, "robotstxt": True})
@@ -260,7 +262,7 @@ def test_no_meta_key_opens_the_gate(site: Site, every_mode: str) -> None:
 
 
 def test_robotstxt_with_more(site: Site, every_mode: str) -> None:
-    """What is not exactly /robots.txt is no robots.txt: it is judged and downloaded."""
+    """A URL that is not exactly /robots.txt follows the rules like any page."""
     host = site.add(RULES + "Disallow: /robots.txt;no\n")
     paths = ["/robots.txt", "/robots.txt;x", "/robots.txt;no", "/robots.txt?x"]
     result = run_crawl(map(host.url, paths), mode=every_mode)
@@ -273,8 +275,8 @@ def test_robotstxt_with_more(site: Site, every_mode: str) -> None:
 
 @pytest.mark.newest
 def test_the_ledger(site: Site, tmp_path: Path) -> None:
-    """It has what was refused for its form, and what can't be read; a replay and a report
-    of it stand that, and find nothing to object to.
+    """The ledger records URLs that were refused in their normalised form or as unreadable,
+    and replay and report can read them.
     """
     host, ledger = proxy_of(site), tmp_path / "ledger"
     start = "http://host.test"
@@ -371,7 +373,7 @@ PLAIN = ("a", "b", "Z", "9", "-", "_", ".", "~", "%20", "%C3%BC", "+", ",")
 
 
 class Drawn:
-    """URLs that are drawn, and are the same each time."""
+    """Random URLs, the same in each run."""
 
     def __init__(self) -> None:
         self._chance = Random(1)
@@ -395,13 +397,13 @@ class Drawn:
 
 
 def requests_of(urls: list[str], **meta: Any) -> list[dict[str, Any]]:
-    """Those that can be made, as Scrapy encodes them and as they are."""
+    """Return requests for the valid ones of *urls*, each encoded by Scrapy and verbatim."""
     found = []
     for url in urls:
         for more in ({}, {"verbatim_url": True}):
             request = {"url": url, "meta": {**meta, **more}, "dont_filter": True}
             try:
-                urlsplit(Request(**request).url)  # Scrapy's scheduler does this.
+                urlsplit(Request(**request).url)  # As Scrapy's scheduler does.
             except (ValueError, TypeError):
                 continue
             found.append(request)
@@ -413,8 +415,8 @@ DIALECT = {"asyncio": "rfc9309", "select": "classic", "reactorless": "google"}
 
 @pytest.mark.slow
 def test_random_urls(site: Site, mode: str) -> None:
-    """What the server receives is never forbidden by a plain reading of the request line;
-    URLs of ordinary form that are allowed are all fetched.
+    """For random URLs, the server gets no request that a simple reading of its request line
+    forbids. Ordinary allowed URLs are all fetched.
     """
     proxy, host, dialect = proxy_of(site), site.add(RULES), DIALECT[mode]
     drawn = Drawn()

@@ -1,4 +1,4 @@
-"""What renders pages for a crawl, or fetches them from elsewhere, stands in for a site."""
+"""Services that render or fetch the pages of a site for a crawl."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def crawl(requests: list[Any], service: Host, kind: str) -> CrawlResult:
 
 
 def gaps(service: Host, site: Host) -> list[float]:
-    """Seconds between what the service was asked to get from *site*."""
+    """Return the seconds between successive requests to *service* for pages of *site*."""
     times = [
         hit.time for hit in service.hits if unquote(hit.path).endswith(f"/{site.port}")
     ]
@@ -38,8 +38,8 @@ def gaps(service: Host, site: Host) -> list[float]:
 
 @pytest.mark.parametrize("kind", ["Service", "ExemptService"])
 def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
-    """Between what a service is asked to get from a site, the delay of that passes, once;
-    sites do not wait for each other, whose service is the same.
+    """A service gets the requests for one site with the Crawl-delay of that site, and those
+    for different sites independently.
     """
     service = site.add(name="127.0.0.9")
     hosts = [site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3, 4)]
@@ -54,13 +54,15 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
         assert len(kept) == PAGES - 1
         assert min(kept) >= DELAY
     first, last = service.hits[0].time, service.hits[-1].time
-    # Eleven delays if they waited for each other.
+    # Eleven delays would pass if the sites waited for each other.
     assert last - first < DELAY * (PAGES * len(hosts) - 2)
 
 
 @pytest.mark.newest
 def test_the_slot_of_a_site(site: Site) -> None:
-    """The same, where a spider asks the service itself, in the slot of the site."""
+    """Requests to a service in the download slot of a site keep the Crawl-delay of the
+    site.
+    """
     host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
     rendered = [
         {
@@ -69,7 +71,7 @@ def test_the_slot_of_a_site(site: Site) -> None:
         }
         for number in range(3)
     ]
-    # When the delay of the site has come to be known.
+    # The second step begins when the delay of the site is known.
     result = run_crawl([host.url(f"/first/{host.port}")], then=rendered)
     assert len(result.responses) == 4, result.log
     times = sorted(
@@ -81,7 +83,7 @@ def test_the_slot_of_a_site(site: Site) -> None:
 
 
 def test_a_host_with_a_delay_of_its_own(site: Site) -> None:
-    """A host that asks for a delay keeps it in the slot of another host too."""
+    """A host with a Crawl-delay keeps it also in the download slot of another host."""
     first, second = (site.add(RULES, name=f"127.0.0.{number}") for number in (2, 3))
     known = [host.url("/known") for host in (first, second)]
     requests = [
@@ -98,7 +100,7 @@ def test_a_host_with_a_delay_of_its_own(site: Site) -> None:
 
 @pytest.mark.newest
 def test_where_the_service_has_landed(site: Site) -> None:
-    """A response that the service has from another URL is judged by that."""
+    """A response of a service that ended at another URL is judged by that URL."""
     service = site.add(name="127.0.0.9")
     host = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
     for path in ("/moved", "/exempt"):
@@ -120,8 +122,8 @@ def test_where_the_service_has_landed(site: Site) -> None:
 
 
 def test_no_encoding_is_asked_for(site: Site, every_mode: str) -> None:
-    """The request for robots.txt has no Accept-Encoding of ours, of which services complain
-    that choose it themselves.
+    """The request for robots.txt has no Accept-Encoding header, since services that choose
+    it themselves complain about one.
     """
     host = site.add(RULES)
     run_crawl([host.url("/")], mode=every_mode)

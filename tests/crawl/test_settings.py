@@ -1,4 +1,4 @@
-"""A setting that can't be meant stops the start, with one sentence that says what can."""
+"""An invalid setting stops the start with one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ BAD = [
 def test_with_the_add_on(
     site: Site, name: str, value: object, allowed: tuple[str, ...]
 ) -> None:
-    """The process fails before it asks for anything, and names setting, value and what is allowed."""
+    """The process fails before any request, and names the setting, its value and the valid
+    values.
+    """
     check(site, ADDON, name, value, allowed)
 
 
@@ -41,13 +43,13 @@ def test_with_the_add_on(
 def test_by_hand(
     site: Site, name: str, value: object, allowed: tuple[str, ...]
 ) -> None:
-    """The same without the add-on."""
+    """An invalid setting stops the start also without the add-on."""
     check(site, BY_HAND, name, value, allowed)
 
 
 @pytest.mark.parametrize("mode", ["select", "reactorless"], indirect=True)
 def test_in_other_modes(site: Site, mode: str) -> None:
-    """The same in each mode."""
+    """An invalid setting stops the start in all modes of Scrapy."""
     name, value, allowed = BAD[0]
     check(site, ADDON, name, value, allowed, mode)
 
@@ -100,7 +102,7 @@ class Spider(scrapy.Spider):
 def run_spider(
     folder: Path, mode: str, *arguments: str, enable: dict[str, object] = ADDON
 ) -> CompletedProcess[bytes]:
-    """``scrapy runspider``, which leaves what goes wrong at the start to its loop."""
+    """Run ``scrapy runspider``, which leaves errors at the start to its event loop."""
     spider = folder / "one.py"
     spider.write_text(SPIDER.replace("ENABLED", repr(enable)))
     command = ["scrapy", "runspider", str(spider), *COMMAND_LINES[mode], *arguments]
@@ -111,7 +113,7 @@ def run_spider(
 def test_the_sentence_alone(
     every_mode: str, tmp_path: Path, enable: dict[str, object]
 ) -> None:
-    """The sentence is the last that is shown, and there is no traceback about it."""
+    """The sentence about an invalid setting is the last output, without a traceback."""
     wrong = ["-s", "REP_DIALECT=gogle"]
     done = run_spider(tmp_path, every_mode, *wrong, enable=enable)
     shown = (done.stdout + done.stderr).decode()
@@ -124,7 +126,9 @@ def test_the_sentence_alone(
 
 
 def test_a_ledger_that_can_not_be(every_mode: str, tmp_path: Path) -> None:
-    """The same for a ledger at a place where there can be none; empty, there is none."""
+    """A REP_LEDGER where no file can be created stops the start with one sentence. An empty
+    one means that there is no ledger.
+    """
     place = tmp_path / "one.py" / "ledger.sqlite"
     done = run_spider(tmp_path, every_mode, "-s", f"REP_LEDGER={place}")
     shown = (done.stdout + done.stderr).decode()
@@ -135,7 +139,9 @@ def test_a_ledger_that_can_not_be(every_mode: str, tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_settings(tmp_path: Path) -> None:
-    """One warning for each, with the nearest name that is one; the crawl goes on."""
+    """Each unknown REP_ name causes one warning with the nearest known name, and the crawl
+    goes on.
+    """
     wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1"]
     done = run_spider(tmp_path, "asyncio", *wrong)
     shown = (done.stdout + done.stderr).decode()
@@ -147,7 +153,7 @@ def test_names_that_are_no_settings(tmp_path: Path) -> None:
 
 
 def test_good_values_start(site: Site) -> None:
-    """The extremes that are allowed are allowed, and settings may come as text."""
+    """Values at the limits are accepted, also as text."""
     host = site.add()
     settings = {
         "REP_DIALECT": "scrapy_rep.CLASSIC",

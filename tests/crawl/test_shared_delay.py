@@ -1,4 +1,4 @@
-"""The workers of one crawl keep the delay of a host together."""
+"""The workers of a crawl keep the Crawl-delay of a host together."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WORKERS = 3
 
 @pytest.mark.slow
 def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
-    """From one request to the next, whichever worker makes it, the delay passes; and if one
-    of them is killed with -9, the others go on.
+    """Between any two requests to a host, from whichever workers, the Crawl-delay passes.
+    If a worker is killed, the others go on.
     """
     host = site.add(DELAY.format(0.3))
     fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.2")
@@ -52,7 +52,7 @@ def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
     assert len(host.hits) > at_kill
     assert len(host.robots_hits) == 1
     assert min(gaps(host)) >= 0.3
-    # What is left after the last one's own requests is a little more than the delay.
+    # After the kill, the other workers alone send more than ten requests.
     assert len(gaps(host)) >= 10
     assert len(fast.pages) == 10 * WORKERS
 
@@ -62,13 +62,13 @@ def test_three_workers(site: Site, store: str) -> None:  # noqa: F811
 def test_whether_it_is_shared(
     site: Site, settings: dict[str, bool], tmp_path: object
 ) -> None:
-    """REP_SHARED_DELAY says whether the workers on a store keep a delay together."""
+    """REP_SHARED_DELAY says whether workers on one store keep a delay together."""
     host = site.add(DELAY.format(0.4))
     settings = {**IMPATIENT, "REP_STORE": f"sqlite:///{tmp_path}/store", **settings}
     run_crawl([host.url("/first")], settings=settings)
     is_shared = "REP_SHARED_DELAY" not in settings
     if not is_shared:
-        # Both go on at the same time.
+        # The first page is answered when both workers have requested it.
         both = Answer(after=lambda: len(host.hits_on("/page/0")) == 2)
         host.answers["/page/0"] = both
     crawls = [start_crawl(pages(host, 3), settings=settings) for _ in range(2)]
@@ -78,7 +78,7 @@ def test_whether_it_is_shared(
 
 
 def test_a_store_that_is_gone(site: Site) -> None:
-    """Where the store can't be reached, each worker keeps the delay by itself."""
+    """If the store can't be reached, each worker keeps the delay by itself."""
     host = site.add(DELAY.format(0.2))
     settings = {**IMPATIENT, "REP_STORE": "redis://127.0.0.1:1/0"}
     result = run_crawl(pages(host, 6), settings=settings)

@@ -1,4 +1,4 @@
-"""What is known of robots.txt outlives the process, and a store that fails costs no more than a warning."""
+"""Stores keep robots.txt files between crawls, and a failing store causes one warning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 
 def urls(hosts: list[Host], name: str, count: int = 4) -> list[str]:
-    """So many allowed and so many forbidden URLs of each host, host after host."""
+    """Return *count* allowed and *count* forbidden URLs of each host."""
     return [
         host.url(f"/{kind}/{name}-{number}")
         for number in range(count)
@@ -39,7 +39,7 @@ def urls(hosts: list[Host], name: str, count: int = 4) -> list[str]:
 
 
 def check_obeyed(asked: list[str], hosts: list[Host], result: CrawlResult) -> None:
-    """Nothing forbidden reached a server, and each request has come to its end."""
+    """Check that all allowed pages were fetched, and all forbidden ones refused."""
     assert result.exit_code == 0, result.log
     forbidden = [url for url in asked if "/private/" in url]
     assert result.fetched() == sorted(set(asked) - set(forbidden))
@@ -58,7 +58,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
 
 
 def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:
-    """A second run with the same JOBDIR asks for no robots.txt, and obeys those of the first."""
+    """A second run with the same JOBDIR fetches no robots.txt, and obeys the stored ones."""
     hosts = [site.add(RULES) for _ in range(5)]
     settings = {"JOBDIR": str(tmp_path)}
     for run in ("first", "second"):
@@ -71,16 +71,16 @@ def test_run_again(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 def test_run_again_after_kill(site: Site, tmp_path: Path) -> None:
-    """A run that is killed with -9 leaves what it has fetched, whole, to the next one."""
+    """After a kill with SIGKILL, the next run uses the stored robots.txt files."""
     hosts = [site.add(RULES) for _ in range(5)]
     asked = urls(hosts, "page", 20)
     for host in hosts:
         for number in range(20):
             host.answers[f"/public/page-{number}"] = Answer(PAGE, delay=0.1)
-    # Scrapy's own disk queue writes its state at a clean close, so which requests come back
-    # after a kill is Scrapy's matter: without this package too, one that is opened again so
-    # gives old requests for new ones. Here it is removed; the start requests are sent again
-    # by the spider, and past the duplicate filter, which knows them.
+    # Scrapy's queue on disk saves its state only at a clean close. One that is opened after
+    # a kill may return old requests instead of new ones, also without this package. The
+    # test deletes the queue, and the spider sends its start requests again, with
+    # dont_filter.
     requests = [{"url": url, "dont_filter": True} for url in asked]
     settings = {"JOBDIR": str(tmp_path), "CONCURRENT_REQUESTS": 4}
     first = start_crawl(requests, settings=settings)
@@ -98,8 +98,8 @@ def test_run_again_after_kill(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
-    """A class of the project, by its import path, keeps robots.txt files from one crawl to
-    the next. It is the one that the documentation shows.
+    """A Store class of the project, chosen by its import path, keeps robots.txt files
+    between crawls. It is the example in the documentation.
     """
     host = site.add(RULES)
     settings = {
@@ -118,10 +118,12 @@ def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
-    """It costs one warning and is counted, and the crawl obeys from memory."""
+    """If the store can't be opened, the crawl warns once, counts errors, and obeys from
+    memory.
+    """
     (tmp_path / "file").touch()
     uri = {
-        # A file is where the folder would have to be made.
+        # A file is in the place of the folder.
         "sqlite": f"sqlite:///{tmp_path / 'file' / 'robotstxt.sqlite'}",
         "redis": f"redis://127.0.0.1:{free_port()}/0",
     }[kind]
@@ -136,7 +138,9 @@ def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
 
 
 def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
-    """A store that somebody deletes while it is used costs one warning; the crawl obeys."""
+    """If the file of the store is deleted during a crawl, the crawl warns once, and still
+    obeys.
+    """
     path = tmp_path / "robotstxt.sqlite"
     first, *others = hosts = [site.add(RULES) for _ in range(4)]
     first.answers["/public/page-0"] = Answer(PAGE, after=lambda: not path.unlink())
@@ -152,5 +156,5 @@ def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
     "uri", ["mysql://127.0.0.1/0", "sqlite://robots", "robots.sqlite"]
 )
 def test_bad_uri(site: Site, uri: str) -> None:
-    """What is no address of a store stops the start, with a sentence that says what is one."""
+    """An invalid store address stops the start, with a sentence that shows valid ones."""
     check(site, ADDON, "REP_STORE", uri, ("memory://", "sqlite:///", "redis://"))

@@ -1,4 +1,6 @@
-"""Turns are kept, and nobody is kept waiting, whatever else takes part in a crawl."""
+"""Requests to a host with a Crawl-delay take turns beside other components, and none is
+blocked.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ pytestmark = pytest.mark.unmeasured
 
 
 def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
-    """With a JOBDIR, where each request that is called comes back as another object, a crawl
-    keeps its pace; one that is stopped meanwhile goes on where it was.
+    """With a JOBDIR, where each popped request is a new object, a crawl keeps the
+    Crawl-delay, and can be stopped and resumed.
     """
     host = site.add(DELAY.format(0.2))
     settings = {**IMPATIENT, "JOBDIR": str(tmp_path)}
@@ -41,8 +43,8 @@ def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
 
 
 def test_a_redirect_to_another_host(site: Site) -> None:
-    """A host that is redirected to has nothing to do with the delay of the first one, though
-    Scrapy leaves such a request in the download slot of that.
+    """The target of a redirect to another host does not wait for the delay of the first
+    host, although Scrapy keeps the request in the slot of that host.
     """
     slow = site.add(DELAY.format(1))
     fast = site.add("User-agent: *\nDisallow: /private/\n", name="127.0.0.2")
@@ -54,7 +56,7 @@ def test_a_redirect_to_another_host(site: Site) -> None:
 
 
 def test_what_is_dropped_costs_no_time(site: Site) -> None:
-    """Where another component drops requests whose turn it is, the next one goes."""
+    """If another component drops a request that has the turn, the next one is sent."""
     host = site.add(DELAY.format(0.1))
     again = [{"url": url, "dont_filter": True} for url in pages(host, 4)]
     settings = {
@@ -69,7 +71,7 @@ def test_what_is_dropped_costs_no_time(site: Site) -> None:
 
 
 def test_many_that_wait_in_place(site: Site) -> None:
-    """Of a hundred that a callback downloads at once, each gets its turn, none looks for it."""
+    """A hundred parallel downloads in a callback each get their turn."""
     host, other = site.add(DELAY.format(0.01)), site.add(name="127.0.0.2")
     result = run_crawl(
         [other.url("/page")],
@@ -83,7 +85,7 @@ def test_many_that_wait_in_place(site: Site) -> None:
 
 
 def test_overrides_count_each_request_once(site: Site) -> None:
-    """However often a request is held, REP_OVERRIDES has decided on it once."""
+    """A request that waits counts once in the stats of REP_OVERRIDES."""
     host, other = site.add(DELAY.format(0.1)), site.add(name="127.0.0.2")
     overrides = {"127.0.0.1": "obey", "127.0.0.2": DELAY.format(0.1)}
     result = run_crawl(
@@ -98,7 +100,9 @@ def test_overrides_count_each_request_once(site: Site) -> None:
 def test_robotstxt_runs_out_while_a_request_has_the_turn(
     site: Site, every_mode: str
 ) -> None:
-    """The request lets robots.txt go before it, and does not wait for what waits for it."""
+    """If robots.txt becomes stale while a request has the turn, robots.txt is fetched
+    first, without a deadlock.
+    """
     host = site.add(DELAY.format(0.1))
     result = run_crawl(
         pages(host, 6),
@@ -116,7 +120,7 @@ def test_robotstxt_runs_out_while_a_request_has_the_turn(
 
 
 def test_a_request_that_needs_tdmrep(site: Site) -> None:
-    """One that has the turn, and needs another file of the host, lets that go before it."""
+    """If a request that has the turn needs tdmrep.json of its host, that is fetched first."""
     host = site.add(DELAY.format(0.1))
     host.answers["/.well-known/tdmrep.json"] = Answer(b"[]")
     mining = {"meta": {"rep_purposes": ["tdm"]}}

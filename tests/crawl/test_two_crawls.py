@@ -1,4 +1,4 @@
-"""Two crawls in one process keep the delay of a host together, without a store of theirs."""
+"""Two crawls in one process keep the Crawl-delay of a host together, without a store."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DELAY = 0.2
 
 
 def test_one_delay_for_both(site: Site, mode: str) -> None:
-    """Whichever crawl asks, the delay has passed since the other did, for robots.txt too;
-    and each reads the robots.txt of a host for itself.
+    """The Crawl-delay passes between requests of both crawls, also for robots.txt. Each
+    crawl fetches robots.txt itself.
     """
     host = site.add(f"User-agent: *\nCrawl-delay: {DELAY}\n")
     fast = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")
@@ -37,7 +37,7 @@ def test_one_delay_for_both(site: Site, mode: str) -> None:
     assert len(host.pages) == len(fast.pages) == 8, done.stderr
     assert len(fast.robots_hits) == 2
     assert len(host.robots_hits) == 2
-    # What both ask for before either knows of the delay.
+    # Both fetch robots.txt before either knows the delay.
     times = [hit.time for hit in host.hits if hit.path != "/robots.txt"]
     assert min(after - before for before, after in pairwise(times)) >= DELAY
     assert not done.stderr

@@ -1,4 +1,4 @@
-"""A crawl says what it is for, and gets what it may have, by the server's own log."""
+"""A crawl with purposes keeps the items that may be used for them, by the access log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def items(result: CrawlResult, host: Host) -> set[str]:
 
 
 def used(path: Path) -> list[dict[str, Any]]:
-    """What the ledger has of use."""
+    """Return the decisions of the layer "usage" in the ledger."""
     query = (
         "SELECT d.*, s.origin AS of_origin FROM decision AS d"
         " LEFT JOIN snapshot AS s ON s.id = d.snapshot WHERE layer = 'usage'"
@@ -49,8 +49,8 @@ def used(path: Path) -> list[dict[str, Any]]:
 def test_one_site_three_purposes(
     site: Site, mode: str, purpose: str, tmp_path: Path
 ) -> None:
-    """The items of each crawl are exactly those that its purpose may have, each page is
-    fetched, and the ledger has the evidence of each drop.
+    """For each purpose, the crawl fetches all pages, keeps exactly the items that may be
+    used for it, and records the evidence of each drop.
     """
     host = build(site)
     ledger = tmp_path / "ledger.sqlite"
@@ -95,7 +95,7 @@ EVIDENCE = {
 
 @pytest.mark.newest
 def test_evidence(site: Site, tmp_path: Path) -> None:
-    """Each drop has what said so, as it is written, and where it stands."""
+    """The ledger and the log show the statement of each drop as written, and its source."""
     host = build(site)
     ledger = tmp_path / "ledger.sqlite"
     result = crawl(host, "train-ai", settings={"REP_LEDGER": str(ledger)})
@@ -112,7 +112,7 @@ def test_evidence(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.newest
 def test_several_purposes(site: Site) -> None:
-    """What any of them must not have is dropped."""
+    """With several purposes, items that any of them must not use are dropped."""
     host = build(site)
     result = crawl(host, "ai-use", "search")
     assert items(result, host) == items_for("ai-use", "search")
@@ -120,7 +120,9 @@ def test_several_purposes(site: Site) -> None:
 
 
 def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
-    """All items pass, no request more is made, and what is stated can be read."""
+    """Without a purpose, all items pass, no additional request is sent, and the usage
+    preferences can be read.
+    """
     host = build(site)
     ledger = tmp_path / "ledger.sqlite"
     settings = {"REP_LEDGER": str(ledger), "REP_LEDGER_LEVEL": "all"}
@@ -150,7 +152,7 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
 
 @pytest.mark.newest
 def test_unknown_denied(site: Site) -> None:
-    """A crawl that takes what is said to be for it alone."""
+    """With REP_USAGE_UNKNOWN = "deny", only items pass whose use is explicitly allowed."""
     host = build(site)
     result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
     assert items(result, host) == KNOWN["search"]
@@ -159,7 +161,9 @@ def test_unknown_denied(site: Site) -> None:
 
 @pytest.mark.newest
 def test_annotated_and_ignored(site: Site) -> None:
-    """All items pass; annotated ones say of each purpose whether they are for it."""
+    """With REP_USAGE = "annotate" or "ignore", all items pass. Annotated ones say for each
+    purpose whether it may use them.
+    """
     host = build(site)
     settings = {"REP_USAGE": "annotate", "REP_NOINDEX": "annotate"}
     result = crawl(host, "search", "train-ai", settings=settings)
@@ -177,7 +181,9 @@ def test_annotated_and_ignored(site: Site) -> None:
 
 @pytest.mark.newest
 def test_purposes_of_a_request(site: Site) -> None:
-    """What one request is for, in the place of the settings; and what is no purpose."""
+    """``rep_purposes`` in a request's meta replaces REP_PURPOSES, and an invalid value
+    refuses the request.
+    """
     host = build(site)
     for purposes, passes in ([], True), (["search"], True), (["train-ai"], False):
         request = {
@@ -204,8 +210,8 @@ def test_purposes_of_a_request(site: Site) -> None:
 
 @pytest.mark.newest
 def test_tdmrep_is_fetched_like_robots_txt(site: Site, tmp_path: Path) -> None:
-    """Once for an origin and for as long as it holds, also for later crawls; in the turn
-    of its host, and not where robots.txt does not let it be fetched.
+    """tdmrep.json is fetched once per origin while it is fresh, also over several crawls,
+    with the Crawl-delay of its host, and not if robots.txt forbids it.
     """
     host = build(site)
     closed = site.add("User-agent: *\nDisallow: /.well-known/\nCrawl-delay: 0.2\n")
@@ -231,8 +237,8 @@ def test_tdmrep_is_fetched_like_robots_txt(site: Site, tmp_path: Path) -> None:
 
 
 def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
-    """One that is missing, broken, too long or out of reach reserves nothing, and holds
-    nothing up; redirects are followed.
+    """A tdmrep.json that is missing, broken, too long or unreachable reserves nothing, and
+    delays nothing. Redirects are followed.
     """
     answers = {
         "missing": Answer(status=404),
@@ -257,12 +263,12 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
     assert result.stats["rep/tdmrep/successful"] == 3
     assert result.stats["rep/tdmrep/unavailable"] == 1
     assert result.stats["rep/tdmrep/unreachable"] == 1
-    # Scrapy's stats are of robots.txt alone.
+    # Scrapy's stats count robots.txt only.
     assert result.stats["robotstxt/request_count"] == len(hosts)
     assert result.stats["robotstxt/response_count"] == len(hosts)
 
 
-# Names.
+# User agents.
 
 NAMES = {"train-ai": "testbot-train", "search": "testbot", "tdm": ["testbot-mine"]}
 GROUPS = """\
@@ -282,7 +288,9 @@ Disallow: /
 
 
 def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
-    """Each purpose follows its own groups; what none may have is not fetched."""
+    """Each purpose follows the group of its own user agent. A page that all of them must
+    not fetch is not fetched.
+    """
     paths = ["/a", "/not-for-search/", "/not-for-training/", "/for-none/", "/usage/"]
     expected = {
         ("search",): {"/a", "/not-for-training/", "/usage/"},
@@ -306,7 +314,7 @@ def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
         assert items(result, host) == passed
         fetched = set(host.pages) - {WELL_KNOWN}
         if len(purposes) == 2:
-            # Fetched for the purpose that may have it.
+            # These are fetched for the purpose that may use them.
             assert fetched == set(paths) - {"/for-none/"}
             rows = {row["url"].removeprefix(host.origin): row for row in used(ledger)}
             row = rows["/not-for-search/"]
@@ -323,7 +331,7 @@ def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert agents == {"testbot"}
 
 
-# Media, and what is not downloaded.
+# Media, and stopped downloads.
 
 
 def media_site(site: Site) -> Host:
@@ -354,8 +362,8 @@ def media_site(site: Site) -> Host:
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_media(site: Site, mode: str, tmp_path: Path, stops: bool) -> None:
-    """Files that are not for a purpose, by their own word or by their page's, do not
-    arrive; where downloads are stopped, their bodies are not downloaded either.
+    """Files that must not be used for a purpose, by their own statements or those of their
+    page, do not arrive. With REP_STOP_DOWNLOAD, their bodies are not downloaded.
     """
     host = media_site(site)
     result = run_crawl(
@@ -380,15 +388,15 @@ def test_media(site: Site, mode: str, tmp_path: Path, stops: bool) -> None:
     assert rows.keys() == {"/no/b.png", "/c.png", "/d.png", "/e.png", "/g.pdf"}
     assert rows["/e.png"]["page"] == host.url("/page")
     assert (rows["/no/b.png"]["line"], rows["/no/b.png"]["source"]) == (2, "robots.txt")
-    # The page that says so of its images was downloaded before these were asked for.
+    # The image that its page excludes is refused without a request.
     assert result.stats.get("rep/stopped/count", 0) == (3 if stops else 0)
     if stops:
         assert result.stats["downloader/response_bytes"] < 380_000
 
 
 def test_stopped_at_the_headers(site: Site, mode: str) -> None:
-    """A page is not downloaded of which no item and no link is wanted, whatever its body
-    may say; where the body may loosen it, or links may be followed, it is.
+    """With REP_STOP_DOWNLOAD, the body of a page is not downloaded if its items would be
+    dropped and its links not followed, whatever the body says.
     """
     host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
     nofollow = {"Content-Type": "text/html", "X-Robots-Tag": "nofollow"}

@@ -1,4 +1,6 @@
-"""What a server writes reaches the log as text: no line of its own, and no control sequence."""
+"""Text from servers is escaped in the log, so that it can't start a line or control a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 EVIL = "\x1b]0;owned\x07\x85\u2028\u202eFAKE LINE"
-"""A title for the terminal, a bell, three ends of a line, and writing from right to left."""
+"""A terminal title, a bell, three line ends, and right-to-left text."""
 
 SPACES = "\x0b \x1c \x1f"
-"""White space to Python, so that it can stand in a date."""
+"""White space for Python, which is therefore accepted within a date."""
 
 DATE = f"1{SPACES}Jan{SPACES}2010"
 OVER = f"unavailable_after: {DATE}"
@@ -49,7 +51,7 @@ TDMREP = [
 
 
 def page(head: str = "", **headers: str) -> Answer:
-    # Headers are sent in Latin-1: these are the bytes of UTF-8.
+    # Headers are sent in Latin-1; this sends the bytes of UTF-8.
     fields = {
         name.replace("_", "-"): value.encode().decode("latin-1")
         for name, value in headers.items()
@@ -89,7 +91,9 @@ def add(site: Site) -> Host:
 
 
 def faked(log: str) -> list[str]:
-    """The lines of *log* with a character that is not to be seen, or that it has not begun."""
+    """Return the lines of *log* that contain an invisible character, or that a server
+    started.
+    """
     return [
         line
         for line in log.split("\n")
@@ -98,7 +102,7 @@ def faked(log: str) -> list[str]:
 
 
 def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
-    # What Scrapy logs of items and of responses is Scrapy's; of these, it shows the URL.
+    # Scrapy logs items and responses itself. Of responses, it shows only the URL.
     wanted = {
         "REP_LEDGER_LEVEL": "all",
         "REP_PURPOSES": ["train-ai", "tdm"],
@@ -109,7 +113,7 @@ def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
 
 
 def test_pages_and_files(site: Site, every_mode: str) -> None:
-    """Rules, headers, tags, dates and policies are in the log, each on the line that repeats it."""
+    """Rules, headers, tags, dates and policies from servers are escaped in the log."""
     host = add(site)
     private = f"/private{quote(EVIL)}"
     result = crawl([host.url(path) for path in (*PAGES, private)], every_mode)
@@ -125,8 +129,8 @@ def test_pages_and_files(site: Site, every_mode: str) -> None:
 
 
 def test_a_date_with_text_behind_it(site: Site) -> None:
-    """In a header, that is no date. In a tag, where white space ends a statement, the date has
-    no part of the text.
+    """In a header, a date followed by text is invalid. In a meta tag, where white space
+    ends a statement, the date is used without the text.
     """
     host = add(site)
     urls = [host.url("/brackets"), host.url("/brackets-header")]
@@ -139,7 +143,7 @@ def test_a_date_with_text_behind_it(site: Site) -> None:
 
 
 def test_robotstxt_that_is_not_to_be_had(site: Site, every_mode: str) -> None:
-    """A Location, and an answer that is no HTTP, are in the warnings as text."""
+    """A Location header, and an answer that is not HTTP, are escaped in warnings."""
     raw = EVIL.encode().decode("latin-1")
     chain = site.add()
     for hop in range(7):

@@ -1,4 +1,4 @@
-"""Hosts with visiting hours are visited in these."""
+"""Hosts with a Visit-time are requested within that window only."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SPIDER = "tests.crawl.paced_spiders.VisitingSpider"
 
 @pytest.mark.slow
 def test_before_it_opens(site: Site, mode: str) -> None:
-    """Requests wait for the window to open, in no other's way, and are sent then, at the pace
-    that the host asks for.
+    """Requests wait until Visit-time begins, without holding up other hosts, and are then
+    sent with the Crawl-delay.
     """
     host = site.add(HOURS.format("1200-1300\nCrawl-delay: 0.2"))
     other = site.add(HOURS.format("1000-1500"), name="127.0.0.2")
@@ -43,7 +43,9 @@ def test_before_it_opens(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_too_long_to_wait(site: Site) -> None:
-    """What can't be fetched within REP_VISIT_TIME_WAIT is refused, and the log says why, once."""
+    """Requests that would wait longer than REP_VISIT_TIME_WAIT are refused, and the log
+    says so once.
+    """
     host = site.add(HOURS.format("1200-1300"))
     settings = {**IMPATIENT, "REP_VISIT_TIME_WAIT": 60}
     result = run_crawl(pages(host, 10), spider=SPIDER, settings=settings, seconds=3600)
@@ -59,7 +61,7 @@ def test_too_long_to_wait(site: Site) -> None:
 
 @pytest.mark.newest
 def test_switched_off(site: Site) -> None:
-    """Without REP_VISIT_TIME, or in Google's dialect, any time will do."""
+    """With REP_VISIT_TIME = False, or in Google's dialect, Visit-time is ignored."""
     for settings in ({"REP_VISIT_TIME": False}, {"REP_GOOGLE_COMPATIBLE": True}):
         host = site.add(HOURS.format("1200-1300"))
         settings = {**IMPATIENT, **settings}
@@ -71,7 +73,7 @@ def test_switched_off(site: Site) -> None:
 
 @pytest.mark.newest
 def test_closing_while_it_is_closed(site: Site) -> None:
-    """A crawl that is ended does not wait for a window to open."""
+    """A crawl that closes does not wait until Visit-time begins."""
     host = site.add(HOURS.format("1200-1300"))
     settings = {**IMPATIENT, "CLOSESPIDER_TIMEOUT": 1}
     result = run_crawl(pages(host, 5), spider=SPIDER, settings=settings, seconds=600)
@@ -81,7 +83,7 @@ def test_closing_while_it_is_closed(site: Site) -> None:
 
 
 def test_what_a_callback_downloads_itself(site: Site) -> None:
-    """``download_async`` waits for the window in its place."""
+    """``download_async`` in a callback waits until Visit-time begins."""
     host, other = site.add(HOURS.format("1200-1300")), site.add()
     result = run_crawl(
         [other.url("/page")],

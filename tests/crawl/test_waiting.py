@@ -1,4 +1,4 @@
-"""A robots.txt that is slow to come stalls nobody, and those who wait for it stay as they were."""
+"""A slow robots.txt does not hold up other hosts, and waiting requests stay unchanged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.unmeasured
 
 RULES = "User-agent: *\nDisallow: /private\n"
 SPIDER = "tests.crawl.waiting_spiders.HurriedSpider"
-# Hosts that differ in their port alone have one slot of the downloader, so that has room.
+# Hosts that differ only in their port share a download slot, so it has room for all.
 FOUR = {"CONCURRENT_REQUESTS": 4}
 ONE = {"CONCURRENT_REQUESTS": 1}
 COUNTING = {"DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594}}
 
 
 def healthy(site: Site) -> tuple[Host, list[str]]:
-    """A host with a page of 100 ms for each of 40 URLs."""
+    """Add a host whose 40 pages take 100 ms each."""
     host = site.add(RULES)
     paths = [f"/public/{number}" for number in range(40)]
     host.answers = {**host.answers, **dict.fromkeys(paths, Answer(delay=0.1))}
@@ -32,9 +32,8 @@ def healthy(site: Site) -> tuple[Host, list[str]]:
 
 @pytest.mark.parametrize("slow_hosts", [1, 4])
 def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> None:
-    """With 4 requests at a time, 30 of which wait for a slow robots.txt or for several, the
-    pages of another host come as fast as if it were alone: all while these are waited for,
-    and 4 at a time.
+    """While 30 requests wait for the slow robots.txt of one or more hosts, the pages of
+    another host are fetched with full CONCURRENT_REQUESTS.
     """
     host, urls = healthy(site)
     late = robots(RULES, after=lambda: len(host.pages) == 40)
@@ -57,7 +56,7 @@ def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> N
     "answer", [Answer(hang=True), Answer(status=503)], ids=["in flight", "out of reach"]
 )
 def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
-    """A spider that is closed after 1 s is closed soon, whatever is waited for."""
+    """A spider that is closed ends soon, even if requests wait for robots.txt."""
     hosts = [site.add(answer) for _ in range(2)]
     urls = [host.url(f"/{number}") for host in hosts for number in range(20)]
     settings = {**FOUR, "CLOSESPIDER_TIMEOUT": 1, "REP_UNREACHABLE_WAIT": 600}
@@ -70,7 +69,7 @@ def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
 
 
 def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
-    """Requests that wait are all there is to do, and the crawl does not end without them."""
+    """A crawl does not end while requests wait, even if it has nothing else to do."""
     host = site.add(robots(RULES, delay=1))
     urls = map(host.url, ("/private", "/public"))
     result = run_crawl(urls, mode=mode, settings=FOUR)
@@ -80,7 +79,7 @@ def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
 
 
 def test_the_order_of_priority(site: Site, mode: str) -> None:
-    """Those that have waited are sent in the order of their priority."""
+    """Requests that waited for robots.txt are sent in the order of their priority."""
     host = site.add(robots(RULES, delay=1))
     priorities = [3, 9, 1, 7, 5, 8, 2, 6, 4, 0]
     requests = [{"url": host.url(f"/{one}"), "priority": one} for one in priorities]
@@ -90,7 +89,7 @@ def test_the_order_of_priority(site: Site, mode: str) -> None:
 
 
 def test_duplicates_are_filtered_while_one_is_held(site: Site, mode: str) -> None:
-    """A URL that waits is known to the duplicate filter; ``dont_filter`` gets around it."""
+    """The duplicate filter knows requests that wait, and ``dont_filter`` bypasses it."""
     host = site.add(robots(RULES, delay=1))
     urls = [host.url(path) for path in ("/page", "/page", "/forced", "/forced")]
     forced = [{"url": url, "dont_filter": url.endswith("forced")} for url in urls]
@@ -100,7 +99,7 @@ def test_duplicates_are_filtered_while_one_is_held(site: Site, mode: str) -> Non
 
 
 def test_requests_are_what_they_were(site: Site) -> None:
-    """A callback gets the request as the spider made it."""
+    """Callbacks get the requests as the spider made them."""
     host = site.add(robots(RULES, delay=1))
     requests = [
         {"url": host.url("/page")},
@@ -115,7 +114,9 @@ def test_requests_are_what_they_were(site: Site) -> None:
 
 
 def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
-    """What a request that has waited is redirected to is filtered as a duplicate, and as offsite."""
+    """The target of a redirected request is filtered as duplicate or offsite, also if the
+    request waited.
+    """
     host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
     offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
     host.answers |= {f"/{number}": redirect("/target") for number in range(3)}
@@ -131,7 +132,9 @@ def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
 
 
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async`` waits for a slow robots.txt, keeps to it, and does not loop for it."""
+    """``download_async`` in a callback waits for a slow robots.txt, obeys it, and does not
+    poll.
+    """
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     more = [f"/public/{number}" for number in range(10)]
     more += [f"/private/{number}" for number in range(10)]
@@ -154,7 +157,7 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
 def test_what_a_media_pipeline_downloads(
     site: Site, mode: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Files on a host with a slow robots.txt are waited for, kept to it, and not looped for."""
+    """Downloads of a media pipeline wait for a slow robots.txt, obey it, and do not poll."""
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     files = [f"/public/{number}" for number in range(10)]
     files += [f"/private/{number}" for number in range(10)]
@@ -177,7 +180,9 @@ def test_what_a_media_pipeline_downloads(
 
 
 def test_a_request_that_another_middleware_drops(site: Site, mode: str) -> None:
-    """Where a request is dropped the second time round, the crawl ends all the same."""
+    """If another middleware drops the robots.txt request or the waiting download, the crawl
+    still ends.
+    """
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     dropping = {"tests.crawl.waiting_spiders.PassOnce": 100}
     result = run_crawl(

@@ -1,4 +1,6 @@
-"""Several crawls at once on one store: they fetch a robots.txt once, and outlive each other and the store."""
+"""Several crawls on one store fetch each robots.txt once, and survive the end of another
+crawl or of the store.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_one_fetch_for_all(site: Site, store: str) -> None:
-    """Of four workers that need the robots.txt of a host at once, one fetches it, and all obey it."""
+    """If four workers need the robots.txt of a host at once, one fetches it, and all obey
+    it.
+    """
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
     asked = urls(hosts, "page", 1)
     settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 16}
@@ -61,7 +65,9 @@ def test_one_fetch_for_all(site: Site, store: str) -> None:
 
 @pytest.mark.slow
 def test_killed_with_the_lock(site: Site, store: str) -> None:
-    """A worker killed with -9 while it fetches keeps the others waiting for seconds, not for ever."""
+    """If a worker is killed while it fetches a robots.txt, the others wait for some
+    seconds, and then fetch it.
+    """
     slow = site.add([Answer(hang=True), robots(RULES)])
     healthy = site.add(RULES)
     settings = {"REP_STORE": store}
@@ -70,7 +76,7 @@ def test_killed_with_the_lock(site: Site, store: str) -> None:
     asked = urls([slow, healthy], "page")
     second = start_crawl(asked, settings=settings)
     wait_until(lambda: len(healthy.pages) == 4 or second.process.poll() is not None)
-    # The second has done what it could: it waits for the first, and asks nothing itself.
+    # The second crawl waits for the first one, without its own fetch.
     assert len(slow.robots_hits) == 1
     assert second.process.poll() is None, second.log
     first.process.kill()
@@ -87,8 +93,11 @@ def test_killed_with_the_lock(site: Site, store: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_redis_stopped_and_started(site: Site) -> None:
-    """While Redis is away the crawl goes on and obeys; when it is back, it is used again."""
-    # One comes after the other, so that the store is needed all along.
+    """While Redis is down, the crawl goes on and obeys; when it is back, the crawl uses it
+    again.
+    """
+    # Each robots.txt takes longer than the one before, so that the store is used all the
+    # time.
     hosts = [site.add(robots(RULES, delay=0.25 * n)) for n in range(HOSTS)]
     asked = [url for host in hosts for url in urls([host], "page", 2)]
     requests = [{"url": url, "priority": -at} for at, url in enumerate(asked)]
@@ -109,5 +118,5 @@ def test_redis_stopped_and_started(site: Site) -> None:
     assert result.stats["rep/store/errors"] > 0
     assert len(result.lines("WARNING", "continues without it")) == 1, result.log
     assert len(result.lines("INFO", "works again")) == 1, result.log
-    # The server came back with nothing: these were put after that.
+    # Redis restarted empty: these entries were stored after that.
     assert 0 < len(kept) < HOSTS - 4

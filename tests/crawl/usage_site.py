@@ -1,5 +1,5 @@
-"""One site whose pages say in every way what they may be used for, and what that comes to
-for each purpose.
+"""A site with all kinds of usage preferences, and the pages that may be used for each
+purpose.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ PAGES = {
         '<link rel="license" type="application/rsl+xml" href="https://license.example/p">'
     ),
 }
-"""Each linked from the front page, but the one that is redirected to."""
+"""All are linked from the front page, except for the target of the redirect."""
 
 DENIED = {
     "search": {"/signals/a", "/header", "/header-and-robots/a"},
@@ -86,7 +86,7 @@ DENIED = {
     "ai-use": {"/search-only/a"},
     "tdm": {"/tdm-header", "/tdm-meta", "/mining/a"},
 }  # fmt: skip
-"""What must not serve each purpose."""
+"""The pages that must not be used for each purpose."""
 
 KNOWN = {
     "search": {"/search-only/a"},
@@ -99,7 +99,7 @@ KNOWN = {
     "ai-use": {"/signals/a", "/header"},
     "tdm": {"/tdm-freed", "/mining/free/a", "/mining/header"},
 }
-"""What is said to be for each purpose."""
+"""The pages that may explicitly be used for each purpose."""
 
 
 def build(site: Site) -> Host:
@@ -117,6 +117,6 @@ def build(site: Site) -> Host:
 
 
 def items_for(*purposes: str) -> set[str]:
-    """The pages whose items may pass."""
+    """Return the pages whose items may pass."""
     pages = {"/", *PAGES} - {"/moved"}
     return pages.difference(*(DENIED[purpose] for purpose in purposes))

@@ -1,4 +1,6 @@
-"""Spiders that wait for a robots.txt: whose clocks run otherwise, and that are stopped."""
+"""Spiders and components for crawls that wait for robots.txt, with changed clocks and
+signals.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class HurriedSpider(PlanSpider):
-    """Asks soon again for a robots.txt that can't be had, and notes what becomes of requests.
+    """Retries an unreachable robots.txt soon, and records details of responses.
 
-    ``retries`` are the seconds to the first retry and the most between two. With ``kills``
-    it sends signals to its own process, each so many seconds after the spider is opened.
+    ``retries`` are the seconds until the first retry, and the longest pause between two.
+    ``kills`` are signals that it sends to its own process, with the seconds after which it
+    does so.
     """
 
     name = "hurried"
@@ -45,7 +48,7 @@ class HurriedSpider(PlanSpider):
         return spider
 
     def note_idle(self) -> None:
-        """Count the times that all is said to be done."""
+        """Count the ``spider_idle`` signals."""
         self.crawler.stats.inc_value("idle")
 
     def send_signals(self) -> None:
@@ -60,7 +63,7 @@ class HurriedSpider(PlanSpider):
 
 
 class Clock:
-    """What ``time.time`` is while a crawl is made to believe that time goes by."""
+    """Replaces ``time.time`` by a clock that the test can set."""
 
     def __init__(self, offset: float) -> None:
         self.offset = offset
@@ -72,11 +75,12 @@ class Clock:
 
 
 class ClockSpider(HurriedSpider):
-    """Moves its clock on.
+    """A spider that sets its clock forward.
 
-    By ``offset`` seconds from the start, by those of ``moves`` when the page at that path has
-    come, and by those of ``later`` each time that all has been answered; then it fetches
-    ``again``, in that order. It notes how often that was before each response.
+    It does so by ``offset`` seconds at the start, by those in ``moves`` after the page at
+    each path, and by those in ``later`` each time that all requests are answered; after
+    that it requests ``again``, in order. It records the number of steps before each
+    response.
     """
 
     name = "clock"
@@ -91,7 +95,7 @@ class ClockSpider(HurriedSpider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> ClockSpider:
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.clock = Clock(spider.offset)
-        # Sent before the downloader has a place for the next request.
+        # This signal is sent before the downloader has room for the next request.
         crawler.signals.connect(spider.move, signals.response_downloaded)
         return spider
 
@@ -121,8 +125,8 @@ class ClockSpider(HurriedSpider):
 
 
 class OutageSpider(ClockSpider):
-    """After each move of its clock, asks for ``/probe`` first, so that the robots.txt that has
-    run out is asked for again, and for ``again`` when that has come to something.
+    """After each step of its clock, requests ``/probe``, so that the stale robots.txt is
+    fetched again, and after that ``again``.
     """
 
     name = "outage"
@@ -149,7 +153,7 @@ class OutageSpider(ClockSpider):
 
     def known(self) -> None:
         if self.is_probing:
-            # The robots.txt is in use when the receivers of the signal have been called.
+            # The new robots.txt is used only after all receivers of the signal were called.
             call_later(0.1, self.ask)
 
     def ask(self) -> None:
@@ -160,14 +164,14 @@ class OutageSpider(ClockSpider):
 
 
 class DownloadingSpider(HurriedSpider):
-    """Downloads ``more`` by itself, all at once, in the callback of each page."""
+    """Downloads ``more`` itself, in parallel, in the callback of each page."""
 
     name = "downloading"
     more: list[str]
 
     async def note_response(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         HurriedSpider.note_response(self, response)
-        # Deferreds, which every mode has, so that they run side by side.
+        # Deferreds exist in every mode, and run in parallel.
         downloads = [deferred_from_coro(self.download(url)) for url in self.more]
         for download in downloads:
             yield await maybe_deferred_to_future(download)
@@ -182,7 +186,9 @@ class DownloadingSpider(HurriedSpider):
 
 
 class CountPasses:
-    """A downloader middleware that counts the requests that pass it, in ``passes``."""
+    """A downloader middleware that counts the requests that pass it, in the stat
+    ``passes``.
+    """
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> CountPasses:
@@ -196,7 +202,7 @@ class CountPasses:
 
 
 class PassOnce:
-    """A downloader middleware of somebody's, which lets each URL through once."""
+    """A downloader middleware of a project, which drops the second request for each URL."""
 
     def __init__(self) -> None:
         self.passed: set[str] = set()
@@ -208,7 +214,7 @@ class PassOnce:
 
 
 class FollowingSpider(HurriedSpider):
-    """Asks for the URLs of ``follow`` when it has its first response."""
+    """Requests the URLs of ``follow`` after its first response."""
 
     name = "following"
     follow: list[str]
@@ -220,8 +226,8 @@ class FollowingSpider(HurriedSpider):
 
 
 class DayGoesBy:
-    """A downloader middleware of somebody's, which takes a day over some pages: by the clock
-    of :class:`ClockSpider`.
+    """A downloader middleware of a project, which sets the clock of :class:`ClockSpider`
+    forward by more than a day while it handles some pages.
     """
 
     @classmethod

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WorkerSpider(HurriedSpider):
-    """Follows ``links`` from the first page of all."""
+    """Follows ``links`` from the first page."""
 
     name = "worker"
     links: list[str] = []
@@ -30,7 +30,7 @@ class WorkerSpider(HurriedSpider):
 
 
 class BranchingSpider(WorkerSpider):
-    """Has each page link to the next ones, so that requests are pushed all the time."""
+    """Lets each page link to the next ones, so that requests are pushed all the time."""
 
     name = "worker"
 
@@ -39,12 +39,14 @@ class BranchingSpider(WorkerSpider):
         yield from self.branch(self.links)
 
     def branch(self, urls: list[str]) -> Iterator[Request]:
-        """Two halves of *urls*, each to be followed from its first one."""
+        """Return requests for the first URL of each half of *urls*, which then follow the
+        rest of that half.
+        """
         middle = len(urls) // 2
         for part in (urls[:middle], urls[middle:]):
             if part:
                 request = HurriedSpider.request(self, {"url": part[0]})
-                # Of long lists, the queue would be mostly these.
+                # With long lists in their meta, requests would fill the queue's memory.
                 meta = {"links": part[1:]}
                 yield request.replace(callback=self.next_page, meta=meta)
 

@@ -104,7 +104,7 @@ def test_the_project_has_a_store() -> None:
     ],
 )
 def test_where_the_store_is(settings: dict[str, Any], url: str | None) -> None:
-    """The store is on the Redis server of the queue, if a URL can express the connection
-    settings.
+    """The store is on the Redis server of the queue, if a URL can express
+    the connection settings.
     """
     assert settings_of(**settings)["REP_STORE"] == url

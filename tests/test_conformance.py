@@ -51,8 +51,8 @@ def test_cases_are_as_the_schema_says() -> None:
 
 
 def test_there_are_enough() -> None:
-    """The suite has at least 600 undisputed cases, with a fair share for each dialect and
-    topic.
+    """The suite has at least 600 undisputed cases, with a fair share
+    for each dialect and topic.
     """
     counting = [case for case in SUITE.cases if not case.is_disputed]
     assert len(counting) >= 600
@@ -130,8 +130,8 @@ for line in sys.stdin:
 
 
 def test_a_command_of_another_language(tmp_path: Path) -> None:
-    """A command in any language can be asked, by lines of JSON. If it ends or hangs, its
-    answers count as wrong.
+    """A command in any language can be asked, by lines of JSON. If it ends or hangs,
+    its answers count as wrong.
     """
     script = tmp_path / "ask.py"
     script.write_text(COMMAND)
@@ -180,9 +180,7 @@ def test_the_documented_table_is_of_these_cases() -> None:
 
 
 def test_the_command() -> None:
-    """``python -m conformance`` prints the table, and exits with 0 if all answers are
-    right.
-    """
+    """``python -m conformance`` prints the table, and exits with 0 if all answers are right."""
     command = [sys.executable, "-m", "conformance", "--only", "scrapy-rep"]
     ended = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

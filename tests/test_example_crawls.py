@@ -183,8 +183,8 @@ def test_judge_finds_what_should_not_be(project: Path) -> None:
 
 @pytest.mark.newest
 def test_edited_site(project: Path) -> None:
-    """After an edit of a robots.txt or a page of the site, the next crawl follows the new
-    rules.
+    """After an edit of a robots.txt or a page of the site, the next
+    crawl follows the new rules.
     """
     site = project / "demo" / "site"
     (site / "bare" / "robots.txt").write_text(

@@ -29,8 +29,8 @@ MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT = (
 
 
 def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge reads X-Robots-Tag headers and robots meta tags, also those for one crawler
-    only.
+    """The judge reads X-Robots-Tag headers and robots meta tags, also
+    those for one crawler only.
     """
     monkeypatch.syspath_prepend(str(PROJECT))
     judge = import_module("demo.judge")
@@ -43,8 +43,8 @@ def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_judge_knows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge reports the smallest gap between requests to a host with a Crawl-delay, in
-    whatever order they are logged, and requests outside of Visit-time. A host with a single
-    request has no gap.
+    whatever order they are logged, and requests outside of Visit-time. A host with a
+    single request has no gap.
     """
     monkeypatch.syspath_prepend(str(PROJECT))
     hosts, judge = import_module("demo.hosts"), import_module("demo.judge")

@@ -105,8 +105,8 @@ def test_many(run: Run, project: Path) -> None:
 @pytest.mark.newest
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_killed(run: Run) -> None:
-    """If a worker is killed, another one fetches the pages that it had under way, and none
-    is lost.
+    """If a worker is killed, another one fetches the pages that it had
+    under way, and none is lost.
     """
     pytest.importorskip("scrapy_redis")
     status, printed = run("2", "--kill")

@@ -18,8 +18,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def test_one_subject_a_file() -> None:
-    """No module of the package has more than 300 lines without its imports, and no function
-    more than 40.
+    """No module of the package has more than 300 lines without its imports, and
+    no function more than 40.
     """
     too_long = []
     for path in MODULES:
@@ -37,8 +37,8 @@ def test_one_subject_a_file() -> None:
 
 
 def test_nothing_inside_imports_the_root() -> None:
-    """Modules of the package do not import names from ``scrapy_rep`` itself, which imports
-    them.
+    """Modules of the package do not import names from ``scrapy_rep``
+    itself, which imports them.
     """
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -63,9 +63,7 @@ def test_files_that_contributors_are_sent_to() -> None:
 
 
 def test_what_is_logged_is_visible() -> None:
-    """All loggers come from ``scrapy_rep.log``, which escapes control characters in
-    messages.
-    """
+    """All loggers come from ``scrapy_rep.log``, which escapes control characters in messages."""
     for path in MODULES:
         if path.name != "log.py" and "getLogger(" in path.read_text():
             # This module looks up a logger of Scrapy, to remove a traceback.

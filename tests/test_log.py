@@ -73,8 +73,8 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_messages_are_visible(name: str) -> None:
-    """Control characters in the messages of exceptions are escaped, since they are logged
-    too.
+    """Control characters in the messages of exceptions are escaped,
+    since they are logged too.
     """
     message = str(ERRORS[name]())
     assert message.isprintable()

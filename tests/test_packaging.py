@@ -1,5 +1,5 @@
-"""Versions and files are declared consistently in setup.cfg, the test command and the
-workflow.
+"""Versions and files are declared consistently in setup.cfg, the test
+command and the workflow.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def test_version() -> None:
 
 
 def test_data_of_the_package() -> None:
-    """Each file of the package that is not Python code is declared as package data, so that
-    wheels contain it.
+    """Each file of the package that is not Python code is declared as package data,
+    so that wheels contain it.
     """
     package = ROOT / "scrapy_rep"
     globs = SETUP["options.package_data"]["scrapy_rep"].split()

@@ -46,8 +46,8 @@ def test_settings() -> None:
 
 @pytest.mark.parametrize("name", sorted(settings.DEFAULTS))
 def test_setting(name: str) -> None:
-    """Each setting has an entry with its type, its default, and a valid example that is not
-    the default.
+    """Each setting has an entry with its type, its default, and a valid example
+    that is not the default.
     """
     entry = reference("settings").split(f"\n### `{name}`\n")[1].split("\n### ")[0]
     default = repr(settings.DEFAULTS[name]).replace("'", '"')

@@ -58,8 +58,8 @@ def test_defaults() -> None:
     ],
 )
 def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
-    """A dialect is chosen by its name, as an object or its import path, or by
-    REP_GOOGLE_COMPATIBLE.
+    """A dialect is chosen by its name, as an object or its import path, or
+    by REP_GOOGLE_COMPATIBLE.
     """
     assert read(**settings).dialect == dialect
 
@@ -98,8 +98,8 @@ def test_a_store_of_ones_own(value: Any) -> None:
     "value", [f"{__name__}.MINE", f"{__name__}.Missing", "redis", "no.such.module", 3]
 )
 def test_what_is_no_store(value: Any) -> None:
-    """A REP_STORE that is neither an address nor the path of a Store stops the start with
-    an error.
+    """A REP_STORE that is neither an address nor the path of a Store stops
+    the start with an error.
     """
     with pytest.raises(SettingError, match=r"or the import path of a Store\.$"):
         read(REP_STORE=value)
@@ -121,8 +121,8 @@ def test_what_is_no_store(value: Any) -> None:
     ],
 )
 def test_agents(value: Any, agents: tuple[str, ...]) -> None:
-    """ROBOTSTXT_USER_AGENT can be one or several product tokens, or a User-Agent header
-    that contains one.
+    """ROBOTSTXT_USER_AGENT can be one or several product tokens, or a User-Agent
+    header that contains one.
     """
     assert read(ROBOTSTXT_USER_AGENT=value).agents == agents
 
@@ -188,8 +188,8 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
     ],
 )
 def test_2_2_1_what_can_not_be(name: str, value: Any, allowed: str) -> None:
-    """The error for an invalid setting names the setting, its value, and the valid values,
-    in one sentence.
+    """The error for an invalid setting names the setting, its value, and the valid
+    values, in one sentence.
     """
     with pytest.raises(SettingError) as caught:
         read(**{name: value})
@@ -435,7 +435,7 @@ def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -
     ],
 )
 def test_clients(settings: dict[str, Any], clients: set[str]) -> None:
-    """HTTP clients with special behaviour are recognised by the download handlers in
-    Scrapy's settings.
+    """HTTP clients with special behaviour are recognised by the download
+    handlers in Scrapy's settings.
     """
     assert RepSettings.from_settings(Settings(settings)).clients == clients

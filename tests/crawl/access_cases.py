@@ -1,5 +1,5 @@
-"""Hosts for every result that a fetch of robots.txt can have, with the expected access in
-each dialect.
+"""Hosts for every result that a fetch of robots.txt can have, with the
+expected access in each dialect.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ PERMITS = "User-agent: *\nAllow: /\n"
 
 @dataclass(frozen=True)
 class Case:
-    """A host, its pages that may be fetched, and the expected result of the robots.txt
-    fetch.
-    """
+    """A host, its pages that may be fetched, and the expected result of the robots.txt fetch."""
 
     name: str
     host: Host

@@ -74,9 +74,7 @@ class CrawlResult:
     memory: int
 
     def lines(self, level: str, *words: str) -> list[str]:
-        """Return the lines that this package logged at *level* and that contain all
-        *words*.
-        """
+        """Return the lines that this package logged at *level* and that contain all *words*."""
         start = f"{level} [scrapy_rep"
         return [
             line

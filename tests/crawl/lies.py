@@ -48,8 +48,8 @@ def byte_by_byte(octets: bytes) -> Answer:
 
 
 def endless(octets: bytes, filling: bytes) -> Answer:
-    """Return an answer of *octets*, and then *filling* until the client closes the
-    connection.
+    """Return an answer of *octets*, and then *filling* until the
+    client closes the connection.
     """
     return Answer(raw=lambda: chain([octets], repeat(filling)))
 

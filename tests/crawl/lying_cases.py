@@ -48,8 +48,8 @@ FEW_FAILURES = {
 
 @dataclass(frozen=True)
 class Lie:
-    """A host with a broken robots.txt, the expected result of the fetch, and its pages that
-    may be fetched.
+    """A host with a broken robots.txt, the expected result of the fetch, and its
+    pages that may be fetched.
     """
 
     name: str

@@ -38,9 +38,7 @@ def know(names: Mapping[str, Sequence[str | None]]) -> None:
 
 
 def is_address(name: str, getaddrinfo: Any = socket.getaddrinfo) -> bool:
-    """Return whether the system reads *name* as an address, as it does 127.1 and
-    0x7f.0.0.1.
-    """
+    """Return whether the system reads *name* as an address, as it does 127.1 and 0x7f.0.0.1."""
     try:
         getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
     except OSError:

@@ -28,8 +28,8 @@ SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:
-    """Run the crawl of *spec*. Return its crawler, and whether it started and ended without
-    an error.
+    """Run the crawl of *spec*. Return its crawler, and whether it started
+    and ended without an error.
     """
     settings = {**spec["settings"], **MODE_SETTINGS[spec["mode"]]}
     process_class = CrawlerProcess if spec["mode"] == "select" else AsyncCrawlerProcess

@@ -142,9 +142,7 @@ class Site:
         name: str = "127.0.0.1",
         tls: bool = False,
     ) -> Host:
-        """Start a host. By default it answers 404 for robots.txt, and a page for other
-        paths.
-        """
+        """Start a host. By default it answers 404 for robots.txt, and a page for other paths."""
         host = Host(self, name, tls)
         if robots is not None:
             host.answers["/robots.txt"] = (
@@ -157,8 +155,8 @@ class Site:
         return host
 
     def refusing(self) -> Host:
-        """Return a host whose port is bound but does not listen, so that connections are
-        refused.
+        """Return a host whose port is bound but does not listen, so that
+        connections are refused.
         """
         host = Host(self, "127.0.0.1", tls=False)
         host.taken = self._stack.enter_context(socket.socket())
@@ -335,8 +333,8 @@ def _parts(body: bytes, pace: float) -> list[bytes]:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close the connection with RST, which the client can't mistake for the end of the
-    answer.
+    """Close the connection with RST, which the client can't mistake
+    for the end of the answer.
     """
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -54,8 +54,6 @@ class Service:
 
 
 class ExemptService(Service):
-    """A Service whose requests have ``dont_obey_robotstxt``, as those of scrapy-splash
-    have.
-    """
+    """A Service whose requests have ``dont_obey_robotstxt``, as those of scrapy-splash have."""
 
     is_exempt = True

@@ -108,8 +108,8 @@ def _evidence(decision: Any) -> dict[str, Any]:
 
 
 class PlanSpider(NotingSpider):
-    """Sends the requests of its first step at once, and those of the next step when it is
-    idle.
+    """Sends the requests of its first step at once, and those of the
+    next step when it is idle.
     """
 
     name = "plan"
@@ -179,8 +179,8 @@ class RobotsSitemapSpider(NotingSpider, SitemapSpider):
 
 
 class CancelRobotsTxt:
-    """A downloader middleware of a project, which is cancelled on the response for
-    robots.txt.
+    """A downloader middleware of a project, which is cancelled on the
+    response for robots.txt.
     """
 
     async def process_response(self, request: Request, response: Response) -> Response:

@@ -40,8 +40,8 @@ def dialect(request: pytest.FixtureRequest) -> str:
 def crawl_all(
     found: list[Case], dialect: str, mode: str = "asyncio"
 ) -> Iterator[tuple[list[Case], CrawlResult]]:
-    """Crawl all hosts, that without an answer with a short time-out, and the others with a
-    long one.
+    """Crawl all hosts, that without an answer with a short time-out, and
+    the others with a long one.
     """
     crawls = []
     for patience in (60, 1):
@@ -105,8 +105,8 @@ def check_pages(found: list[Case], result: CrawlResult) -> None:
 
 
 def check_denials(found: list[Case], result: CrawlResult) -> None:
-    """Check that each other page ended with RobotsDenied and its reason, and that no other
-    request failed.
+    """Check that each other page ended with RobotsDenied and its reason, and that
+    no other request failed.
     """
     expected = {
         case.host.url(path): "rule" if case.pages else case.access

@@ -50,8 +50,8 @@ def followed(
 
 
 def test_user_agent(site: Site) -> None:
-    """By default, the rules are those for the product token in USER_AGENT, without version
-    and URL.
+    """By default, the rules are those for the product token in USER_AGENT,
+    without version and URL.
     """
     settings = {"USER_AGENT": "defaultbot/2.0 (+https://example.com/)"}
     assert followed(site, settings) == {"defaultbot"}
@@ -81,8 +81,8 @@ def test_the_header_of_a_request(site: Site) -> None:
 
 
 def test_requests_by_several_names(site: Site) -> None:
-    """Requests with different User-Agent headers share one robots.txt, and each follows its
-    own rules.
+    """Requests with different User-Agent headers share one robots.txt, and
+    each follows its own rules.
     """
     host = site.add(RULES)
     requests = [
@@ -115,8 +115,8 @@ def test_robotstxt_user_agent(site: Site, names: object, expected: str) -> None:
 
 @pytest.mark.parametrize("user_agent", [BROWSER, ""], ids=["browser", "empty"])
 def test_a_name_that_is_none(site: Site, user_agent: str) -> None:
-    """With a browser's User-Agent, or an empty one, one warning is logged, and the rules
-    for ``*`` hold.
+    """With a browser's User-Agent, or an empty one, one warning is logged, and
+    the rules for ``*`` hold.
     """
     host = site.add(RULES)
     urls = [host.url(f"/{name}") for name in NAMES]

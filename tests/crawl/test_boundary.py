@@ -117,9 +117,9 @@ def test_it_can_be_allowed(site: Site, mode: str) -> None:
 
 
 def test_through_a_proxy(site: Site, mode: str) -> None:
-    """Through a proxy, a redirect to a private address in the URL is refused, and one to a
-    host name is followed, as the proxy resolves it. The address of the proxy does not
-    matter.
+    """Through a proxy, a redirect to a private address in the URL is refused,
+    and one to a host name is followed, as the proxy resolves it. The address of
+    the proxy does not matter.
     """
     proxy = site.add()
     for name, target in (("bad", "http://10.0.0.1"), ("good", "http://b.example")):

@@ -103,9 +103,9 @@ def moves(host: Host, ignored: Host) -> list[dict[str, Any]]:
 
 
 def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
-    """A response is judged by the URL at which the browser ended, after an HTTP redirect, a
-    script or a meta refresh. If that is forbidden, the response is refused, with the
-    reason.
+    """A response is judged by the URL at which the browser ended, after an HTTP
+    redirect, a script or a meta refresh. If that is forbidden, the response is
+    refused, with the reason.
     """
     host, other, ignored = moving_site(site)
     result = crawl(

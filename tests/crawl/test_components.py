@@ -21,8 +21,8 @@ RULES = "User-agent: *\nDisallow: /private\n"
 
 
 def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> None:
-    """FilesPipeline downloads only the files that robots.txt allows, on the page's host and
-    on others.
+    """FilesPipeline downloads only the files that robots.txt allows, on the
+    page's host and on others.
     """
     other, host = site.add(RULES), site.add(RULES)
     files = [one.url(path) for one in (host, other) for path in ("/private", "/file")]
@@ -53,8 +53,8 @@ def sitemap(host: Host, *paths: str) -> Answer:
 
 
 def test_a_sitemap_spider(site: Site, mode: str) -> None:
-    """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with one
-    fetch of robots.txt.
+    """A SitemapSpider that starts at robots.txt finds the pages of the sitemap, with
+    one fetch of robots.txt.
     """
     host = site.add()
     text = f"{RULES}Sitemap: {host.url('/sitemap.xml')}\n"

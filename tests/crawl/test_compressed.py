@@ -32,8 +32,8 @@ def compressed(body: bytes, encoding: str) -> Answer:
 
 
 def test_it_is_read(site: Site, mode: str) -> None:
-    """The rules of a compressed robots.txt hold, and the request does not ask for
-    compression.
+    """The rules of a compressed robots.txt hold, and the request does
+    not ask for compression.
     """
     hosts = [site.add(compressed(RULES, name)) for name in ("gzip", "deflate")]
     run_crawl(pages(*hosts), mode=mode)
@@ -90,9 +90,7 @@ def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
 
 
 def test_it_is_not_taken_for_permission(site: Site) -> None:
-    """With COMPRESSION_ENABLED = False, a compressed robots.txt is not taken for
-    permission.
-    """
+    """With COMPRESSION_ENABLED = False, a compressed robots.txt is not taken for permission."""
     host = site.add(compressed(RULES, "gzip"))
     result = run_crawl([host.url("/private")], settings={"COMPRESSION_ENABLED": False})
     assert host.pages == []
@@ -115,8 +113,8 @@ def test_it_may_be_longer_than_what_is_read(site: Site, encoding: str) -> None:
 
 
 def test_a_decompression_bomb(site: Site, mode: str) -> None:
-    """A body of 2 MB that decompresses to 400 MB takes little memory, and other hosts are
-    crawled.
+    """A body of 2 MB that decompresses to 400 MB takes little memory, and
+    other hosts are crawled.
     """
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = [packer.compress(RULES)]

@@ -1,5 +1,5 @@
-"""The end of a crawl with waiting requests: no failures are stored, memory is freed, and no
-request is lost.
+"""The end of a crawl with waiting requests: no failures are stored, memory is
+freed, and no request is lost.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def test_no_cookies_go_or_come(site: Site) -> None:
 
 
 def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
-    """With Scrapy's HTTP cache, robots.txt is fetched again, and its new rules hold for
-    cached pages.
+    """With Scrapy's HTTP cache, robots.txt is fetched again, and its new
+    rules hold for cached pages.
     """
     host = site.add([robots(RULES), robots("User-agent: *\nDisallow: /public\n")])
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
@@ -72,8 +72,8 @@ def test_the_http_cache_knows_no_robotstxt(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_stored_failure_is_not_replayed(site: Site, tmp_path: Path) -> None:
-    """A robots.txt that failed is not cached by Scrapy's HTTP cache, so the next crawl
-    fetches it again.
+    """A robots.txt that failed is not cached by Scrapy's HTTP cache, so the
+    next crawl fetches it again.
     """
     host = site.add([robots("", status=503), robots(RULES)])
     cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path)}
@@ -117,8 +117,8 @@ def long_body(padding: bytes = b"# padding\n") -> bytes:
 
 
 def test_only_500_kib_are_read(site: Site, mode: str) -> None:
-    """Only 500 KiB of robots.txt are read, whatever its length, Content-Length or
-    DOWNLOAD_MAXSIZE.
+    """Only 500 KiB of robots.txt are read, whatever its length,
+    Content-Length or DOWNLOAD_MAXSIZE.
     """
     body = long_body()
     assert body.index(b"Disallow: /late") == LIMIT
@@ -143,8 +143,8 @@ def test_only_500_kib_are_read(site: Site, mode: str) -> None:
 
 
 def test_retries(site: Site) -> None:
-    """A robots.txt fetch without an answer is repeated once by default. One with status 503
-    is not.
+    """A robots.txt fetch without an answer is repeated once by default.
+    One with status 503 is not.
     """
     permits = b"User-agent: *\nAllow: /\n"
     broken = Answer(permits, reset="length")

@@ -1,6 +1,4 @@
-"""The robots.txt fetch takes over keys of the request that needs it, and ends with the
-crawl.
-"""
+"""The robots.txt fetch takes over keys of the request that needs it, and ends with the crawl."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ def test_the_proxy_of_the_request(site: Site, mode: str) -> None:
 
 
 def test_the_credentials_of_the_proxy(site: Site, mode: str) -> None:
-    """The robots.txt fetch sends the credentials of the proxy, also for the target of a
-    redirect.
+    """The robots.txt fetch sends the credentials of the proxy, also for
+    the target of a redirect.
     """
     proxy = site.add()
     origin, other = "http://one.invalid", "http://two.invalid"
@@ -56,8 +54,8 @@ def test_the_credentials_of_the_proxy(site: Site, mode: str) -> None:
 
 
 def test_the_download_slot_of_the_request(site: Site) -> None:
-    """By default, the robots.txt fetch takes over ``download_slot``, and no other keys of
-    the user.
+    """By default, the robots.txt fetch takes over ``download_slot``, and
+    no other keys of the user.
     """
     host = site.add(RULES)
     meta = {"download_slot": "mine", "session": "7"}
@@ -68,8 +66,8 @@ def test_the_download_slot_of_the_request(site: Site) -> None:
 
 
 def test_rep_request_meta_keys(site: Site) -> None:
-    """The robots.txt fetch takes over the meta keys in REP_REQUEST_META_KEYS, if the
-    request has them.
+    """The robots.txt fetch takes over the meta keys in REP_REQUEST_META_KEYS,
+    if the request has them.
     """
     host = site.add(RULES)
     meta = {"download_slot": "mine", "session": "7"}
@@ -93,8 +91,8 @@ def test_the_user_agent_of_the_request(site: Site, own: bool) -> None:
 
 
 def test_closing_while_robotstxt_hangs(site: Site, mode: str) -> None:
-    """A crawl that closes does not wait for a robots.txt that hangs, nor for requests that
-    wait for it.
+    """A crawl that closes does not wait for a robots.txt that hangs, nor for
+    requests that wait for it.
     """
     host = site.add(Answer(hang=True))
     other = site.add(RULES)
@@ -116,8 +114,8 @@ def test_closing_while_robotstxt_hangs(site: Site, mode: str) -> None:
 
 
 def test_closing_between_redirects(site: Site, mode: str) -> None:
-    """A crawl that closes does not wait for a robots.txt that hangs after redirects, nor
-    for its retries.
+    """A crawl that closes does not wait for a robots.txt that hangs after
+    redirects, nor for its retries.
     """
     host = site.add()
     host.chain(2, Answer(hang=True))
@@ -132,8 +130,8 @@ def test_closing_between_redirects(site: Site, mode: str) -> None:
 
 
 def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
-    """If the robots.txt fetch is cancelled, all waiting requests are refused, and none
-    waits on.
+    """If the robots.txt fetch is cancelled, all waiting requests are
+    refused, and none waits on.
     """
     host = site.add(robots(RULES, delay=0.3))
     middleware = {"tests.crawl.spiders.CancelRobotsTxt": 860}

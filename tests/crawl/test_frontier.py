@@ -1,6 +1,4 @@
-"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up
-others.
-"""
+"""Requests wait in the scheduler's queue, and a slow or failing host does not hold up others."""
 
 from __future__ import annotations
 
@@ -129,8 +127,8 @@ def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None
 
 
 def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> None:
-    """Files on a host whose robots.txt is unreachable are refused at once, so that no item
-    waits for them.
+    """Files on a host whose robots.txt is unreachable are refused at once, so
+    that no item waits for them.
     """
     host, down = site.add(RULES), site.add(Answer(status=503))
     result = run_crawl(
@@ -197,8 +195,8 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
 
 
 def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
-    """Robots.txt files that redirect to a slow host take turns with its pages, and do not
-    hold up other hosts.
+    """Robots.txt files that redirect to a slow host take turns with its pages, and do
+    not hold up other hosts.
     """
     slow = site.add(delayed(0.1), name=named(1))
     strangers = [
@@ -229,8 +227,8 @@ def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
 
 
 def test_hosts_that_wait_take_no_place(site: Site, mode: str) -> None:
-    """40 origins that wait for the long delay of another port on their host do not hold up
-    other hosts.
+    """40 origins that wait for the long delay of another port on their host do
+    not hold up other hosts.
     """
     text = "User-agent: *\nCrawl-delay: 120\n"
     ones = [site.add(text, name=named(number)) for number in range(40)]
@@ -335,8 +333,8 @@ def test_download_delay(site: Site, mode: str) -> None:
 
 
 def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
-    """With DOWNLOAD_DELAY, the next request is sent after the delay, even if the previous
-    one has no answer yet.
+    """With DOWNLOAD_DELAY, the next request is sent after the delay, even if the
+    previous one has no answer yet.
     """
     slow = site.add(RULES, name=named(1))
     late = Answer(after=lambda: slow.at_once == 2)
@@ -353,8 +351,8 @@ def test_download_delay_and_slow_answers(site: Site, mode: str) -> None:
 
 @pytest.mark.slow
 def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
-    """The crawl waits once for a SQLite store that another process has locked, not once for
-    each host.
+    """The crawl waits once for a SQLite store that another process has
+    locked, not once for each host.
     """
     path = tmp_path / "robotstxt.sqlite"
     SqliteStore(path).lock("http://elsewhere", "x", 1, time.time())
@@ -416,8 +414,8 @@ def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
 
 
 def test_what_a_crawl_waits_for(site: Site) -> None:
-    """While an idle crawl waits, the log says regularly how many requests wait for how many
-    hosts.
+    """While an idle crawl waits, the log says regularly how many requests
+    wait for how many hosts.
     """
     down = [site.add(Answer(status=503), name=named(number)) for number in range(2)]
     slow = site.add(delayed(60), name=named(3))

@@ -68,9 +68,9 @@ NOT_FOLLOWED = {"/from-nofollow", "/from-none", "/from-ours"}
     "spider", ["PageSpider", "AsyncPageSpider", "ListPageSpider", "RulePageSpider"]
 )
 def test_exactly_what_is_allowed_arrives(site: Site, mode: str, spider: str) -> None:
-    """Items and links pass as the rules of their pages allow, from callbacks that are
-    generators, asynchronous generators or functions that return lists, and from a
-    CrawlSpider.
+    """Items and links pass as the rules of their pages allow, from callbacks
+    that are generators, asynchronous generators or functions that return
+    lists, and from a CrawlSpider.
     """
     host = site_with_everything(site)
     result = crawl(host, spider, mode=mode)
@@ -102,8 +102,8 @@ def test_the_level_of_dropped_items(site: Site) -> None:
 
 @pytest.mark.newest
 def test_everything_ignored(site: Site) -> None:
-    """With REP_NOINDEX and REP_NOFOLLOW set to "ignore", items and links are those of stock
-    Scrapy.
+    """With REP_NOINDEX and REP_NOFOLLOW set to "ignore", items and links
+    are those of stock Scrapy.
     """
     host = site_with_everything(site)
     settings = {"REP_NOINDEX": "ignore", "REP_NOFOLLOW": "ignore"}
@@ -180,8 +180,8 @@ def test_media(site: Site, mode: str, tmp_path: Any) -> None:
 
 @pytest.mark.newest
 def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
-    """noimageindex on one page affects only the items of that page, even if another page
-    has the same image.
+    """noimageindex on one page affects only the items of that page, even if another
+    page has the same image.
     """
     host = site.add(RULES)
     image = host.url("/image.png")

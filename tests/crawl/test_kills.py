@@ -87,8 +87,8 @@ class Killed:
         return [host.url(path) for host in self.hosts for path in host.pages]
 
     def seen(self) -> bytes:
-        """Return the fingerprints in the file of the duplicate filter, which drops those
-        URLs.
+        """Return the fingerprints in the file of the duplicate
+        filter, which drops those URLs.
         """
         path = self.folder / "job" / "requests.seen"
         return path.read_bytes() if path.exists() else b""
@@ -152,8 +152,8 @@ def test_kills_after_a_clean_stop(site: Site, tmp_path: Path) -> None:
 
 
 def check_files(crawl: Killed) -> None:
-    """Check that the ledger and the store are intact, and that the ledger allowed no
-    forbidden page.
+    """Check that the ledger and the store are intact, and that the ledger
+    allowed no forbidden page.
     """
     for path in (crawl.ledger, crawl.folder / "job" / "robotstxt.sqlite"):
         if path.exists():

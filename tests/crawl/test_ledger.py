@@ -268,8 +268,8 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
 
 
 def test_stopped_and_kept(site: Site, tmp_path: Path) -> None:
-    """The ledger records downloads stopped at their headers, and items kept by
-    ``dont_obey_noindex``.
+    """The ledger records downloads stopped at their headers, and items kept
+    by ``dont_obey_noindex``.
     """
     host = site.add(RULES)
     host.answers["/stopped"] = Answer(
@@ -359,8 +359,8 @@ def wait_for(check: Any) -> Any:
 
 
 def test_killed(site: Site, tmp_path: Path) -> None:
-    """After a kill with SIGKILL, the ledger is intact and has all decisions up to some
-    moment.
+    """After a kill with SIGKILL, the ledger is intact and has all
+    decisions up to some moment.
     """
     host = site.add(RULES)
     path = tmp_path / "ledger.sqlite"

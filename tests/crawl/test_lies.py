@@ -91,8 +91,8 @@ def start(
 def check_verdicts(
     told: list[Lie], pages: list[PageLie], result: CrawlResult, mode: str
 ) -> None:
-    """Check the access logs for the fetched pages, and stats and errors for the reasons of
-    the others.
+    """Check the access logs for the fetched pages, and stats and errors for
+    the reasons of the others.
     """
     fetched = {
         lie.name: tuple(path for path in lie.host.pages if path in ALL) for lie in told

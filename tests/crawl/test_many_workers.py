@@ -67,8 +67,8 @@ def start(
     *,
     is_first: bool = False,
 ) -> RunningCrawl:
-    """Start a worker. The first one requests the first of *urls*, whose page links to the
-    others.
+    """Start a worker. The first one requests the first of *urls*, whose
+    page links to the others.
     """
     return start_crawl(
         urls[: int(is_first)],
@@ -204,8 +204,8 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
 
 @pytest.mark.newest
 def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
-    """If two workers are killed and replaced, their requests are sent again, and none is
-    lost.
+    """If two workers are killed and replaced, their requests are sent
+    again, and none is lost.
     """
     crowd = Crowd(site)
     settings = settings_for(server, REP_QUEUE_LEASE=3)
@@ -227,8 +227,8 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
 
 
 def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
-    """Return how many requests came back from workers without a sign of life, by the logs
-    of all workers.
+    """Return how many requests came back from workers without a sign of life, by
+    the logs of all workers.
     """
     counts = [re.findall(r"sign of life: (\d+)", crawl.log) for crawl in crawls]
     return sum(map(int, chain.from_iterable(counts)))

@@ -19,8 +19,8 @@ RULES = "# Mind the line.\n\nUser-agent: *\nAllow: /private/open\nDisallow: /pri
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
 def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> None:
-    """The errback, the signal, the stats and the log of a denial have the rule, its line
-    and the reason.
+    """The errback, the signal, the stats and the log of a denial have the rule,
+    its line and the reason.
     """
     host = site.add(RULES)
     paths = ("/private/1", "/private/open", "/public")
@@ -51,9 +51,7 @@ def test_a_denial_says_why(site: Site, enable: dict[str, object], mode: str) -> 
 
 @pytest.mark.newest
 def test_a_denial_without_a_rule(site: Site) -> None:
-    """A denial for an unreachable robots.txt has no line and no rule, and the reason says
-    so.
-    """
+    """A denial for an unreachable robots.txt has no line and no rule, and the reason says so."""
     host = site.add(robots("", status=500))
     result = run_crawl([host.url("/public")])
     error = result.error(host.url("/public"))
@@ -97,8 +95,8 @@ def test_dont_obey_robotstxt(site: Site) -> None:
 
 
 def test_dont_obey_robotstxt_ends_at_the_origin(site: Site, mode: str) -> None:
-    """``dont_obey_robotstxt`` also holds for redirects within the same origin, but not to
-    another one.
+    """``dont_obey_robotstxt`` also holds for redirects within the same
+    origin, but not to another one.
     """
     other, host = site.add(RULES), site.add(RULES)
     host.answers |= {

@@ -42,8 +42,8 @@ def all_urls(hosts: list[Host]) -> list[str]:
 
 
 def check_nothing_lost(hosts: list[Host], result: CrawlResult) -> None:
-    """Check that each allowed URL was fetched once, and each forbidden one was refused by
-    its rule.
+    """Check that each allowed URL was fetched once, and each forbidden one
+    was refused by its rule.
     """
     for host in hosts:
         assert host.pages == sorted(ALLOWED)
@@ -95,8 +95,8 @@ def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None
 
 @pytest.mark.newest
 def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
-    """The first retry is at the time in Retry-After, even if that is earlier than the
-    default of 30 seconds.
+    """The first retry is at the time in Retry-After, even if that is earlier than
+    the default of 30 seconds.
     """
     host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
     result = run_crawl([host.url("/public/1")], mode=mode, settings=WAITING)
@@ -110,9 +110,9 @@ def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
 @pytest.mark.newest
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
-    """After REP_UNREACHABLE_WAIT, errbacks get RobotsDenied. At the beginning, the log says
-    how many requests wait, how long, and when robots.txt is tried again; at the end, how
-    many are given up.
+    """After REP_UNREACHABLE_WAIT, errbacks get RobotsDenied. At the beginning, the log
+    says how many requests wait, how long, and when robots.txt is tried again; at the
+    end, how many are given up.
     """
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
@@ -138,8 +138,8 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
 
 
 def test_nobody_answers(site: Site, mode: str) -> None:
-    """If connections are refused or the host name is unknown, requests are refused at once,
-    after REP_RETRY_TIMES.
+    """If connections are refused or the host name is unknown, requests are refused at
+    once, after REP_RETRY_TIMES.
     """
     host, other = site.refusing(), site.add(RULES)
     nowhere = "http://nosuchhost.invalid"

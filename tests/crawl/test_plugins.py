@@ -44,8 +44,8 @@ def crawl(host: Host, **arguments: Any) -> CrawlResult:
 
 
 def test_deltafetch(site: Site, tmp_path: Path) -> None:
-    """scrapy-deltafetch: a page that made an item is not fetched again, and forbidden pages
-    are not fetched.
+    """scrapy-deltafetch: a page that made an item is not fetched again, and
+    forbidden pages are not fetched.
     """
     plugin = pytest.importorskip("scrapy_deltafetch")
     if scrapy.version_info >= (2, 19) and not hasattr(
@@ -145,8 +145,8 @@ def test_user_agents(site: Site, package: str) -> None:
 
 @pytest.mark.parametrize("order", [300, 600])
 def test_poet(site: Site, order: int) -> None:
-    """scrapy-poet: additional requests of its client follow robots.txt as well, in either
-    order of the add-ons.
+    """scrapy-poet: additional requests of its client follow robots.txt as well, in
+    either order of the add-ons.
     """
     pytest.importorskip("scrapy_poet")
     host = site.add(RULES)
@@ -200,9 +200,9 @@ def zyte_api(rules: str, moved: dict[str, str]) -> Iterator[tuple[str, list[Any]
 
 @pytest.mark.parametrize("order", [300, 600])
 def test_zyte_api(order: int) -> None:
-    """scrapy-zyte-api: robots.txt is fetched through it too, no forbidden page is
-    requested, and a response of another URL is judged by that, in either order of the
-    add-ons.
+    """scrapy-zyte-api: robots.txt is fetched through it too, no forbidden
+    page is requested, and a response of another URL is judged by that, in
+    either order of the add-ons.
     """
     pytest.importorskip("scrapy_zyte_api")
     pytest.importorskip("scrapy_poet")

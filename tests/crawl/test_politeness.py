@@ -32,17 +32,15 @@ NOTING_SLOTS = {"DOWNLOADER": f"{SPIDERS}NotingDownloader"}
 
 
 def gaps(*hosts: Host) -> list[float]:
-    """Return the seconds between successive requests to any of *hosts*, robots.txt
-    included.
-    """
+    """Return the seconds between successive requests to any of *hosts*, robots.txt included."""
     times = sorted(hit.time for host in hosts for hit in host.hits)
     return [after - before for before, after in pairwise(times)]
 
 
 def slot_gaps(result: CrawlResult, host: Host) -> list[float]:
-    """Return the seconds between successive requests of the download slot of *host*, by the
-    clock of the crawl. The access log is not exact enough, since the server may log a
-    request late.
+    """Return the seconds between successive requests of the download slot of
+    *host*, by the clock of the crawl. The access log is not exact enough, since the
+    server may log a request late.
     """
     times = result.stats[f"sent_at/{host.name}"]
     assert len(times) == len(host.hits)
@@ -138,8 +136,8 @@ def test_pace(site: Site, mode: str) -> None:
 
 
 def test_scrapys_own_delays_only_lengthen(site: Site, mode: str) -> None:
-    """The Crawl-delay holds although AutoThrottle, DOWNLOAD_DELAY and DOWNLOAD_SLOTS have
-    shorter delays.
+    """The Crawl-delay holds although AutoThrottle, DOWNLOAD_DELAY and
+    DOWNLOAD_SLOTS have shorter delays.
     """
     host, other = (
         site.add(DELAY.format(0.3)),

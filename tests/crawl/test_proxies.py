@@ -24,8 +24,8 @@ def through(proxy: str, path: str, priority: int = 0) -> dict[str, object]:
 
 
 def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> None:
-    """If a proxy answers 407 for robots.txt, it is fetched through the proxy of another
-    request.
+    """If a proxy answers 407 for robots.txt, it is fetched through the
+    proxy of another request.
     """
     bad, good = site.add(), site.add()
     bad.answers = {
@@ -119,8 +119,8 @@ def test_cookies_on_the_way(site: Site, every_mode: str) -> None:
 
 
 def test_too_many_redirects(site: Site) -> None:
-    """With too many redirects, pages are fetched as without a robots.txt, and the log shows
-    the whole chain.
+    """With too many redirects, pages are fetched as without a robots.txt, and the
+    log shows the whole chain.
     """
     host = site.add()
     host.chain(6, robots(RULES))

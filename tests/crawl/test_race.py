@@ -85,8 +85,8 @@ def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
 
 
 def test_one_at_a_time(site: Site, every_mode: str) -> None:
-    """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the request that
-    waits for it.
+    """With CONCURRENT_REQUESTS = 1, the robots.txt fetch does not wait for the
+    request that waits for it.
     """
     hosts = [site.add(robots(RULES, delay=0.1)) for _ in range(3)]
     hosts[1].chain(3, robots(RULES))

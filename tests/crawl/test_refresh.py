@@ -123,8 +123,8 @@ def test_what_runs_out_at_once(site: Site, value: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_outage_after_a_good_copy(site: Site, dialect: str) -> None:
-    """While a robots.txt that was fetched before is unreachable, the dialect decides which
-    rules hold.
+    """While a robots.txt that was fetched before is unreachable, the dialect
+    decides which rules hold.
     """
     host = site.add([robots(NO_A), DOWN])
     steps = crawl_steps(
@@ -136,8 +136,8 @@ def test_an_outage_after_a_good_copy(site: Site, dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_outage_from_the_first(site: Site, dialect: str) -> None:
-    """While a robots.txt that was never fetched is unreachable, the dialect decides what
-    may be fetched.
+    """While a robots.txt that was never fetched is unreachable, the dialect
+    decides what may be fetched.
     """
     host = site.add(DOWN)
     steps = crawl_steps(host, dialect, [13 * HOUR, 29 * DAY - 13 * HOUR, 2 * DAY])
@@ -169,8 +169,8 @@ def crawl_steps(host: Host, dialect: str, later: list[float]) -> list[set[str]]:
 
 
 def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
-    """If a stale robots.txt can't be refreshed because of status 503, its old rules hold
-    and the crawl goes on.
+    """If a stale robots.txt can't be refreshed because of status 503, its old rules
+    hold and the crawl goes on.
     """
     host = site.add([robots(NO_A), DOWN])
     paths = [f"/{part}/{number}" for number in range(20) for part in "ab"]
@@ -188,8 +188,8 @@ def test_a_good_copy_is_kept_in_mid_crawl(site: Site, mode: str) -> None:
 
 
 def test_nobody_passes_while_it_is_refreshed(site: Site, mode: str) -> None:
-    """While a stale robots.txt is refreshed, requests to its host wait, and those to other
-    hosts do not.
+    """While a stale robots.txt is refreshed, requests to its host wait, and
+    those to other hosts do not.
     """
     host, other = site.add(), site.add()
     answered = []

@@ -1,5 +1,5 @@
-"""A crawl with a JOBDIR that is stopped while requests wait for robots.txt loses none of
-them.
+"""A crawl with a JOBDIR that is stopped while requests wait for
+robots.txt loses none of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def part_of_crawl(
     )
 
     def has_met(host: Host) -> bool:
-        if host.answers["/robots.txt"] is DOWN:  # The file is fetched for the second time.
+        if host.answers["/robots.txt"] is DOWN:  # It has been retried.
             return len(host.robots_hits) > times[host] + 1
         if host.answers["/robots.txt"] is HANGS:
             return len(host.robots_hits) > times[host]
@@ -117,9 +117,7 @@ def test_stopped_twice(site: Site, tmp_path: Path) -> None:
 
 
 def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
-    """The time between two runs does not count as waiting: REP_UNREACHABLE_WAIT begins
-    anew.
-    """
+    """The time between two runs does not count as waiting: REP_UNREACHABLE_WAIT begins anew."""
     hosts = [site.add(DOWN)]
     first = part_of_crawl(hosts, tmp_path, is_stopped=True)
     site.later(2, lambda: back(hosts))

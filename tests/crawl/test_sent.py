@@ -102,8 +102,8 @@ def target(hit: Hit) -> str:
 
 
 def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
-    """Return the requests that robots.txt forbids, both as sent and as normalised by RFC
-    3986.
+    """Return the requests that robots.txt forbids, both as sent and
+    as normalised by RFC 3986.
     """
     found = []
     rules = Reference(RULES.encode(), DIALECTS[dialect])
@@ -117,8 +117,8 @@ def forbidden(host: Host, dialect: str = "rfc9309") -> list[str]:
 
 
 def resolved(seen: str) -> str:
-    """Normalise a path and query by RFC 3986, sections 5.2.4 and 6.2.2.2, independently of
-    the package.
+    """Normalise a path and query by RFC 3986, sections 5.2.4 and 6.2.2.2,
+    independently of the package.
     """
     out, at = "", 0
     while at < len(seen):

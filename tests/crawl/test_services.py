@@ -60,9 +60,7 @@ def test_the_delay_is_that_of_the_site(site: Site, kind: str) -> None:
 
 @pytest.mark.newest
 def test_the_slot_of_a_site(site: Site) -> None:
-    """Requests to a service in the download slot of a site keep the Crawl-delay of the
-    site.
-    """
+    """Requests to a service in the download slot of a site keep the Crawl-delay of the site."""
     host, service = site.add(RULES, name="127.0.0.2"), site.add(name="127.0.0.9")
     rendered = [
         {

@@ -33,8 +33,8 @@ BAD = [
 def test_with_the_add_on(
     site: Site, name: str, value: object, allowed: tuple[str, ...]
 ) -> None:
-    """The process fails before any request, and names the setting, its value and the valid
-    values.
+    """The process fails before any request, and names the setting, its
+    value and the valid values.
     """
     check(site, ADDON, name, value, allowed)
 
@@ -139,8 +139,8 @@ def test_a_ledger_that_can_not_be(every_mode: str, tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_settings(tmp_path: Path) -> None:
-    """Each unknown REP_ name causes one warning with the nearest known name, and the crawl
-    goes on.
+    """Each unknown REP_ name causes one warning with the nearest known
+    name, and the crawl goes on.
     """
     wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1"]
     done = run_spider(tmp_path, "asyncio", *wrong)

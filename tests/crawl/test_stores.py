@@ -118,8 +118,8 @@ def test_a_store_of_ones_own(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
-    """If the store can't be opened, the crawl warns once, counts errors, and obeys from
-    memory.
+    """If the store can't be opened, the crawl warns once, counts
+    errors, and obeys from memory.
     """
     (tmp_path / "file").touch()
     uri = {
@@ -138,8 +138,8 @@ def test_store_cannot_be_opened(site: Site, kind: str, tmp_path: Path) -> None:
 
 
 def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
-    """If the file of the store is deleted during a crawl, the crawl warns once, and still
-    obeys.
+    """If the file of the store is deleted during a crawl, the crawl
+    warns once, and still obeys.
     """
     path = tmp_path / "robotstxt.sqlite"
     first, *others = hosts = [site.add(RULES) for _ in range(4)]

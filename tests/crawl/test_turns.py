@@ -1,5 +1,5 @@
-"""Requests to a host with a Crawl-delay take turns beside other components, and none is
-blocked.
+"""Requests to a host with a Crawl-delay take turns beside other
+components, and none is blocked.
 """
 
 from __future__ import annotations

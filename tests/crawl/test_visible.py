@@ -1,5 +1,5 @@
-"""Text from servers is escaped in the log, so that it can't start a line or control a
-terminal.
+"""Text from servers is escaped in the log, so that it can't start a
+line or control a terminal.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def add(site: Site) -> Host:
 
 
 def faked(log: str) -> list[str]:
-    """Return the lines of *log* that contain an invisible character, or that a server
-    started.
+    """Return the lines of *log* that contain an invisible character,
+    or that a server started.
     """
     return [
         line

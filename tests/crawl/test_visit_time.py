@@ -43,8 +43,8 @@ def test_before_it_opens(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_too_long_to_wait(site: Site) -> None:
-    """Requests that would wait longer than REP_VISIT_TIME_WAIT are refused, and the log
-    says so once.
+    """Requests that would wait longer than REP_VISIT_TIME_WAIT are refused,
+    and the log says so once.
     """
     host = site.add(HOURS.format("1200-1300"))
     settings = {**IMPATIENT, "REP_VISIT_TIME_WAIT": 60}

@@ -114,8 +114,8 @@ def test_requests_are_what_they_were(site: Site) -> None:
 
 
 def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
-    """The target of a redirected request is filtered as duplicate or offsite, also if the
-    request waited.
+    """The target of a redirected request is filtered as duplicate or offsite,
+    also if the request waited.
     """
     host, other = site.add(robots(RULES, delay=1)), site.add(RULES)
     offsite = other.url("/offsite").replace("127.0.0.1", "localhost")
@@ -132,8 +132,8 @@ def test_redirects_are_filtered_as_ever(site: Site, mode: str) -> None:
 
 
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
-    """``download_async`` in a callback waits for a slow robots.txt, obeys it, and does not
-    poll.
+    """``download_async`` in a callback waits for a slow robots.txt,
+    obeys it, and does not poll.
     """
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     more = [f"/public/{number}" for number in range(10)]
@@ -180,9 +180,7 @@ def test_what_a_media_pipeline_downloads(
 
 
 def test_a_request_that_another_middleware_drops(site: Site, mode: str) -> None:
-    """If another middleware drops the robots.txt request or the waiting download, the crawl
-    still ends.
-    """
+    """A middleware that drops the second request for a URL does not keep the crawl from ending."""
     host, slow = site.add(RULES), site.add(robots(RULES, delay=1))
     dropping = {"tests.crawl.waiting_spiders.PassOnce": 100}
     result = run_crawl(

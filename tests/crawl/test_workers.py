@@ -1,5 +1,5 @@
-"""Several crawls on one store fetch each robots.txt once, and survive the end of another
-crawl or of the store.
+"""Several crawls on one store fetch each robots.txt once, and survive the end of
+another crawl or of the store.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_one_fetch_for_all(site: Site, store: str) -> None:
-    """If four workers need the robots.txt of a host at once, one fetches it, and all obey
-    it.
-    """
+    """If four workers need the robots.txt of a host at once, one fetches it, and all obey it."""
     hosts = [site.add(robots(RULES, delay=0.2)) for _ in range(HOSTS)]
     asked = urls(hosts, "page", 1)
     settings = {"REP_STORE": store, "CONCURRENT_REQUESTS": 16}
@@ -93,8 +91,8 @@ def test_killed_with_the_lock(site: Site, store: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_redis_stopped_and_started(site: Site) -> None:
-    """While Redis is down, the crawl goes on and obeys; when it is back, the crawl uses it
-    again.
+    """While Redis is down, the crawl goes on and obeys; when it is back,
+    the crawl uses it again.
     """
     # Each robots.txt takes longer than the one before, so that the store is used all the
     # time.

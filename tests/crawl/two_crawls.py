@@ -1,6 +1,4 @@
-"""Run two crawls in one process: ``python -m tests.crawl.two_crawls MODE URL... --
-URL...``.
-"""
+"""Run two crawls in one process: ``python -m tests.crawl.two_crawls MODE URL... -- URL...``."""
 
 from __future__ import annotations
 

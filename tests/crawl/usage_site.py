@@ -1,5 +1,5 @@
-"""A site with all kinds of usage preferences, and the pages that may be used for each
-purpose.
+"""A site with all kinds of usage preferences, and the pages that may
+be used for each purpose.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Spiders and components for crawls that wait for robots.txt, with changed clocks and
-signals.
+"""Spiders and components for crawls that wait for robots.txt, with
+changed clocks and signals.
 """
 
 from __future__ import annotations
@@ -186,9 +186,7 @@ class DownloadingSpider(HurriedSpider):
 
 
 class CountPasses:
-    """A downloader middleware that counts the requests that pass it, in the stat
-    ``passes``.
-    """
+    """A downloader middleware that counts the requests that pass it, in the stat ``passes``."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> CountPasses:

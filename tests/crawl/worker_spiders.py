@@ -39,14 +39,14 @@ class BranchingSpider(WorkerSpider):
         yield from self.branch(self.links)
 
     def branch(self, urls: list[str]) -> Iterator[Request]:
-        """Return requests for the first URL of each half of *urls*, which then follow the
-        rest of that half.
+        """Return requests for the first URL of each half of *urls*, which then
+        follow the rest of that half.
         """
         middle = len(urls) // 2
         for part in (urls[:middle], urls[middle:]):
             if part:
                 request = HurriedSpider.request(self, {"url": part[0]})
-                # With long lists in their meta, requests would fill the queue's memory.
+                # Only this part: whole lists would take most of the queue's memory.
                 meta = {"links": part[1:]}
                 yield request.replace(callback=self.next_page, meta=meta)
 

@@ -91,8 +91,8 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def _line(self, timeout: float) -> bytes | None:
-        """Return the next line from the server about this process, or None after *timeout*
-        seconds.
+        """Return the next line from the server about this process, or None
+        after *timeout* seconds.
         """
         while b"\n" not in self._said:
             if not self._has_come(timeout):

@@ -20,8 +20,8 @@ DEVNULL, PIPE, STDOUT = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
 def Popen(
     args: Sequence[str], *, text: bool = False, **given: Any
 ) -> Forked | subprocess.Popen[Any]:
-    """Start *args*: by the fork server if they are this Python and ``-m``, otherwise as a
-    new process.
+    """Start *args*: by the fork server if they are this Python and ``-m``,
+    otherwise as a new process.
     """
     if list(args[:2]) != [sys.executable, "-m"]:
         return subprocess.Popen(args, text=text, **given)

@@ -129,8 +129,8 @@ def measure(prepared: Coverage | None) -> None:
 
 
 def serve(control: socket.socket) -> socket.socket:
-    """Fork a child for each message until the client is gone. Return in each child, with
-    its channel.
+    """Fork a child for each message until the client is gone. Return in each
+    child, with its channel.
     """
     channels: Channels = {}
     ended, told = socket.socketpair()

@@ -1,5 +1,5 @@
-"""Fakes of Scrapy's parts, without network, threads or a real clock: the test triggers each
-event.
+"""Fakes of Scrapy's parts, without network, threads or a real clock: the
+test triggers each event.
 """
 
 from __future__ import annotations
@@ -349,8 +349,8 @@ class FakeScraper:
 
 
 class FakeEngine:
-    """An engine without a heartbeat: it asks the queues for requests only after a call of
-    ``wake``.
+    """An engine without a heartbeat: it asks the queues for requests only
+    after a call of ``wake``.
     """
 
     def __init__(self, downloader: FakeDownloader) -> None:
@@ -396,8 +396,8 @@ class Crawl:
 
     @classmethod
     def abandon_all(cls) -> None:
-        """Close all crawls of a test, so that none of their coroutines waits for the
-        garbage collector.
+        """Close all crawls of a test, so that none of their coroutines waits
+        for the garbage collector.
         """
         for crawl in cls._all:
             crawl.engine.close()
@@ -480,8 +480,8 @@ class Crawl:
         return None
 
     def run(self) -> list[Request]:
-        """Pop and start requests until the engine was not woken again. Return what was
-        popped.
+        """Pop and start requests until the engine was not woken
+        again. Return what was popped.
         """
         popped = []
         while self.engine.is_woken:

@@ -133,8 +133,8 @@ class Model:
         )
 
     def popped(self, request: Request, queue: int) -> None:
-        """Check that the request was in its queue, is the best one there, and that its slot
-        has room.
+        """Check that the request was in its queue, is the best one there,
+        and that its slot has room.
         """
         queued = self.queued.pop(request)
         assert queued.key.queue == queue
@@ -159,8 +159,8 @@ class Model:
         self._check_given_up(_origin(request))
 
     def let_go(self, request: Request) -> None:
-        """Check that robots.txt is known and fresh, the delay has passed, and the host is
-        open for visits.
+        """Check that robots.txt is known and fresh, the delay has passed, and the
+        host is open for visits.
         """
         if is_robotstxt(request):
             self._check_names([("host", _host(request))], request)
@@ -193,9 +193,7 @@ class Model:
         self._check_names(names, request)
 
     def sent(self, request: Request) -> None:
-        """Check that no robots.txt is fetched twice at once, or while the known one is
-        fresh.
-        """
+        """Check that no robots.txt is fetched twice at once, or while the known one is fresh."""
         if not is_robotstxt(request) or _path(request) != ROBOTS_TXT:
             return
         others = [

@@ -52,8 +52,8 @@ class EarlyClock(FakeClock):
 
 
 def test_never_early() -> None:
-    """No alarm goes off before its moment, even if the timer is early or another alarm is
-    due just before.
+    """No alarm goes off before its moment, even if the timer is early or another
+    alarm is due just before.
     """
     clock = EarlyClock()
     them, late = Alarms(clock), list[float]()
@@ -83,8 +83,8 @@ def test_set_while_others_go_off() -> None:
 
 
 def test_one_that_fails(caplog) -> None:
-    """If the function of an alarm raises, the error is logged and the other alarms still go
-    off.
+    """If the function of an alarm raises, the error is logged and the
+    other alarms still go off.
     """
     them, clock, rung = alarms()
     now = clock.monotonic()

@@ -8,8 +8,8 @@ RULES = "User-agent: *\nDisallow: /private/\n"
 
 
 def test_a_place_that_the_first_in_line_has_no_use_for() -> None:
-    """A free place in a slot goes to the next queue if the host of the first one is not
-    ready.
+    """A free place in a slot goes to the next queue if the host of
+    the first one is not ready.
     """
     crawl = Crawl(
         CONCURRENT_REQUESTS_PER_DOMAIN=1, REP_MAX_AGE=600, REP_REQUEST_META_KEYS=[]

@@ -155,8 +155,8 @@ def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
 
 
 def test_remembered_so_far(crawl: Crawl) -> None:
-    """The number of remembered hosts that were given up is bounded: the least recent are
-    forgotten.
+    """The number of remembered hosts that were given up is bounded: the
+    least recent are forgotten.
     """
     hosts = crawl.frontier.access.hosts
     with mock.patch("scrapy_rep.frontier.hoststate._MAX_GIVEN_UP", 2):

@@ -1,5 +1,5 @@
-"""Pace rules that take too long for a real crawl: long delays, Visit-time, changes and
-bounds.
+"""Pace rules that take too long for a real crawl: long delays,
+Visit-time, changes and bounds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def ask(crawl: Crawl, host: str, text: str, path: str = "/") -> None:
 
 
 def test_groups_are_bounded() -> None:
-    """The number of delay groups is bounded: idle groups whose delay has passed are
-    forgotten. Each host still counts once in the stats, and its waiting time is still
-    reported.
+    """The number of delay groups is bounded: idle groups whose delay has
+    passed are forgotten. Each host still counts once in the stats, and its
+    waiting time is still reported.
     """
     with mock.patch("scrapy_rep.frontier.politeness._MAX_GROUPS", 3):
         crawl = Crawl()
@@ -59,8 +59,8 @@ def test_groups_are_bounded() -> None:
 
 
 def test_a_delay_that_is_taken_back() -> None:
-    """When a host drops its Crawl-delay, its requests run in parallel, and its group is
-    forgotten.
+    """When a host drops its Crawl-delay, its requests run in parallel,
+    and its group is forgotten.
     """
     crawl = Crawl(REP_MAX_AGE=600)
     ask(crawl, "a.example", "Crawl-delay: 5")
@@ -77,8 +77,8 @@ def test_a_delay_that_is_taken_back() -> None:
 
 
 def test_a_delay_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    """Requests to a host whose delay exceeds REP_CRAWL_DELAY_MAX are refused, with one
-    warning.
+    """Requests to a host whose delay exceeds REP_CRAWL_DELAY_MAX are
+    refused, with one warning.
     """
     crawl = Crawl(REP_CRAWL_DELAY_MAX=60)
     ask(crawl, "a.example", "Crawl-delay: 61")
@@ -112,8 +112,8 @@ def test_slots_bring_hosts_together() -> None:
 
 
 def test_visiting_hours() -> None:
-    """Requests of all queues wait in the queue until Visit-time begins. The test starts at
-    12:00.
+    """Requests of all queues wait in the queue until Visit-time begins.
+    The test starts at 12:00.
     """
     crawl = Crawl()
     ask(crawl, "a.example", "Visit-time: 1230-1300")
@@ -137,8 +137,8 @@ def test_visiting_hours_that_are_far_away() -> None:
 
 
 def test_visiting_hours_from_outside() -> None:
-    """A request already in the downloader waits until Visit-time begins, or until the
-    spider closes.
+    """A request already in the downloader waits until Visit-time begins, or
+    until the spider closes.
     """
     crawl = Crawl()
     ask(crawl, "a.example", "Visit-time: 1230-1300")
@@ -178,8 +178,8 @@ def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_closing_ends_the_wait_in_the_downloader() -> None:
-    """When the spider closes, requests that wait in the downloader for their turn end with
-    SpiderClosing.
+    """When the spider closes, requests that wait in the downloader for their
+    turn end with SpiderClosing.
     """
     crawl = Crawl()
     ask(crawl, "a.example", "Crawl-delay: 4")

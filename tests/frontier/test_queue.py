@@ -51,8 +51,8 @@ def test_a_request_that_cant_be_read() -> None:
 
 
 def test_a_queue_class_that_fails() -> None:
-    """If a queue class raises while it reads a request, only that request is lost, and the
-    order stays.
+    """If a queue class raises while it reads a request, only that request is
+    lost, and the order stays.
     """
     crawl = Crawl(obey=False)
     queue = crawl.queues[0]
@@ -229,8 +229,8 @@ def test_a_state_of_something_else(tmp_path: Path, state: Any) -> None:
 
 
 def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
-    """A request that can't be serialized leaves nothing behind, so that the scheduler can
-    keep it in memory.
+    """A request that can't be serialized leaves nothing behind, so that the
+    scheduler can keep it in memory.
     """
     crawl = Crawl(obey=False)
     queue = on_disk(crawl, tmp_path)
@@ -281,9 +281,7 @@ def test_peek_and_push(tmp_path: Path) -> None:
 
 
 def test_peek_after_the_last_of_a_priority() -> None:
-    """After the last request of a priority, ``peek`` returns start requests of the next
-    one.
-    """
+    """After the last request of a priority, ``peek`` returns start requests of the next one."""
     crawl = Crawl(obey=False, starts_apart=True)
     crawl.push(page("http://a.example/start", is_start_request=True))
     first = crawl.push(page("http://a.example/", priority=1))
@@ -293,8 +291,8 @@ def test_peek_after_the_last_of_a_priority() -> None:
 
 
 def test_in_turn() -> None:
-    """Hosts without requests under way take turns; after that, the one with the fewest goes
-    first.
+    """Hosts without requests under way take turns; after that, the one
+    with the fewest goes first.
     """
     crawl = Crawl(obey=False, CONCURRENT_REQUESTS=100, CONCURRENT_REQUESTS_PER_DOMAIN=2)
     for host in "abc":

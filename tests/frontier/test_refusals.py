@@ -50,8 +50,8 @@ def test_refused_without_the_downloader() -> None:
 
 
 def test_robotstxt_itself() -> None:
-    """A spider that requests robots.txt itself gets the server's answer, also from a host
-    that is given up.
+    """A spider that requests robots.txt itself gets the server's answer, also from
+    a host that is given up.
     """
     crawl = Crawl()
     itself = crawl.push(URL)

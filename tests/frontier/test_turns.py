@@ -36,8 +36,8 @@ def test_a_robotstxt_gives_back_the_turn_that_it_was_given() -> None:
 
 
 def test_a_spider_that_closes_sends_nothing_more() -> None:
-    """When the spider closes, a request that is cancelled does not pass its turn to another
-    one.
+    """When the spider closes, a request that is cancelled does not pass
+    its turn to another one.
     """
     crawl = Crawl()
     crawl.outside("http://a.example/1")
@@ -55,8 +55,8 @@ def test_a_spider_that_closes_sends_nothing_more() -> None:
 
 
 def known(crawl: Crawl, *hosts: str, seconds: float = 4) -> None:
-    """Let the crawl fetch the robots.txt of *hosts*, with a Crawl-delay, and a page, and
-    let the delay pass.
+    """Let the crawl fetch the robots.txt of *hosts*, with a Crawl-delay, and a
+    page, and let the delay pass.
     """
     for host in hosts:
         request = crawl.outside(f"http://{host}/first")
@@ -127,8 +127,8 @@ def test_in_the_downloader_first() -> None:
 
 
 def test_strangers_wait_their_turn() -> None:
-    """Redirects from other hosts and the pages of a host with a delay take turns, so that
-    neither starves.
+    """Redirects from other hosts and the pages of a host with a delay take turns,
+    so that neither starves.
     """
     crawl = Crawl()
     known(crawl, "a.example", seconds=1)
@@ -194,8 +194,8 @@ def test_a_queue_that_is_not_popped_from() -> None:
 
 
 def test_a_clock_that_is_set_back() -> None:
-    """If the clock is set back after robots.txt was fetched, no request waits longer than
-    the delay.
+    """If the clock is set back after robots.txt was fetched, no request
+    waits longer than the delay.
     """
     crawl = Crawl()
     crawl.push("http://a.example/1")
@@ -256,8 +256,8 @@ def test_a_lease_that_another_worker_has() -> None:
 
 
 def test_a_lease_is_for_the_host_that_is_asked() -> None:
-    """The lease is that of the requested host, whichever host of the download slot came
-    first.
+    """The lease is that of the requested host, whichever host of the
+    download slot came first.
     """
     crawl = Crawl(is_shared=True)
     for host in ("b.example", "a.example"):
@@ -278,8 +278,8 @@ def test_a_lease_is_for_the_host_that_is_asked() -> None:
 
 
 def test_done_while_its_lease_is_renewed() -> None:
-    """If a request ends while its lease is renewed, other workers wait for the delay, not
-    for the renewed lease.
+    """If a request ends while its lease is renewed, other workers wait for the delay,
+    not for the renewed lease.
     """
     crawl = Crawl(is_shared=True)
     known(crawl, "a.example")
@@ -314,8 +314,8 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_turn_in_a_group_that_gets_a_longer_delay() -> None:
-    """If the group of a queue that has the turn joins another group, the queue waits for
-    the longer delay.
+    """If the group of a queue that has the turn joins another group, the queue
+    waits for the longer delay.
     """
     crawl = Crawl()
     crawl.outside("http://b.example/1")

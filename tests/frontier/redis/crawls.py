@@ -28,8 +28,8 @@ SEEN = f"{{{KEY}}}:seen"
 
 class ErrbackSpider(Spider):
     def failed(self, failure: Failure) -> None:
-        """A method, since requests on disk or on a server can call only methods of the
-        spider.
+        """A method, since requests on disk or on a server can call
+        only methods of the spider.
         """
 
 
@@ -88,9 +88,7 @@ class WorkerCrawl(Crawl):
         self.frontier.alarms.stop()
 
     def settle(self, seconds: float = 1.0) -> None:
-        """Let *seconds* pass, timer by timer, so that the worker sends what it has
-        collected.
-        """
+        """Let *seconds* pass, timer by timer, so that the worker sends what it has collected."""
         end = self.clock.monotonic() + seconds
         while (wait := self.clock.next_timer) is not None:
             if self.clock.monotonic() + wait > end:

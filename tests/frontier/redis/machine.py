@@ -1,6 +1,4 @@
-"""A model of the shared queue in plain Python: the content it must have after each
-operation.
-"""
+"""A model of the shared queue in plain Python: the content it must have after each operation."""
 
 from __future__ import annotations
 

@@ -163,9 +163,7 @@ class Shared:
 
     @contextmanager
     def without_server(self) -> Iterator[None]:
-        """Let the server be away: its clock stands still, and is right again when it is
-        back.
-        """
+        """Let the server be away: its clock stands still, and is right again when it is back."""
         self.clock.is_server_away = True
         yield
         self.clock.is_server_away = False

@@ -1,5 +1,5 @@
-"""A Redis server that hangs, restarts or is out of memory loses no request; the log warns
-once.
+"""A Redis server that hangs, restarts or is out of memory loses no
+request; the log warns once.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
 
 
 def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
-    """A request is done once its own requests are in the queue, without those that other
-    callbacks made later.
+    """A request is done once its own requests are in the queue, without those that
+    other callbacks made later.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1", "2")
@@ -269,8 +269,8 @@ def test_server_that_hangs(impatient: Shared, caplog: pytest.LogCaptureFixture) 
 
 
 def test_failing_server_is_left_alone(impatient: Shared) -> None:
-    """A failing server is tried again every few seconds, and the event loop does not spin
-    meanwhile.
+    """A failing server is tried again every few seconds, and the event loop
+    does not spin meanwhile.
     """
     crawl = WorkerCrawl(impatient, obey=False)
     crawl.push(f"{A}/1")
@@ -303,8 +303,8 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
 
 
 def test_push_whose_answer_does_not_come(shared: Shared) -> None:
-    """A push without an answer is sent again. With a fingerprint, the request is in the
-    queue only once.
+    """A push without an answer is sent again. With a fingerprint, the request
+    is in the queue only once.
     """
     crawl = WorkerCrawl(shared, obey=False)
     with failing(crawl.link, "push", ConnectionResetError(), done=True):
@@ -315,8 +315,8 @@ def test_push_whose_answer_does_not_come(shared: Shared) -> None:
 
 
 def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:
-    """Requests that the server never accepted are lost at the end of the worker, and the
-    log says how many.
+    """Requests that the server never accepted are lost at the end of the worker,
+    and the log says how many.
     """
     crawl = WorkerCrawl(shared, obey=False)
     with no_memory(shared):

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.newest
 
 
 def test_unknown_until_it_is_learned(shared: Shared) -> None:
-    """No request of a host is handed out before its robots.txt is known. One worker is
-    asked to fetch it, on behalf of one of the requests; after that, all workers may ask the
-    host.
+    """No request of a host is handed out before its robots.txt is known. One
+    worker is asked to fetch it, on behalf of one of the requests; after that, all
+    workers may ask the host.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1", "2")
@@ -113,8 +113,8 @@ def test_known_when_the_request_comes(shared: Shared) -> None:
 
 
 def test_not_learned(shared: Shared) -> None:
-    """If a worker gives up on a robots.txt because its spider closes, another worker gets
-    the queue at once.
+    """If a worker gives up on a robots.txt because its spider closes, another
+    worker gets the queue at once.
     """
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1")
@@ -145,8 +145,8 @@ def test_learning_of_a_worker_that_ends(shared: Shared, says: bool) -> None:
 
 
 def test_visiting_hours(shared: Shared) -> None:
-    """No request is handed out before the Visit-time of the host begins; then they go at
-    once.
+    """No request is handed out before the Visit-time of the host
+    begins; then they go at once.
     """
     worker = shared.worker()
     push(worker, PAGES, "1")
@@ -187,8 +187,8 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
 
 
 def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
-    """A place that is reserved for a request from outside is passed on after a few seconds
-    if it is not used.
+    """A place that is reserved for a request from outside is passed on after a few
+    seconds if it is not used.
     """
     worker = shared.worker()
     know(worker, PAGES, delay=2.0, ago=9.0)
@@ -204,8 +204,8 @@ def test_turn_that_is_asked_for_and_not_taken(shared: Shared) -> None:
 
 
 def test_learned_and_empty_meanwhile(shared: Shared) -> None:
-    """A queue whose requests were all refused while its robots.txt was fetched is neither
-    ready nor unknown.
+    """A queue whose requests were all refused while its robots.txt was fetched is
+    neither ready nor unknown.
     """
     worker = shared.worker()
     push(worker, PAGES, "1")
@@ -220,8 +220,8 @@ def test_learned_and_empty_meanwhile(shared: Shared) -> None:
 
 
 def test_refused_while_it_is_unknown(shared: Shared) -> None:
-    """The requests of a host that was given up are handed out best first, to be refused,
-    and leave no keys.
+    """The requests of a host that was given up are handed out best first, to be
+    refused, and leave no keys.
     """
     worker = shared.worker()
     push(worker, PAGES, "1", "2")
@@ -260,8 +260,8 @@ def test_what_holds_for_ever_is_kept_for_a_day(shared: Shared) -> None:
 
 
 def test_delay_of_an_origin_that_is_gone(shared: Shared) -> None:
-    """For a host with many origins, one after the other, only the delays of known origins
-    are kept.
+    """For a host with many origins, one after the other, only the delays
+    of known origins are kept.
     """
     worker = shared.worker()
     for port in range(1, 30):

@@ -115,8 +115,8 @@ def test_gap_between_starts(shared: Shared) -> None:
 
 
 def test_gap_of_a_slot_that_changes(shared: Shared) -> None:
-    """If AutoThrottle makes the gap longer in one worker, all workers keep to it from the
-    next report on.
+    """If AutoThrottle makes the gap longer in one worker, all workers keep to it
+    from the next report on.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
@@ -173,8 +173,8 @@ def test_robotstxt_counts_as_a_request(shared: Shared) -> None:
 
 
 def test_longest_delay_of_a_host(shared: Shared) -> None:
-    """All origins of a host share the longest of their delays, until the origin that asks
-    for it drops it.
+    """All origins of a host share the longest of their delays, until the origin
+    that asks for it drops it.
     """
     worker = shared.worker()
     know(worker, PAGES, delay=1.0, ago=9.0)
@@ -221,8 +221,8 @@ def test_queues_of_a_host_take_turns(shared: Shared) -> None:
 
 
 def test_a_place_that_is_not_used_is_passed_on(shared: Shared) -> None:
-    """A queue that gets the turn but is empty, or whose robots.txt is stale, passes it to
-    the next queue.
+    """A queue that gets the turn but is empty, or whose robots.txt is stale,
+    passes it to the next queue.
     """
     worker = shared.worker()
     know(worker, PAGES)
@@ -288,8 +288,8 @@ def test_count_is_of_what_is_not_done(shared: Shared) -> None:
 
 
 def test_nothing_is_left_when_all_is_done(shared: Shared) -> None:
-    """When all requests are done, a host leaves one key, with what is known of it, and that
-    expires.
+    """When all requests are done, a host leaves one key, with what is known
+    of it, and that expires.
     """
     worker = shared.worker()
     for queue in (PAGES, SECURE, EXEMPT, OTHER, "c.example\t"):

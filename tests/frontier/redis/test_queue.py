@@ -51,8 +51,8 @@ def test_request_that_cant_be_written(shared: Shared) -> None:
 def test_request_that_cant_be_read(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that can't be deserialized is removed with one error, and does not block
-    other requests.
+    """A request that can't be deserialized is removed with one error, and does
+    not block other requests.
     """
     WorkerCrawl(shared, obey=False, serializer=AS_JSON).push(f"{A}/1")
     crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=1)
@@ -67,8 +67,8 @@ def test_request_that_cant_be_read(
 def test_what_cant_be_read_of_an_unknown_host(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that can't be deserialized is removed also if the robots.txt of its host is
-    unknown.
+    """A request that can't be deserialized is removed also if the
+    robots.txt of its host is unknown.
     """
     WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/1").meta.clear()
     crawl = WorkerCrawl(shared)
@@ -89,8 +89,8 @@ def test_what_cant_be_read_of_an_unknown_host(
 def test_refused_and_cant_be_read(
     shared: Shared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request that can't be deserialized is removed with an error also if its host is
-    given up.
+    """A request that can't be deserialized is removed with an error also
+    if its host is given up.
     """
     crawl = WorkerCrawl(shared, REP_UNREACHABLE_WAIT=1)
     crawl.push(f"{A}/1")
@@ -131,9 +131,9 @@ def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:
 
 @pytest.mark.parametrize("has_store", [True, False])
 def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
-    """The Crawl-delay passes between the end of one request and the start of the next, over
-    all workers. That holds also without a store, when each worker fetches robots.txt
-    itself.
+    """The Crawl-delay passes between the end of one request and the start of the
+    next, over all workers. That holds also without a store, when each worker
+    fetches robots.txt itself.
     """
     crawls = []
     for _ in range(3):
@@ -186,8 +186,8 @@ def test_second_origin_of_a_host_with_a_delay(shared: Shared) -> None:
 
 
 def test_second_origin_that_does_not_answer(shared: Shared) -> None:
-    """While the robots.txt of a second origin is unreachable, requests of the first origin
-    go on.
+    """While the robots.txt of a second origin is unreachable, requests
+    of the first origin go on.
     """
     crawl = WorkerCrawl(shared)
     text = "User-agent: *\nCrawl-delay: 1"
@@ -225,8 +225,8 @@ def test_requests_from_outside_have_their_turn(shared: Shared) -> None:
 
 
 def test_unreachable_host_is_given_up(shared: Shared) -> None:
-    """The requests of an unreachable host are refused in all workers, and the queue is
-    empty after that.
+    """The requests of an unreachable host are refused in all workers, and the
+    queue is empty after that.
     """
     one, two = (WorkerCrawl(shared, REP_UNREACHABLE_WAIT=10) for _ in range(2))
     for number in range(10):
@@ -324,9 +324,7 @@ def test_turn_of_a_worker_that_was_taken_for_dead(shared: Shared) -> None:
 
 
 def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
-    """A request that loses its turn while it waits in the downloader waits again for a
-    turn.
-    """
+    """A request that loses its turn while it waits in the downloader waits again for a turn."""
     crawls = []
     for _ in range(2):
         # Without a shared store, each worker fetches robots.txt itself.
@@ -364,8 +362,8 @@ def standing_still(shared: Shared) -> Iterator[None]:
 
 
 def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
-    """A worker that stood still for longer than its lease keeps its turns if no other
-    worker noticed.
+    """A worker that stood still for longer than its lease keeps its turns if
+    no other worker noticed.
     """
     crawl = WorkerCrawl(shared, obey=False)
     crawl.push(f"{A}/1")
@@ -377,8 +375,8 @@ def test_turn_of_a_worker_that_nobody_has_missed(shared: Shared) -> None:
 
 
 def test_spider_that_closes(shared: Shared) -> None:
-    """When the spider closes, unsent requests stay in the queue, and finished ones are not
-    sent again.
+    """When the spider closes, unsent requests stay in the queue, and finished
+    ones are not sent again.
     """
     crawl = WorkerCrawl(
         shared, CONCURRENT_REQUESTS=8, DOWNLOAD_DELAY=0.1, DOWNLOAD_SLOTS={}
@@ -416,8 +414,8 @@ def test_idle_before_close(shared: Shared) -> None:
 
 
 def test_clear(shared: Shared) -> None:
-    """``clear`` deletes all keys of this spider and no others, also if a name contains glob
-    characters.
+    """``clear`` deletes all keys of this spider and no others, also if a name
+    contains glob characters.
     """
     client = shared.redis
     crawls = []
@@ -442,8 +440,8 @@ def test_clear(shared: Shared) -> None:
 
 
 def test_duplicates(shared: Shared) -> None:
-    """A request that any worker has pushed is dropped as a duplicate, unless it has
-    dont_filter.
+    """A request that any worker has pushed is dropped as a duplicate,
+    unless it has dont_filter.
     """
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
     assert one.enqueue(Request(f"{A}/1"))
@@ -466,8 +464,8 @@ def test_duplicates_at_once(shared: Shared) -> None:
 
 
 def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:
-    """A request counts as seen only once it is in the queue, so a worker killed before that
-    loses nothing.
+    """A request counts as seen only once it is in the queue, so a worker killed
+    before that loses nothing.
     """
     dead, other = (WorkerCrawl(shared, obey=False) for _ in range(2))
     assert not dead.df.request_seen(Request(f"{A}/1"))
@@ -476,8 +474,8 @@ def test_seen_only_when_it_is_in_the_queue(shared: Shared) -> None:
 
 
 def test_idle_worker_asks_seldom(shared: Shared) -> None:
-    """An idle worker calls the server a few times a second, not in each turn of the event
-    loop.
+    """An idle worker calls the server a few times a second, not in
+    each turn of the event loop.
     """
     crawl = WorkerCrawl(shared)
     crawl.settle(2)

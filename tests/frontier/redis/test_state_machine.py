@@ -323,8 +323,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
                 self.finish_all()
 
     def finish_all(self) -> None:
-        """If all requests end, all that wait are handed out within a bounded time, and no
-        keys are left.
+        """If all requests end, all that wait are handed out within a bounded
+        time, and no keys are left.
         """
         began = self.model.now
         items = len(self.model.items)

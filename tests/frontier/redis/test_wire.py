@@ -106,8 +106,8 @@ def test_database_of_the_client(server: RedisServer) -> None:
 
 
 def test_script_that_the_server_does_not_know(line: Line) -> None:
-    """The server gets the text of a script at first and after it forgot it, and runs it
-    once per call.
+    """The server gets the text of a script at first and after it forgot it,
+    and runs it once per call.
     """
     line.client.config_resetstat()
     for number in range(1, 5):
@@ -140,8 +140,8 @@ def test_connection_that_is_closed(line: Line) -> None:
 
 
 def test_connection_that_was_closed_while_nothing_was_asked(line: Line) -> None:
-    """A connection that was closed while idle is noticed before the next command, so no
-    call fails.
+    """A connection that was closed while idle is noticed before the next
+    command, so no call fails.
     """
     for _ in range(2):
         line.wire.run(COUNT, ["x"], [])
@@ -173,8 +173,8 @@ def test_server_that_is_gone() -> None:
 
 
 def test_answer_that_comes_too_late(server: RedisServer) -> None:
-    """A call that times out is not sent again, and the next call does not get its late
-    answer.
+    """A call that times out is not sent again, and the next call does
+    not get its late answer.
     """
     line = Line(server, timeout=1)
     line.wire.run(COUNT, ["x"], [])

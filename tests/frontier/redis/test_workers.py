@@ -71,8 +71,8 @@ def test_worker_that_lives_keeps_what_it_has(shared: Shared) -> None:
 
 
 def test_delay_after_a_worker_has_died(shared: Shared) -> None:
-    """After a worker has died, the delay begins anew, as it may have sent its request just
-    before.
+    """After a worker has died, the delay begins anew, as it may have sent
+    its request just before.
     """
     dead, worker = shared.worker(), shared.worker(lease=1000.0)
     know(worker, PAGES, delay=5.0, ago=9.0)
@@ -86,8 +86,8 @@ def test_delay_after_a_worker_has_died(shared: Shared) -> None:
 
 
 def test_worker_that_ends(shared: Shared) -> None:
-    """When a worker signs off, others get its unfinished requests at once, and its keys are
-    deleted.
+    """When a worker signs off, others get its unfinished requests at once,
+    and its keys are deleted.
     """
     one, two = shared.worker(), shared.worker()
     know(one, PAGES)
@@ -242,8 +242,8 @@ def test_late_calls(shared: Shared, seconds: float) -> None:
 
 
 def test_late_push(shared: Shared) -> None:
-    """A push that comes too late adds nothing, and does not mark the request as seen. The
-    worker sends it again.
+    """A push that comes too late adds nothing, and does not mark the request as seen.
+    The worker sends it again.
     """
     worker = shared.worker()
     shared.advance_server(LATE)
@@ -255,8 +255,8 @@ def test_late_push(shared: Shared) -> None:
 
 
 def test_late_resync(shared: Shared) -> None:
-    """A resync that comes too late does nothing, as the worker may have other requests by
-    then.
+    """A resync that comes too late does nothing, as the worker may
+    have other requests by then.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1")
@@ -318,8 +318,8 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
 
 
 def test_seen_before(shared: Shared) -> None:
-    """The queue drops a request whose fingerprint any worker has pushed, and does not count
-    it.
+    """The queue drops a request whose fingerprint any worker has
+    pushed, and does not count it.
     """
     one, two = shared.worker(), shared.worker()
     push(one, EXEMPT, "1", seen=True)

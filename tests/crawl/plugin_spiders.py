@@ -1,6 +1,6 @@
 """A spider for scrapy-poet."""
 
-# scrapy-poet reads the annotations of callbacks when it is given one.
+# scrapy-poet evaluates the annotations of callbacks: PoetSpider removes these.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -40,7 +40,7 @@ def dialect(request: pytest.FixtureRequest) -> str:
 def crawl_all(
     found: list[Case], dialect: str, mode: str = "asyncio"
 ) -> Iterator[tuple[list[Case], CrawlResult]]:
-    """Crawl all hosts, that without an answer with a short time-out, and
+    """Crawl all hosts: the one without an answer with a short time-out,
     the others with a long one.
     """
     crawls = []

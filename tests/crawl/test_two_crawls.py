@@ -19,8 +19,8 @@ DELAY = 0.2
 
 
 def test_one_delay_for_both(site: Site, mode: str) -> None:
-    """The Crawl-delay passes between requests of both crawls, also for robots.txt. Each
-    crawl fetches robots.txt itself.
+    """The Crawl-delay passes between the pages of both crawls. Each crawl
+    fetches robots.txt itself.
     """
     host = site.add(f"User-agent: *\nCrawl-delay: {DELAY}\n")
     fast = site.add("User-agent: *\nDisallow: /private\n", name="127.0.0.2")

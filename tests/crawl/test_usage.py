@@ -362,8 +362,9 @@ def media_site(site: Site) -> Host:
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_media(site: Site, mode: str, tmp_path: Path, stops: bool) -> None:
-    """Files that must not be used for a purpose, by their own statements or those of their
-    page, do not arrive. With REP_STOP_DOWNLOAD, their bodies are not downloaded.
+    """Files that must not be used for a purpose, by their own statements or those of
+    their page, do not arrive. With REP_STOP_DOWNLOAD, the body is not downloaded if
+    headers or robots.txt decide.
     """
     host = media_site(site)
     result = run_crawl(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 EVIL = "\x1b]0;owned\x07\x85\u2028\u202eFAKE LINE"
-"""A terminal title, a bell, three line ends, and right-to-left text."""
+"""A terminal title, a bell, line ends, and right-to-left text."""
 
 SPACES = "\x0b \x1c \x1f"
 """White space for Python, which is therefore accepted within a date."""

@@ -64,7 +64,7 @@ def test_how_long_a_host_holds_up_the_crawl() -> None:
 
 def test_who_goes_next() -> None:
     """Requests in the downloader go before queues, each in order of arrival. Requests
-    redirected from other hosts go last, but after every three others.
+    redirected from other hosts go last, but no later than after three others.
     """
     group = DelayGroup("host.example")
     redirected, other_redirected = waiter(), waiter()

@@ -190,8 +190,8 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
 
 
 def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
-    """A request is done once its own requests are in the queue, without those that
-    other callbacks made later.
+    """A request is done once the requests of its callback are in the queue, whatever other
+    callbacks made after them.
     """
     worker = shared.worker()
     push(worker, EXEMPT, "1", "2")

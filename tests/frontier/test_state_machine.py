@@ -123,7 +123,7 @@ class QueueMachine(RuleBasedStateMachine):
     ) -> None:
         self.patches.enter_context(no_event_loop())
         # Not to look five times for each second of hours that pass at once.
-        for name in ("hostaccess._CLOSING_LOOK", "refusals._PAUSE"):
+        for name in ("hostaccess._CHECK_CLOSING_EVERY", "refusals._PAUSE"):
             looks = f"scrapy_rep.frontier.{name}"
             self.patches.enter_context(mock.patch(looks, LOOKS_EVERY))
         self.patches.callback(Crawl.abandon_all)

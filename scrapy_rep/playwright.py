@@ -43,8 +43,8 @@ async def abort_forbidden(request: Request) -> bool:
     """Return True if Playwright must abort *request*: robots.txt of its origin forbids the
     URL, or could not be fetched.
 
-    Waits until robots.txt is known. Also returns True where it is unclear which of several
-    crawls in the process the browser belongs to.
+    Waits until robots.txt is known. Also returns True if it cannot find out which crawl the
+    browser belongs to.
     """
     # Playwright raises an error of a private class if the request has no page: the requests
     # of a service worker, and the first request of a popup.
@@ -54,9 +54,9 @@ async def abort_forbidden(request: Request) -> bool:
         if guard is not None:
             return not await guard.may_send(request)
     crawls = open_crawls()
-    if not any(crawls) and crawls:
+    if crawls and not any(crawls):  # No crawl in this process obeys robots.txt.
         return False
-    (browsers,) = crawls if len(crawls) == 1 else (None,)
+    browsers = crawls[0] if len(crawls) == 1 else None
     if browsers is None:
         _warn_of_unknown_crawl()
         return True

@@ -18,7 +18,7 @@ from scrapy_rep.compat.browsers import (
     is_from_browser,
 )
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.identity import Identity, default_header
+from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.outcomes import (
     BAD_URL,
@@ -71,7 +71,6 @@ class Browsers:
         self._access = access
         self._reporter = reporter
         self._judge = judge
-        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
         self._denied: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -165,13 +164,13 @@ class Browsers:
                 if key not in {meta.DONT_OBEY_ROBOTSTXT, "redirect_urls"}
             },
         )
-        where = origin_asked(arrived)
+        origin = origin_asked(arrived)
         via = Via("redirect", request.url)
-        if _is_exempted_by(request, where):
-            self._reporter.allowed(Case(arrived, where, via=via), BY_USER)
+        if _is_exempted_by(request, origin):
+            self._reporter.allowed(Case(arrived, origin, via=via), BY_USER)
             return
         try:
-            await self._check(arrived, where, via)
+            await self._check(arrived, origin, via)
         except RobotsDenied:
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
@@ -192,13 +191,13 @@ class Browsers:
         request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
-        where = origin_asked(request)
+        origin = origin_asked(request)
         via = Via("browser", page)
-        if cause is not None and _is_exempted_by(cause, where):
-            self._reporter.allowed(Case(request, where, via=via), BY_USER)
+        if cause is not None and _is_exempted_by(cause, origin):
+            self._reporter.allowed(Case(request, origin, via=via), BY_USER)
             return True
         try:
-            await self._check(request, where, via)
+            await self._check(request, origin, via)
         except RobotsDenied as denied:
             self._crawler.stats.inc_value(stats.ABORTED)
             if cause is not None and is_top:
@@ -218,27 +217,27 @@ class Browsers:
 
     # Both.
 
-    async def _check(self, request: Request, where: Origin | None, via: Via) -> None:
-        """Check *request* against robots.txt of *where*. Raises RobotsDenied."""
-        if where is None:
-            self._judge.deny(Case(request, where, via=via), BAD_URL)
-        override = self._access.override(where)
+    async def _check(self, request: Request, origin: Origin | None, via: Via) -> None:
+        """Check *request* against robots.txt of *origin*. Raises RobotsDenied."""
+        if origin is None:
+            self._judge.deny(Case(request, origin, via=via), BAD_URL)
+        override = self._access.override(origin)
         entry = tdmrep = None
         if override is not None:
             robots = override.robots
         else:
-            known = self._access.at_hand(where) or await self._access.known(
-                where, request, is_patient=False
+            known = self._access.at_hand(origin) or await self._access.known(
+                origin, request, is_patient=False
             )
             robots, entry, tdmrep = known.robots, known.entry, known.tdmrep
-        case = Case(request, where, entry, override, via)
+        case = Case(request, origin, entry, override, via)
         decision = BY_USER if robots is None else ROBOTS_TXT
         if robots is not None and not is_robotstxt(request.url):
             decided, _ = self._judge.judge(robots, case, tdmrep)
             if decided is None:
                 return
             decision = decided
-        self._judge.count_override(where)
+        self._judge.count_override(origin)
         self._reporter.allowed(case, decision)
 
 
@@ -272,11 +271,11 @@ def _is_ours(predicate: object) -> bool:
     return f"{module}.{name}" == ABORT_FORBIDDEN
 
 
-def _is_exempted_by(request: Request, where: Origin | None) -> bool:
-    """Whether ``dont_obey_robotstxt`` of *request* exempts *where*: the origin of its URL, or
+def _is_exempted_by(request: Request, origin: Origin | None) -> bool:
+    """Whether ``dont_obey_robotstxt`` of *request* exempts *origin*: the origin of its URL, or
     the origin that it had before a middleware redirected it to a service.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
     exempt = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
-    return str(where) in exempt
+    return str(origin) in exempt

@@ -190,7 +190,7 @@ class DelayGroups:
         served = self.of_site_served(host, slot)
         return served or self._groups.get(host) or self._groups.get(slot)
 
-    def update(
+    def set_delay(
         self, keys: tuple[str, str], origin: Origin, delay: float, fetched_at: float
     ) -> DelayGroup | None:
         """Set the delay of *origin* to *delay* seconds, by a robots.txt that was fetched at

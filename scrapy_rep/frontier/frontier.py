@@ -275,7 +275,7 @@ def is_exempt(request: Request) -> bool:
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
     redirected_from = request.meta.get("redirect_urls", ())
-    where = origin_of(request.url)
-    if where is None:
+    origin = origin_of(request.url)
+    if origin is None:
         return not redirected_from
-    return all(origin_of(url) == where for url in redirected_from)
+    return all(origin_of(url) == origin for url in redirected_from)

@@ -163,7 +163,7 @@ class HostAccess:
         The request for robots.txt then waits for it too.
         """
         if queue.key.origin is not None:
-            self.turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
+            self.turns.set_delay(queue.key.delay_keys, queue.key.origin, delay, inf)
 
     def fetch_ahead(self, ready: int) -> None:
         """Fetch more robots.txt files if the number of *ready* back queues is low."""

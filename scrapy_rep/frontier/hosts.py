@@ -86,7 +86,7 @@ class Hosts:
         host = self._host(origin, known)
         outage = host.outage
         if outage is not None and outage.given_up:
-            self._ask_later(host, outage, queue.peek(), is_due=known is None)
+            self._fetch_later(host, outage, queue.peek(), is_due=known is None)
             self._refusals.add(queue, outage)
             return None
         host.park(queue)
@@ -138,7 +138,7 @@ class Hosts:
             host = self._host(origin, known)
             outage = host.outage
             if outage is not None and (outage.given_up or not is_patient):
-                self._ask_later(host, outage, request, is_due=known is None)
+                self._fetch_later(host, outage, request, is_due=known is None)
                 return outage.known
             # First, since _want() may call _learned() before it returns.
             waiter = host.wait()
@@ -237,30 +237,30 @@ class Hosts:
             if not outage.given_up:
                 self._alarms.at(outage.until, self._give_up, host, outage)
         outage.known = known
-        outage.ask_at = now + retry
-        outage.is_missed = False
+        outage.retry_at = now + retry
+        outage.is_needed = False
         if outage.given_up:
             self._refuse_parked(host, outage)
         else:
-            self._alarms.at(min(outage.ask_at, outage.until), self._ask_again, host)
+            self._alarms.at(min(outage.retry_at, outage.until), self._fetch_again, host)
 
-    def _ask_again(self, host: Host) -> None:
+    def _fetch_again(self, host: Host) -> None:
         """Fetch robots.txt again if requests need it."""
         outage = host.outage
-        if outage is None or outage.ask_at > self._clock.monotonic():
+        if outage is None or outage.retry_at > self._clock.monotonic():
             return
-        if host.parked or host.waiters or outage.is_missed:
+        if host.parked or host.waiters or outage.is_needed:
             self._want(host)
 
-    def _ask_later(
+    def _fetch_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
         """Request a fetch of robots.txt for later requests, now if it *is_due*."""
         if is_due:
             self._want(host, request)
-        elif not outage.is_missed:
-            outage.is_missed = True
-            self._alarms.at(outage.ask_at, self._ask_again, host)
+        elif not outage.is_needed:
+            outage.is_needed = True
+            self._alarms.at(outage.retry_at, self._fetch_again, host)
 
     def _give_up(self, host: Host, outage: Outage) -> None:
         if outage.is_over or host.outage is not outage:

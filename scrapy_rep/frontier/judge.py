@@ -76,9 +76,9 @@ class Judge:
         return decision, pace
 
     def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
-        request, where = case.request, case.origin
-        assert where is not None
-        refusal = self._access.politeness.refusal(where, pace)
+        request, origin = case.request, case.origin
+        assert origin is not None
+        refusal = self._access.politeness.refusal(origin, pace)
         if refusal is not None:
             reason, record = refusal
             rule = record and Rule(record.field, record.value, record.line)
@@ -92,11 +92,11 @@ class Judge:
         self.count_override(case.origin)
         raise self._reporter.denied(case, decision)
 
-    def count_override(self, where: Origin | None) -> None:
-        """Count the override for *where*, if there is one, as used for a decision."""
-        override = override_for(self._overrides, where) if where else None
-        if where and override is not None:
-            self._reporter.override_used(override, where)
+    def count_override(self, origin: Origin | None) -> None:
+        """Count the override for *origin*, if there is one, as used for a decision."""
+        override = override_for(self._overrides, origin) if origin else None
+        if origin and override is not None:
+            self._reporter.override_used(override, origin)
 
     def _decide_for_each(
         self,

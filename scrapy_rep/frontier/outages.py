@@ -35,10 +35,10 @@ class Outage:
     given_up: bool
     """Whether requests to the host are refused at once."""
 
-    ask_at: float = 0.0
+    retry_at: float = 0.0
     """The time of the next fetch of robots.txt."""
 
-    is_missed: bool = False
+    is_needed: bool = False
     """Whether requests have needed robots.txt since its last fetch."""
 
     is_over: bool = False

@@ -227,7 +227,7 @@ class Politeness:
         self, keys: tuple[str, str], origin: Origin, delay: float, fetched: float
     ) -> DelayGroup | None:
         ago = self._clock.time() - fetched
-        group = self._turns.group_of(keys, origin, delay, ago)
+        group = self._turns.set_delay(keys, origin, delay, ago)
         if group is None:
             return None
         if delay:

@@ -60,7 +60,7 @@ class Turns:
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
 
-    def group_of(
+    def set_delay(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
     ) -> DelayGroup | None:
         """Set the delay of *origin* to *delay* seconds, by a robots.txt that was fetched
@@ -73,7 +73,7 @@ class Turns:
             connect(self._left_downloader, signals.request_left_downloader)
         # *ago* is negative if a clock is wrong.
         fetched_at = self._clock.monotonic() - max(ago, 0.0)
-        return self.groups.update(keys, origin, delay, fetched_at)
+        return self.groups.set_delay(keys, origin, delay, fetched_at)
 
     def find(self, request: Request) -> DelayGroup | None:
         """Return the group of *request*, if it has one."""
@@ -280,8 +280,8 @@ class Turns:
             self.shared_delays.leave(group)
 
     def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
-        """Return the group whose turn *holder* has, if any. It may differ from the group in
-        which the request would wait now.
+        """Return the group whose turn *holder* has, if any; the turn must end now. The group
+        may differ from that in which the request would wait now.
         """
         if isinstance(holder, Request):
             group = self._holding.pop(holder, None)

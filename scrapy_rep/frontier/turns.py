@@ -280,7 +280,7 @@ class Turns:
             self.shared_delays.leave(group)
 
     def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
-        """Return the group whose turn *holder* has, if any; the turn must end now. The group
+        """Return the group whose turn *holder* has, if any, to end or move that turn. The group
         may differ from that in which the request would wait now.
         """
         if isinstance(holder, Request):

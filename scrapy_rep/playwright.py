@@ -1,4 +1,4 @@
-"""For scrapy-playwright: the browser asks for nothing that robots.txt forbids.
+"""Makes the browser of scrapy-playwright obey robots.txt.
 
 In the settings of a project::
 
@@ -34,88 +34,89 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Chromium's name for what was blocked by those who watch over it. A page whose navigation
-# ends with it has failed; one that "was aborted" would be taken for a file to be saved.
+# The error with which Chromium ends a refused request. scrapy-playwright would take a
+# navigation that ends with "Aborted" for a download of a file.
 _REFUSED = "BlockedByClient"
 
 
 async def abort_forbidden(request: Request) -> bool:
-    """Whether *request*, of a browser of scrapy-playwright's, must not be sent: whether the
-    robots.txt of its origin forbids it to the crawler, or can't be had.
+    """Return True if Playwright must abort *request*: robots.txt of its origin forbids the
+    URL, or could not be fetched.
 
-    Waits for a robots.txt that is not known. Aborts all where it can't be told for which
-    crawl of several the browser works.
+    Waits until robots.txt is known. Also returns True if it cannot find out which crawl the
+    browser belongs to.
     """
-    # Playwright raises what is no public class of errors where there is no page: for a
-    # service worker, and the first request of a page that a page opens.
+    # Playwright raises an error of a private class if the request has no page: the requests
+    # of a service worker, and the first request of a popup.
     with suppress(Exception):
         page = request.frame.page
-        watch = _WATCHES.get(page)
-        if watch is not None:
-            return not await watch.may_send(request)
+        guard = _GUARDS.get(page)
+        if guard is not None:
+            return not await guard.may_send(request)
     crawls = open_crawls()
-    if not any(crawls) and crawls:
+    if crawls and not any(crawls):  # No crawl in this process obeys robots.txt.
         return False
-    (browsers,) = crawls if len(crawls) == 1 else (None,)
+    browsers = crawls[0] if len(crawls) == 1 else None
     if browsers is None:
         _warn_of_unknown_crawl()
         return True
-    return not await _ask(browsers, browsers.may_fetch(request.url, ""))
+    return not await _in_crawl_loop(browsers, browsers.may_fetch(request.url, ""))
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
-    """Watch over *page*, which is about to go to the URL of *request*.
+    """Check the requests of *page* from now on. The page is about to load *request*.
 
-    scrapy-playwright calls it: scrapy-rep puts it into the meta of the requests of a crawl
-    that asks :func:`abort_forbidden`, in front of what is there.
+    scrapy-playwright calls this function: a crawl that uses :func:`abort_forbidden` sets it
+    as the ``playwright_page_init_callback`` of its requests. It calls the spider's own
+    callback, if there is one, at its end.
     """
     browsers = browsers_of(request)
     if browsers is not None:
-        if page not in _WATCHES:
-            _WATCHES[page] = _Watch(page, browsers)
+        if page not in _GUARDS:
+            _GUARDS[page] = _PageGuard(page, browsers)
             page.once("close", _forget)
-        await _WATCHES[page].begin(request)
+        await _GUARDS[page].begin(request)
     callback = request.meta.get(PAGE_INIT)
     if callback is not None:
         await load_object(callback)(page, request)
 
 
 def _forget(page: Page) -> None:
-    _WATCHES.pop(page, None)
+    _GUARDS.pop(page, None)
 
 
-async def _ask(browsers: Browsers, question: Coroutine[Any, Any, bool]) -> bool:
-    """The answer to *question*, which is to be asked where the crawl runs."""
+async def _in_crawl_loop(browsers: Browsers, check: Coroutine[Any, Any, bool]) -> bool:
+    """Run *check* in the event loop of the crawl, and return its result."""
     loop = browsers.loop
     if loop is None or loop is asyncio.get_running_loop():
-        return await question
-    # scrapy-playwright can have its browser run on a thread.
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, loop))
+        return await check
+    # scrapy-playwright may run its browser in the event loop of another thread.
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(check, loop))
 
 
 @cache
 def _warn_of_unknown_crawl() -> None:
     logger.error(
-        "A browser wants to send a request, and scrapy-rep can't tell for which crawl: it "
-        "is aborted, as all such requests are. Is scrapy_rep.Addon in ADDONS?"
+        "scrapy-rep aborts requests of a browser, because it does not know which crawl "
+        "they belong to. Is scrapy_rep.Addon in ADDONS?"
     )
 
 
 @cache
 def _warn_of_isolation() -> None:
     logger.warning(
-        "Chromium has frames of other sites in processes of their own: what their first "
-        "requests are redirected to is fetched whatever robots.txt says. Add %r to the "
-        '"args" of PLAYWRIGHT_LAUNCH_OPTIONS.',
+        "Chromium runs the frames of other sites in separate processes. scrapy-rep cannot "
+        "stop a redirect of the first request of such a frame: the browser follows it even "
+        'where robots.txt forbids it. Add %r to the "args" of PLAYWRIGHT_LAUNCH_OPTIONS.',
         "--disable-site-isolation-trials",
     )
 
 
-class _Watch:
-    """Looks after what a page does.
+class _PageGuard:
+    """Checks the requests of one page.
 
-    Playwright hands out the first request of a chain of redirects alone. Chromium tells of
-    each, in a session of its protocol: one for the page, and one for each frame that has a
+    Playwright reports only the first request of a redirect chain. Chromium reports each of
+    them in a DevTools session: one for the page, and one for each frame that runs in a
     process of its own.
     """
 
@@ -128,8 +129,8 @@ class _Watch:
         self._answers: set[asyncio.Future[None]] = set()
 
     async def begin(self, cause: scrapy.Request) -> None:
-        """Listen before the page goes to the URL of *cause*: what is on its way already is
-        not told of.
+        """Open the session before the page loads *cause*: Chromium does not report requests
+        that are already in flight.
         """
         self._cause = cause
         context = self._page.context
@@ -141,22 +142,22 @@ class _Watch:
         await self._listen(self._page, "")
 
     async def may_send(self, request: Request) -> bool:
-        """Whether *request* may be sent."""
+        """Return True if robots.txt allows *request*."""
         frame, page = request.frame, self._page
-        is_main = request.is_navigation_request() and frame == page.main_frame
-        if not await self._may_fetch(request.url, stops=is_main):
+        is_top = request.is_navigation_request() and frame == page.main_frame
+        if not await self._may_fetch(request.url, is_top=is_top):
             return False
         if frame != page.main_frame:
-            # It may be in another process after each navigation.
+            # Each navigation may move the frame to another process.
             await self._listen(frame, frame.url)
         return True
 
-    async def _may_fetch(self, url: str, *, stops: bool) -> bool:
+    async def _may_fetch(self, url: str, *, is_top: bool) -> bool:
         browsers, cause, page_url = self._browsers, self._cause, self._page.url
         if cause is not None and not page_url.startswith("http"):
             page_url = cause.url
-        question = browsers.may_fetch(url, page_url, cause, stops=stops)
-        return await _ask(browsers, question)
+        check = browsers.may_fetch(url, page_url, cause, is_top=is_top)
+        return await _in_crawl_loop(browsers, check)
 
     async def _listen(self, target: Page | Frame, url: str) -> None:
         key = target, url
@@ -165,10 +166,10 @@ class _Watch:
         await self._sessions[key]
 
     async def _open(self, target: Page | Frame) -> None:
-        # Other browsers have no such sessions, and most frames none of their own.
+        # This fails in Firefox and WebKit, and for a frame without its own process.
         with suppress(Exception):
             session = await self._page.context.new_cdp_session(target)
-            session.on("Fetch.requestPaused", partial(self._paused, session))
+            session.on("Fetch.requestPaused", partial(self._on_paused, session))
             tree = await session.send("Page.getFrameTree")
             if target is self._page:
                 self._main_frame = tree["frameTree"]["frame"]["id"]
@@ -176,19 +177,19 @@ class _Watch:
                 _warn_of_isolation()
             await session.send("Fetch.enable", {"patterns": [{"urlPattern": "*"}]})
 
-    def _paused(self, session: CDPSession, event: dict[str, Any]) -> None:
+    def _on_paused(self, session: CDPSession, event: dict[str, Any]) -> None:
         answer = asyncio.ensure_future(self._answer(session, event))
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """Let the request of *event* go on, if it is not a redirect that is forbidden."""
-        stops = event["resourceType"] == "Document" and (
+        """Stop the request of *event* if it is a forbidden redirect, or let it continue."""
+        is_top = event["resourceType"] == "Document" and (
             event["frameId"] == self._main_frame
         )
         answer: dict[str, Any] = {"requestId": event["requestId"]}
         is_refused = "redirectedRequestId" in event and not await self._may_fetch(
-            event["request"]["url"], stops=stops
+            event["request"]["url"], is_top=is_top
         )
         if is_refused:
             answer["errorReason"] = _REFUSED
@@ -200,12 +201,12 @@ class _Watch:
 
 
 async def _route_popup(browsers: Browsers, route: Route, request: Request) -> None:
-    """Ask about a request of a page that a page has opened: scrapy-playwright asks about
-    those of its own. There is no session yet in which its redirects would be told.
+    """Answer the first request of a popup: scrapy-playwright only asks about the pages that
+    it opened itself. Abort it if it is redirected, as no session reports redirects yet.
     """
     # The page may be closed by now.
     with suppress(Exception):
-        if await _ask(browsers, browsers.may_fetch(request.url, "")):
+        if await _in_crawl_loop(browsers, browsers.may_fetch(request.url, "")):
             response = await route.fetch(max_redirects=0)
             if response.status // 100 != 3:
                 await route.fulfill(response=response)
@@ -213,7 +214,7 @@ async def _route_popup(browsers: Browsers, route: Route, request: Request) -> No
         await route.abort("blockedbyclient")
 
 
-_WATCHES: dict[Page, _Watch] = {}
+_GUARDS: dict[Page, _PageGuard] = {}
 
 _CONTEXTS: WeakKeyDictionary[BrowserContext, asyncio.Future[object]] = (
     WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Back queues: the requests to one host each, and the download slots that they are in."""
+"""Back queues, each with the requests to one host, and download slots."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Slot:
     """The back queues of this slot."""
 
     is_alarmed: bool = False
-    """Whether an alarm is set for the end of its own delay."""
+    """Whether an alarm is set for the end of the slot's own delay (``DOWNLOAD_DELAY``)."""
 
-    # Made when it is needed: an empty deque takes more memory than all else here.
+    # Created when needed: an empty deque takes more memory than the rest of the slot.
     _parked: deque[BackQueue] | None = None
 
     @property
@@ -67,7 +67,7 @@ class Slot:
 class BackQueue:
     """The requests of one owner to one host, in Scrapy's own queues.
 
-    It is in one place at a time: among the ready ones, or parked with what it waits for.
+    A back queue is either ready or parked in the object that will release it, never both.
     """
 
     key: HostKey
@@ -79,16 +79,16 @@ class BackQueue:
         return len(self.requests)
 
     def peek(self) -> Request | None:
-        """The best request, or None where the queue class cannot tell."""
+        """Return the best request; None if the queue class cannot peek."""
         try:
             return self.requests.peek()
-        except Exception:  # noqa: BLE001  popping it raises the error
+        except Exception:  # noqa: BLE001  pop() raises the error
             return None
 
     def take(self) -> Request | None:
-        """Remove and return the best request; None where there is none."""
+        """Remove and return the best request; None if there is none."""
         return self.owner.take(self)
 
     def release(self) -> None:
-        """End its waiting: it may be popped from."""
+        """Make the queue ready again after it was parked."""
         self.owner.release(self)

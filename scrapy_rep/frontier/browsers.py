@@ -1,5 +1,5 @@
-"""Where a browser goes in the place of a crawl: to what a page has it ask for, and to where
-it arrives.
+"""Checks what a browser behind a download handler fetches: the URLs that a page requests,
+and the URL that a response comes from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scrapy_rep.compat.browsers import (
     is_from_browser,
 )
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.identity import Identity, default_header
+from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
 from scrapy_rep.frontier.outcomes import (
     BAD_URL,
@@ -48,16 +48,16 @@ ABORT_FORBIDDEN = "scrapy_rep.playwright.abort_forbidden"
 
 WATCH_PAGE = "scrapy_rep.playwright.watch_page"
 
-_OF_CRAWLS: WeakKeyDictionary[Crawler, Browsers | None] = WeakKeyDictionary()
+_BY_CRAWLER: WeakKeyDictionary[Crawler, Browsers | None] = WeakKeyDictionary()
 
-_OF_REQUESTS: WeakKeyDictionary[Request, Browsers] = WeakKeyDictionary()
+_BY_REQUEST: WeakKeyDictionary[Request, Browsers] = WeakKeyDictionary()
 
 
 class Browsers:
-    """Has a browser that downloads for a crawl keep to robots.txt.
+    """Applies robots.txt to the browsers that download for a crawl.
 
-    Only what the spider asks for passes the middlewares. A browser goes on from there: it
-    follows redirects, runs scripts, loads images and frames.
+    Only the requests of the spider pass through the middlewares. The browser sends more: it
+    follows redirects, runs scripts, and loads images and frames.
     """
 
     def __init__(
@@ -71,21 +71,18 @@ class Browsers:
         self._access = access
         self._reporter = reporter
         self._judge = judge
-        self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._stopped: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
+        self._denied: WeakKeyDictionary[Request, RobotsDenied] = WeakKeyDictionary()
         self.loop: asyncio.AbstractEventLoop | None = None
-        """Where the crawl runs, once a browser is known to work for it."""
+        """The event loop of the crawl; None before the first request for a browser."""
 
-        self.is_asked = False
-        """Whether it has been asked what a browser may fetch."""
-
+        self._is_consulted = False  # Whether may_fetch() was ever called.
         self._has_warned = False
         register(crawler, self)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
     def _spider_opened(self) -> None:
-        """Say at the start that a browser fetches what it likes, where it does."""
+        """Warn if no setting makes the browser of the download handler ask scrapy-rep."""
         handler = browser_handler(self._crawler.settings)
         if handler is None or (
             handler[1] and abort_setting(self._crawler.settings) is not None
@@ -93,14 +90,14 @@ class Browsers:
             return
         self._has_warned = True
         message = (
-            "The browser of %(handler)s follows redirects and scripts, and fetches images "
-            "and frames, whatever robots.txt says of them: it is asked only about the URLs "
-            "of requests, and about the URL that a response comes from. "
+            "The browser of %(handler)s may fetch URLs that robots.txt forbids: redirects, "
+            "and what scripts, images and frames request. scrapy-rep checks only the URL of "
+            "each Scrapy request and the URL that its response comes from. "
         )
         message += (
-            "Set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
+            "To check all, set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
             if handler[1]
-            else "scrapy-rep can ask for scrapy-playwright alone."
+            else "It can check the rest only with scrapy-playwright."
         )
         logger.warning(
             message,
@@ -108,46 +105,47 @@ class Browsers:
             extra={"spider": self._crawler.spider},
         )
 
-    # What the spider asks for.
+    # Requests of the spider.
 
     def begin(self, request: Request) -> None:
-        """A browser is about to download *request*, if that may be sent."""
+        """Prepare *request*, which a browser is to download."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-        if self.is_asked or _is_ours(abort_setting(self._crawler.settings)):
-            _OF_REQUESTS[request] = self
+        if self._is_consulted or _is_ours(abort_setting(self._crawler.settings)):
+            _BY_REQUEST[request] = self
             own = request.meta.get(PAGE_INIT_META)
             if own not in {None, WATCH_PAGE}:
                 request.meta[meta.PAGE_INIT] = own
             request.meta[PAGE_INIT_META] = WATCH_PAGE
 
     def end(self, request: Request, response: Response | None = None) -> None:
-        """The browser is done with *request*. Raises RobotsDenied where there is no
-        response, or that of no site, because it was kept from where it was to go.
+        """Note that the browser is done with *request*. Raises RobotsDenied if the load of
+        the page was aborted, so that there is no response, or only an error page.
         """
-        stopped = self._stopped.pop(request, None)
-        if stopped is not None and (response is None or not is_of_http(response)):
-            raise stopped
+        denied = self._denied.pop(request, None)
+        if denied is not None and (response is None or not is_of_http(response)):
+            raise denied
         if response is not None and is_from_browser(response):
             self._warn_of_own_predicate()
 
     def _warn_of_own_predicate(self) -> None:
-        """Say, once, that nobody asks what the browser may fetch."""
-        if self.is_asked or self._has_warned:
+        """Warn once if the user's own predicate does not call ``abort_forbidden``."""
+        if self._is_consulted or self._has_warned:
             return
         self._has_warned = True
         logger.warning(
-            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not ask %(ours)s: the browser "
-            "fetches what robots.txt forbids. Set it to that, or await that in it.",
+            "PLAYWRIGHT_ABORT_REQUEST is %(value)r, which does not await %(ours)s: the "
+            "browser may fetch URLs that robots.txt forbids. Await that function in yours, "
+            "or set it in its place.",
             {"value": abort_setting(self._crawler.settings), "ours": ABORT_FORBIDDEN},
             extra={"spider": self._crawler.spider},
         )
 
-    # Where it arrives.
+    # The URL of a response.
 
     def has_moved(self, request: Request, response: Response) -> bool:
-        """Whether *response* is from another URL than was asked for, although Scrapy has
-        followed no redirect.
+        """Whether *response* comes from another URL than that of *request*: the download
+        handler has followed a redirect that Scrapy has not seen.
         """
         if response.url == request.url or not is_of_http(response):
             return False
@@ -155,7 +153,7 @@ class Browsers:
         return not (is_same_origin and have_same_target(request.url, response.url))
 
     async def arrive(self, request: Request, response: Response) -> None:
-        """Judge *response* by its own URL. Raises RobotsDenied."""
+        """Check the URL of *response* against robots.txt. Raises RobotsDenied."""
         arrived = Request(
             response.url,
             headers=request.headers,
@@ -166,52 +164,51 @@ class Browsers:
                 if key not in {meta.DONT_OBEY_ROBOTSTXT, "redirect_urls"}
             },
         )
-        where = origin_asked(arrived)
+        origin = origin_asked(arrived)
         via = Via("redirect", request.url)
-        if _is_meant(request, where):
-            self._reporter.allowed(Case(arrived, where, via=via), BY_USER)
+        if _is_exempted_by(request, origin):
+            self._reporter.allowed(Case(arrived, origin, via=via), BY_USER)
             return
         try:
-            await self._ask(arrived, where, via)
+            await self._check(arrived, origin, via)
         except RobotsDenied:
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
         self._purposes.take_over(request, arrived)
 
-    # What it asks for by itself.
+    # Requests of the browser.
 
     async def may_fetch(
-        self, url: str, page: str, cause: Request | None = None, *, stops: bool = False
+        self, url: str, page: str, cause: Request | None = None, *, is_top: bool = False
     ) -> bool:
-        """Whether a browser may ask for *url*, which the page at *page* has it do.
+        """Return True if a browser may fetch *url* for the page at the URL *page*.
 
-        Waits for a robots.txt that is not known yet. *cause* is the request that the page
-        was opened for; a refusal that *stops* it is what its errback gets.
+        Waits until robots.txt is known. *cause* is the spider's request for the page. If
+        *url* is the page itself (*is_top*), the errback of *cause* gets the refusal.
         """
-        self.is_asked = True
+        self._is_consulted = True
         header = default_header(self._crawler.settings, self._crawler.spider)
         request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
-        where = origin_asked(request)
+        origin = origin_asked(request)
         via = Via("browser", page)
-        if cause is not None and _is_meant(cause, where):
-            self._reporter.allowed(Case(request, where, via=via), BY_USER)
+        if cause is not None and _is_exempted_by(cause, origin):
+            self._reporter.allowed(Case(request, origin, via=via), BY_USER)
             return True
         try:
-            await self._ask(request, where, via)
+            await self._check(request, origin, via)
         except RobotsDenied as denied:
             self._crawler.stats.inc_value(stats.ABORTED)
-            if cause is not None and stops:
-                self._stopped[cause] = denied
+            if cause is not None and is_top:
+                self._denied[cause] = denied
             return False
         except SpiderClosing:
             return False
         except Exception:
-            # What can't be decided is not fetched: nobody would see it.
             logger.exception(
-                "Error while robots.txt was asked about %(url)s, which a browser wants to "
-                "fetch: it is not fetched",
+                "Error while checking a browser's request for %(url)s against robots.txt; "
+                "the request is aborted",
                 {"url": url},
                 extra={"spider": self._crawler.spider},
             )
@@ -220,51 +217,49 @@ class Browsers:
 
     # Both.
 
-    async def _ask(self, request: Request, where: Origin | None, via: Via) -> None:
-        """Have *request* keep to the robots.txt of *where*. Raises RobotsDenied."""
-        if where is None:
-            self._judge.deny(Case(request, where, via=via), BAD_URL)
-        override = self._access.override(where)
+    async def _check(self, request: Request, origin: Origin | None, via: Via) -> None:
+        """Check *request* against robots.txt of *origin*. Raises RobotsDenied."""
+        if origin is None:
+            self._judge.deny(Case(request, origin, via=via), BAD_URL)
+        override = self._access.override(origin)
         entry = tdmrep = None
         if override is not None:
             robots = override.robots
         else:
-            known = self._access.at_hand(where) or await self._access.known(
-                where, request, is_patient=False
+            known = self._access.at_hand(origin) or await self._access.known(
+                origin, request, is_patient=False
             )
             robots, entry, tdmrep = known.robots, known.entry, known.tdmrep
-        case = Case(request, where, entry, override, via)
+        case = Case(request, origin, entry, override, via)
         decision = BY_USER if robots is None else ROBOTS_TXT
         if robots is not None and not is_robotstxt(request.url):
             decided, _ = self._judge.judge(robots, case, tdmrep)
             if decided is None:
                 return
             decision = decided
-        self._judge.count_override(where)
+        self._judge.count_override(origin)
         self._reporter.allowed(case, decision)
 
 
 def register(crawler: Crawler, browsers: Browsers | None) -> None:
-    """Let others find what the browsers of *crawler* keep to; None where that is nothing."""
-    _OF_CRAWLS[crawler] = browsers
-    # A signal holds what it is connected to weakly.
-    crawler.signals.connect(_leave, signals.spider_closed)
+    """Add *crawler* to :func:`open_crawls`. *browsers* is None if it ignores robots.txt."""
+    _BY_CRAWLER[crawler] = browsers
+    # Signals keep only weak references to their receivers.
+    crawler.signals.connect(_unregister, signals.spider_closed)
 
 
-def _leave(spider: Spider) -> None:
-    _OF_CRAWLS.pop(spider.crawler, None)
+def _unregister(spider: Spider) -> None:
+    _BY_CRAWLER.pop(spider.crawler, None)
 
 
 def open_crawls() -> list[Browsers | None]:
-    """What the browsers of each crawl in this process keep to; None for each that does not
-    obey robots.txt.
-    """
-    return list(_OF_CRAWLS.values())
+    """The Browsers of each crawl in this process; None for a crawl that ignores robots.txt."""
+    return list(_BY_CRAWLER.values())
 
 
 def browsers_of(request: Request) -> Browsers | None:
-    """What the browser keeps to that is to download *request*."""
-    return _OF_REQUESTS.get(request)
+    """The Browsers of the crawl that *request* belongs to, if it is for a browser."""
+    return _BY_REQUEST.get(request)
 
 
 def _is_ours(predicate: object) -> bool:
@@ -276,11 +271,11 @@ def _is_ours(predicate: object) -> bool:
     return f"{module}.{name}" == ABORT_FORBIDDEN
 
 
-def _is_meant(request: Request, where: Origin | None) -> bool:
-    """Whether the spider wants *request* sent whatever robots.txt says, and meant *where*
-    with it.
+def _is_exempted_by(request: Request, origin: Origin | None) -> bool:
+    """Whether ``dont_obey_robotstxt`` of *request* exempts *origin*: the origin of its URL, or
+    the origin that it had before a middleware redirected it to a service.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
-    meant = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
-    return str(where) in meant
+    exempt = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
+    return str(origin) in exempt

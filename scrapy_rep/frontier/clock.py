@@ -22,26 +22,26 @@ logger = get_logger(__name__)
 
 
 class Clock:
-    """The clocks of this process. Tests use another one."""
+    """The clocks of this process. Tests replace it."""
 
     def monotonic(self) -> float:
-        """Seconds on the monotonic clock, for waiting."""
+        """Return the seconds on the monotonic clock, for waiting."""
         return time.monotonic()
 
     def time(self) -> float:
-        """Seconds since the epoch, for what is stored."""
+        """Return the seconds since the epoch, for values that are stored."""
         return time.time()
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> Any:
-        """Call *function* in *seconds*. The result has a method ``cancel``."""
+        """Call *function* in *seconds*. Return an object with a method ``cancel``."""
         return call_later(seconds, function)
 
 
 class Alarms:
-    """Calls functions at moments of the monotonic clock, with one timer for all.
+    """Calls functions at given times of the monotonic clock, with one timer for all.
 
-    No function is called before its moment. An alarm cannot be cancelled: the function has
-    to check whether there still is something to do.
+    No function is called early. An alarm cannot be cancelled: the function has to check
+    whether there is still something to do.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -83,10 +83,10 @@ class Alarms:
 
     def _on_timer(self) -> None:
         self._timer = None
-        # Event loops may call a little early. Alarms that are not due yet get another
-        # timer.
+        # An event loop may call this a little early: then no alarm is due yet, and
+        # _set_timer() starts another timer.
         now = self.clock.monotonic()
-        # Alarms that are set meanwhile get the next timer, so that this loop ends.
+        # Functions may set new alarms; those wait for the next timer, so that this ends.
         due = []
         while self._heap and self._heap[0][0] <= now:
             due.append(heappop(self._heap))
@@ -94,7 +94,6 @@ class Alarms:
             try:
                 function(*args)
             except Exception:
-                # The other alarms must still ring.
                 logger.exception(
                     "Error in an alarm of the frontier; other alarms are not affected"
                 )

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The delay in seconds, and the number of requests, from which on the log says how long a
-# host will take.
+# The log says how long a host will take if its delay in seconds is longer than
+# _LONG_DELAY and at least _MANY requests wait.
 _LONG_DELAY = 10
 _MANY = 20
 
-# Where pages wait too, one robots.txt request that was redirected from another host goes
-# after so many of them.
+# While pages wait, one robots.txt request that another host redirected here is sent after
+# this number of pages.
 _PAGES_PER_REDIRECTED = 3
 
 
@@ -38,9 +38,9 @@ _PAGES_PER_REDIRECTED = 3
 class DelayGroup:
     """Hosts and download slots whose requests are sent one at a time, a delay apart.
 
-    The delay begins at the end of the last request, so the server sees it between two
-    requests however long each takes to arrive. Moments are those of the monotonic clock, in
-    seconds.
+    The delay begins when the last request ends. So at least the delay passes between two
+    requests at the server, whatever the network latency. All times are seconds on the
+    monotonic clock.
     """
 
     name: str
@@ -55,17 +55,17 @@ class DelayGroup:
     """The delay of each origin, in seconds."""
 
     holder: Request | BackQueue | object | None = None
-    """The holder of the turn: the request that is under way, the back queue whose next
-    request may go, or a placeholder while the lease is acquired."""
+    """The holder of the turn: the request in flight, the back queue whose next request may
+    be sent, or a placeholder while this worker acquires the lease."""
 
     host: str = ""
     """The host that has the turn, by the name that all workers use."""
 
     last: float = float("-inf")
-    """The moment of the end of the last request."""
+    """The end of the last request."""
 
     not_before: float = float("-inf")
-    """The moment from which on the lease may be asked for again."""
+    """The time before which nothing may be sent: another worker or crawl has the turn."""
 
     queues: deque[BackQueue] = field(default_factory=deque)
     """The back queues that wait for their turn."""
@@ -74,32 +74,31 @@ class DelayGroup:
     """The requests in the downloader that wait for their turn."""
 
     redirected: deque[Waiter] = field(default_factory=deque)
-    """The requests for the robots.txt of other hosts, which were redirected here."""
+    """The waiting requests for the robots.txt of other hosts, which redirected them here."""
 
     pages_in_a_row: int = 0
-    """The number of other requests that were sent since the last redirected one, while
-    some waited."""
+    """The number of other requests sent since the last redirected one, while some waited."""
 
     alarm_at: float = float("-inf")
-    """The moment of the next alarm, or of the last one if none is set."""
+    """The time of the next alarm, or of the last one if none is set."""
 
     requests: int = 0
     waiting_since: float | None = None
 
     waited: float = 0.0
-    """The seconds in which requests waited and none was under way."""
+    """The seconds in which requests waited and none was in flight."""
 
     is_logged: bool = False
-    """Whether the log has said how long the group will take."""
+    """Whether log_delay() has logged how long the group will take."""
 
     @property
     def delay(self) -> float:
-        """The longest delay that an origin asks for, in seconds."""
+        """The longest delay of the origins, in seconds."""
         return max(self.delays.values(), default=0.0)
 
     @property
     def free_at(self) -> float:
-        """The moment from which on the next request may go."""
+        """The time from which the next request may be sent."""
         return max(self.last + self.delay, self.not_before)
 
     @property
@@ -113,11 +112,11 @@ class DelayGroup:
 
     @property
     def is_held_by_browser(self) -> bool:
-        """Whether a page is loaded in a browser, which may wait for another robots.txt."""
+        """Whether a browser has the turn. Its page may itself wait for a robots.txt."""
         return isinstance(self.holder, Request) and is_for_browser(self.holder)
 
     def is_free(self, now: float) -> bool:
-        """Whether a request may go at the moment *now*."""
+        """Whether a request may be sent at the time *now*."""
         return self.holder is None and self.free_at <= now
 
     def is_idle(self, now: float) -> bool:
@@ -125,13 +124,13 @@ class DelayGroup:
         return not self.is_waited_for and self.is_free(now)
 
     def name_of(self, host: str) -> str:
-        """The name by which workers share the turn of *host*, which may be a service that
-        makes requests for others.
+        """The name by which workers share the turn of *host*: the name of the group if
+        *host* is a service that fetches pages of this group.
         """
         return host if host in self.keys else self.name
 
     def next(self) -> BackQueue | Waiter | None:
-        """Remove and return the next one of those that wait."""
+        """Remove and return the back queue or request that gets the turn next."""
         is_due = self.pages_in_a_row >= _PAGES_PER_REDIRECTED
         if self.redirected and (is_due or not (self.waiters or self.queues)):
             self.pages_in_a_row = 0
@@ -142,7 +141,7 @@ class DelayGroup:
         return self.queues.popleft() if self.queues else None
 
     def put_back(self, waiter: BackQueue | Waiter) -> None:
-        """Put *waiter* back as the next one."""
+        """Put *waiter* back at the front."""
         if isinstance(waiter, BackQueue):
             self.queues.appendleft(waiter)
         else:
@@ -157,8 +156,8 @@ class DelayGroup:
         self.holder = request
 
     def leave(self, now: float, *, fetched: bool) -> None:
-        """End the turn. A request that was not *fetched*, such as one answered from a
-        cache, begins no delay."""
+        """End the turn. The delay begins only if the request was *fetched*, not, for
+        example, answered from a cache."""
         self.holder = None
         if fetched:
             self.last = now
@@ -174,26 +173,29 @@ class DelayGroups:
         return len(self._groups)
 
     def of_site_served(self, host: str, slot: str) -> DelayGroup | None:
-        """The group of the site that *host* serves, if it is a service that renders pages
-        or fetches them for others: its requests have the download slot of the site, which
-        asks for a delay, and it asks for none itself.
+        """Return the group of the site for which *host* renders or fetches pages, if *host*
+        is such a service; else None.
+
+        The requests to a service are in the download slot of the site. The site has a delay,
+        and the service has none.
         """
         group = None if host == slot else self._groups.get(slot)
-        if group is None or not _asks(group, slot):
+        if group is None or not _has_delay(group, slot):
             return None
         own = self._groups.get(host)
-        return None if own is not None and _asks(own, host) else group
+        return None if own is not None and _has_delay(own, host) else group
 
     def find(self, host: str, slot: str) -> DelayGroup | None:
-        """The group of a host and a download slot, if they have one."""
+        """Return the group of the requests to *host* in *slot*, if they have one."""
         served = self.of_site_served(host, slot)
         return served or self._groups.get(host) or self._groups.get(slot)
 
-    def update(
+    def set_delay(
         self, keys: tuple[str, str], origin: Origin, delay: float, fetched_at: float
     ) -> DelayGroup | None:
-        """The group of the requests with *keys*, if they have one, where *origin* asks for
-        *delay* seconds, in a robots.txt that was fetched at the moment *fetched_at*.
+        """Set the delay of *origin* to *delay* seconds, by a robots.txt that was fetched at
+        the time *fetched_at*. Return the group of the requests with *keys* (a host and a
+        slot), if they have one.
         """
         must_join = delay or self._are_apart(*keys)
         group = self.join(*keys) if must_join else self.find(*keys)
@@ -203,23 +205,21 @@ class DelayGroups:
             group.delays.pop(origin, None)
             return group
         if origin not in group.delays:
-            # The robots.txt was a request too, of this worker or another.
+            # The delay also applies after the request for robots.txt.
             group.last = max(group.last, fetched_at)
         group.delays[origin] = delay
         return group
 
     def _are_apart(self, host: str, slot: str) -> bool:
-        """Whether the host and the download slot of a request are in two groups, both of
-        which hold for it.
-        """
+        """Whether *host* and *slot* are in two groups whose delays both apply to a request."""
         own, other = self._groups.get(host), self._groups.get(slot)
         if own is None or other is None or own is other:
             return False
         return self.of_site_served(host, slot) is None
 
     def join(self, host: str, slot: str) -> DelayGroup:
-        """The group of a host and a download slot, made if there is none. If each has its
-        own, the two are merged.
+        """Return the group of *host* and *slot*. Create it if there is none, and merge the
+        two groups if each has its own.
         """
         other = self._groups.get(slot)
         group = self._groups.get(host) or other or DelayGroup(host)
@@ -247,13 +247,13 @@ class DelayGroups:
             group.holder, group.host = other.holder, other.host
 
     def current(self, group: DelayGroup) -> DelayGroup:
-        """The group that *group* was merged into, or *group* itself."""
+        """Return the group that *group* was merged into, or *group* itself."""
         while group.merged_into is not None:
             group = group.merged_into
         return group
 
     def all(self) -> list[DelayGroup]:
-        """All groups, each once."""
+        """Return all groups, each once."""
         return list(dict.fromkeys(self._groups.values()))
 
     @property
@@ -267,13 +267,13 @@ class DelayGroups:
             del self._groups[key]
 
 
-def _asks(group: DelayGroup, host: str) -> bool:
-    """Whether *host*, one of the hosts of *group*, asks for a delay."""
+def _has_delay(group: DelayGroup, host: str) -> bool:
+    """Whether *group* has a delay of *host*."""
     return any(bare_host(origin) == host for origin in group.delays)
 
 
 def log_delay(crawler: Crawler, group: DelayGroup) -> None:
-    """Log how long a host will take, if that is long."""
+    """Log once how long the waiting requests of *group* will take, if that is long."""
     count = sum(map(len, group.queues))
     if isinstance(group.holder, BackQueue):
         count += len(group.holder)

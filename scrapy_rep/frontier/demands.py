@@ -1,4 +1,4 @@
-"""The demands of a robots.txt on a crawler, at one moment."""
+"""The delay and visiting hours that a robots.txt demands at a given time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Demand(NamedTuple):
-    """How fast and when a host may be asked, as far as the settings keep to that."""
+    """The delay and visiting hours of a host, as far as the settings obey them."""
 
     delay: float
-    """Seconds between two requests."""
+    """The seconds between two requests."""
 
     opens: float
-    """Seconds until the host is open for visits."""
+    """The seconds until the host is open for visits."""
 
     refusal: Reason | None
-    """Why requests are refused rather than kept waiting, where that would take too long."""
+    """The reason to refuse requests, if they would wait longer than the settings allow."""
 
 
 def demand(pace: Pace, settings: RepSettings, now: datetime) -> Demand:
-    """What *pace* asks of a crawl with these *settings* at the time *now* (UTC)."""
+    """Return what *pace* demands at the time *now* (UTC) of a crawl with *settings*."""
     delay = pace.delay(now) if settings.crawl_delay else 0.0
     opens = pace.opens_in(now) if settings.visit_time else 0.0
     refusal = None
@@ -39,16 +39,18 @@ def demand(pace: Pace, settings: RepSettings, now: datetime) -> Demand:
 
 
 class Terms(NamedTuple):
-    """What the workers of a crawl keep to at a host. All in seconds."""
+    """The delay and visiting hours of a host that the workers of a crawl share. All values
+    are in seconds.
+    """
 
     holds: float
-    """For how long this is known."""
+    """The time for which the terms are valid."""
 
     delay: float = 0.0
-    """Between two requests."""
+    """The time between two requests."""
 
     ago: float = 0.0
-    """Since its robots.txt was asked for."""
+    """The time since the request for robots.txt."""
 
     opens: float = 0.0
-    """Until it is open for visits."""
+    """The time until the host is open for visits."""

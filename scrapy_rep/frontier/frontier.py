@@ -35,15 +35,15 @@ logger = get_logger(__name__)
 # The seconds between two log lines about what an idle crawl waits for.
 _LOG_EVERY = 60.0
 
-# The part of its delay after which a download slot is checked again.
+# The minimum pause between two checks of a download slot, as a fraction of its delay.
 _PART_OF_DELAY = 1 / 10
 
 
 class Frontier:
     """The download slots of a crawl, and the requests that were popped and are not done.
 
-    Where robots.txt is obeyed, :attr:`access` decides whether a host is ready. The queues
-    and the downloader middleware share one frontier.
+    If the crawl obeys robots.txt, :attr:`access` decides whether a host is ready. The
+    queues and the downloader middleware share one frontier.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
@@ -51,7 +51,7 @@ class Frontier:
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
         self.access: HostAccess | None = None
-        """Decides about hosts; None where robots.txt is not obeyed."""
+        """Decides about hosts; None if the crawl ignores robots.txt."""
 
         self.queues: list[Owner] = []
         self._slots: dict[str, Slot] = {}
@@ -64,13 +64,13 @@ class Frontier:
 
     @classmethod
     def of(cls, crawler: Crawler) -> Frontier:
-        """The instance that the components of a crawl share."""
+        """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
     # For the queues.
 
     def key_of(self, request: Request) -> HostKey:
-        """The key of the host of a request."""
+        """Return the key of the host of *request*."""
         slot = download_slot(self._crawler, request)
         if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
@@ -78,13 +78,13 @@ class Frontier:
             return HostKey(slot, None, is_service=host_of(request) != slot)
         origin = origin_asked(request)
         if origin is not None and origin.host == slot:
-            slot = origin.host  # One string in memory, not two.
+            slot = origin.host  # Keep one string in memory, not two.
         if "redirect_urls" not in request.meta:
             return HostKey(slot, origin)
         return HostKey(slot, origin, was_redirected(request, host_of(request)))
 
     def slot(self, key: str) -> Slot:
-        """The download slot with a key, for one more back queue."""
+        """Return the download slot with *key*, and count one more back queue in it."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = Slot(key)
@@ -92,28 +92,28 @@ class Frontier:
         return slot
 
     def leave_slot(self, slot: Slot) -> None:
-        """A back queue of *slot* has been emptied."""
+        """Count one back queue less in *slot*."""
         slot.queues -= 1
         self._forget(slot)
 
     def arrived(self, queue: BackQueue) -> None:
-        """*queue* is new: it becomes ready, or is parked until it is."""
+        """Make the new *queue* ready if its robots.txt is known. Otherwise park it."""
         if self.access is None or self.access.is_known(queue):
             queue.release()
 
     def pushed(self, queue: BackQueue, request: Request) -> None:
-        """*request* was put into *queue*."""
+        """Note the proxy of *request*, which was pushed into *queue*."""
         if self.access is not None and "proxy" in request.meta:
             self.access.note_cause(queue, request)
 
     def settle(self) -> None:
-        """Find out which requests are done."""
+        """Find the requests that are done, and free their places in the slots."""
         gone = self._under_way and (
             self._under_way.keys() - active_requests(self._crawler)
         )
         if gone:
             # In the order in which they were popped.
-            for request in [one for one in self._under_way if one in gone]:
+            for request in [each for each in self._under_way if each in gone]:
                 self._done(request)
         for slot in list(self._crowded):
             self._refill(slot)
@@ -134,9 +134,8 @@ class Frontier:
         return self.access is None or self.access.leaves_room
 
     def may_go(self, queue: BackQueue) -> bool:
-        """Whether *queue* may be popped from now; otherwise it is parked until it may.
-
-        After its waiting ends, this is asked again.
+        """Return True if *queue* may be popped from now. Otherwise park it; after its release,
+        the owner calls this again.
         """
         slot = queue.slot
         if not self._has_room(slot):
@@ -150,18 +149,18 @@ class Frontier:
         return True
 
     def pass_on(self, queue: BackQueue) -> None:
-        """*queue* was to be popped from, and gave no request."""
+        """End the turn of *queue*, from which no request was popped."""
         if self.access is not None:
             self.access.turns.release(queue)
 
     def popped(self, queue: BackQueue, request: Request) -> None:
-        """*request* has left *queue*, and goes to the downloader."""
+        """Note that *request* was popped from *queue* and goes to the downloader."""
         self.started(queue.slot, request)
         if self.access is not None:
             self.access.turns.popped(queue, request)
 
     def started(self, slot: Slot, request: Request) -> None:
-        """*request* goes to the downloader."""
+        """Count *request* as active in *slot* until it is done."""
         # The same object may be in the queue twice.
         if request not in self._under_way:
             slot.active += 1
@@ -171,25 +170,25 @@ class Frontier:
             each.slot_changed(slot)
 
     def fetch_ahead(self) -> None:
-        """Called after each pop: fetch robots.txt ahead for more hosts, if few are ready."""
+        """Fetch robots.txt of more hosts if few are ready. To be called after each pop."""
         if self.access is not None:
             self.access.fetch_ahead(sum(queue.count_ready() for queue in self.queues))
 
     # For the middleware.
 
     def is_patient(self, request: Request) -> bool:
-        """Whether *request* may have to wait for long.
+        """Whether *request* may wait as long as robots.txt is unreachable.
 
-        Requests from a scheduler may. Those that a pipeline or a callback downloads by
-        itself may not: the item or page that waits for them would hold up the crawl.
+        Requests from a scheduler may. Requests that a pipeline or a callback sends directly
+        to the engine may not: the item or page that waits for them holds up the crawl.
         """
         if self.queues:
             return request in self._under_way
         return request.callback is not NO_CALLBACK
 
     def waits_in_place(self, request: Request) -> None:
-        """*request* may have to wait in the downloader. Warn once where that is since the
-        queue of the scheduler does not know which hosts are ready.
+        """Warn once that requests may wait in the downloader, if *request* does so because
+        the scheduler does not use HostQueue.
         """
         if self.queues or self._has_warned or request.callback is NO_CALLBACK:
             return
@@ -200,9 +199,9 @@ class Frontier:
             name = "SCHEDULER_PRIORITY_QUEUE"
         logger.warning(
             "Requests that wait for a robots.txt or for the delay of their host take places "
-            "of CONCURRENT_REQUESTS and slow down other hosts, since %(name)s is %(value)s. "
-            'Use Scrapy\'s scheduler with SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue": '
-            "then they wait in the queue.",
+            "of CONCURRENT_REQUESTS and slow down other hosts, because %(name)s is %(value)s. "
+            "To make them wait in the queue, use Scrapy's scheduler with "
+            'SCHEDULER_PRIORITY_QUEUE = "scrapy_rep.HostQueue".',
             {"name": name, "value": settings[name]},
             extra={"spider": self._crawler.spider},
         )
@@ -215,7 +214,7 @@ class Frontier:
         if state is None:
             return True
         if state.delay and (state.is_queueing or slot.active > state.active):
-            # One request that waits in the slot is enough. The next one may come a little
+            # One request that waits in the slot is enough. The next one may follow a little
             # after that one was sent.
             if not slot.is_alarmed:
                 slot.is_alarmed = True
@@ -227,8 +226,8 @@ class Frontier:
         if slot.active >= state.concurrency:
             return False
         if state.active >= state.concurrency:
-            # The slot is full of requests that no queue has popped, whose end is not
-            # noticed otherwise.
+            # The slot is full of requests that were not popped from a queue. settle() must
+            # check this slot, since nothing else notices their end.
             self._crowded[slot] = None
             return False
         return True
@@ -268,15 +267,15 @@ class Frontier:
 
 
 def is_exempt(request: Request) -> bool:
-    """Whether a request is exempt from robots.txt (``dont_obey_robotstxt``).
+    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
 
-    A redirect keeps the meta of the request. The exemption is only for the origin that the
-    spider requested.
+    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
+    origin that the spider requested.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
     redirected_from = request.meta.get("redirect_urls", ())
-    where = origin_of(request.url)
-    if where is None:
+    origin = origin_of(request.url)
+    if origin is None:
         return not redirected_from
-    return all(origin_of(url) == where for url in redirected_from)
+    return all(origin_of(url) == origin for url in redirected_from)

@@ -1,4 +1,4 @@
-"""Decides whether a request to a host may be sent now."""
+"""Decides when a request to a host may be sent."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 # The seconds between two checks whether the spider is closing.
-_CLOSING_LOOK = 0.2
+_CHECK_CLOSING_EVERY = 0.2
 
-# The seconds for which a robots.txt that was stale when it came is used by the requests
-# that waited for it.
+# The seconds for which the requests that waited for a robots.txt use it even if it was
+# already stale when it arrived.
 _MIN_HOLDS = 1.0
 
 
 class HostAccess:
-    """Decides for all requests to a host: by its robots.txt, the delay and the window for
-    visits in it, and ``REP_OVERRIDES``.
+    """Decides when the requests to a host may be sent: by its robots.txt with its delay and
+    visiting hours, and by ``REP_OVERRIDES``.
 
-    The queues ask about hosts, the downloader middleware about requests.
+    Queues call it for back queues, and the downloader middleware for single requests.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class HostAccess:
         return self._fetcher.leaves_room
 
     def is_known(self, queue: BackQueue) -> bool:
-        """Whether the rules for *queue* are known; otherwise it is parked until they are."""
+        """Return True if the rules for *queue* are known. Otherwise park it until they are."""
         origin = queue.key.origin
         if origin is None or self.override(origin) is not None:
             return True
@@ -108,7 +108,7 @@ class HostAccess:
         return False
 
     def may_go(self, queue: BackQueue) -> bool:
-        """Whether a request of *queue* may be sent now; otherwise the queue is parked."""
+        """Return True if a request of *queue* may be sent now. Otherwise park the queue."""
         origin = queue.key.origin
         if origin is None:
             if not queue.key.is_service:
@@ -134,7 +134,7 @@ class HostAccess:
         return self.politeness.may_go(queue, origin, pace, fetched=fetched)
 
     def terms(self, origin: Origin) -> Terms | None:
-        """The terms for requests to *origin*; None where they are not known."""
+        """Return the terms for requests to *origin*; None if they are not known."""
         override = self.override(origin)
         if override is not None:
             if override.robots is None:
@@ -149,37 +149,37 @@ class HostAccess:
         return self.politeness.terms(pace, holds, max(now - known.entry.fetched, 0.0))
 
     def override(self, origin: Origin) -> Override | None:
-        """The override that counts in the place of the robots.txt of *origin*."""
+        """Return the override that replaces the robots.txt of *origin*, if there is one."""
         override = override_for(self._overrides, origin)
         return None if override is None or override.kind == "obey" else override
 
     def note_cause(self, queue: BackQueue, request: Request) -> None:
-        """Remember the proxy of *request*, by which robots.txt may be fetched."""
+        """Remember the proxy of *request*, for a fetch of robots.txt."""
         if queue.key.origin is not None:
             self.hosts.note_cause(queue.key.origin, request)
 
     def note_delay(self, queue: BackQueue, delay: float) -> None:
-        """Another worker has found that the host of *queue* asks for a *delay* in seconds.
-        It is kept before the request for robots.txt too.
+        """Set the *delay* in seconds that another worker has found for the host of *queue*.
+        The request for robots.txt then waits for it too.
         """
         if queue.key.origin is not None:
-            self.turns.group_of(queue.key.delay_keys, queue.key.origin, delay, inf)
+            self.turns.set_delay(queue.key.delay_keys, queue.key.origin, delay, inf)
 
     def fetch_ahead(self, ready: int) -> None:
-        """Fetch more robots.txt files, if few back queues are *ready*."""
+        """Fetch more robots.txt files if the number of *ready* back queues is low."""
         self.hosts.ready = ready
         self.hosts.begin_fetches()
 
     def _watch_for_closing(self) -> None:
-        """Check from time to time whether the spider is closing, to end waiting requests
-        and fetches: the spider waits for them.
+        """Check regularly whether the spider is closing. If so, end all waiting and fetches,
+        because a closing spider waits for its requests.
         """
         if not self._is_watching:
             self._is_watching = True
-            moment = self._alarms.clock.monotonic() + _CLOSING_LOOK
-            self._alarms.at(moment, self._look_if_closing)
+            moment = self._alarms.clock.monotonic() + _CHECK_CLOSING_EVERY
+            self._alarms.at(moment, self._check_closing)
 
-    def _look_if_closing(self) -> None:
+    def _check_closing(self) -> None:
         self._is_watching = False
         if not (
             self.hosts.has_waiters
@@ -192,14 +192,14 @@ class HostAccess:
         self._watch_for_closing()
 
     def close(self) -> None:
-        """The spider closes: end all waiting in the downloader."""
-        # Turns first: a request that ends would give its turn to one that is about to end.
+        """Fail all requests that wait in the downloader with SpiderClosing."""
+        # Turns first: otherwise a failing request would pass its turn to a waiting one.
         self.turns.close()
         self.hosts.close()
         self.politeness.close()
 
     def log_waiting(self) -> None:
-        """Log how many requests wait."""
+        """Log how many requests wait for how many hosts, if any do."""
         requests, hosts = map(
             sum, zip(self.hosts.waiting(), self.politeness.waiting(), strict=True)
         )
@@ -209,7 +209,7 @@ class HostAccess:
     # For the middleware.
 
     def at_hand(self, origin: Origin) -> Known | None:
-        """What is known of *origin*, if that is fresh and robots.txt is not unreachable."""
+        """Return what is cached for *origin*; None if it is stale or unreachable."""
         known = self.cache.at_hand(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
@@ -218,17 +218,17 @@ class HostAccess:
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
     ) -> Known:
-        """What is known of *origin*, for *request*, once it is known. Only a request that
-        *is patient* waits for a robots.txt that is unreachable. Raises SpiderClosing.
+        """Wait until robots.txt of *origin* is known, and return it. Only a request that
+        *is_patient* waits while robots.txt is unreachable. Raises SpiderClosing.
         """
         self._watch_for_closing()
-        # What it waits for takes the turn of the host before it.
+        # The request for robots.txt needs the turn first.
         self.turns.release(request)
         return await self.hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
-        """The tdmrep.json of an origin, for a *request* with a purpose that needs it, while
-        those of the crawl do not. Raises SpiderClosing.
+        """Return tdmrep.json of the origin of *known*; fetch it if it is not cached. Only for
+        a *request* whose own purpose needs it. Raises SpiderClosing.
         """
         if self.cache.lacks_tdmrep(known):
             self.turns.release(request)
@@ -237,15 +237,15 @@ class HostAccess:
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Wait until *request* may be sent. Return False where robots.txt has to be asked
-        again after that. Raises SpiderClosing.
+        """Wait until *request* may be sent. Return False if robots.txt may have changed
+        meanwhile and must decide again. Raises SpiderClosing.
         """
         self._watch_for_closing()
         return await self.politeness.turn(request, origin, pace, fetched=fetched)
 
     async def turn_of_service(self, request: Request) -> None:
-        """Wait until *request*, which is exempt, may be sent, where it is to a service that
-        serves a site with a delay. Raises SpiderClosing.
+        """Wait until *request*, which is exempt from robots.txt, may be sent: if it is to a
+        service that fetches a site with a delay, it waits for its turn. Raises SpiderClosing.
         """
         if not self.turns.groups:
             return
@@ -261,7 +261,7 @@ class HostAccess:
     async def _turn_for_robotstxt(
         self, request: Request, *, is_redirected: bool
     ) -> AsyncIterator[None]:
-        """The turn of a request for robots.txt, which keeps the delay as any other does."""
+        """Hold the turn for a request for robots.txt, to which the delay applies as well."""
         group = self.turns.find(request)
         if group is not None and not group.is_held_by_browser:
             await self.turns.wait(request, group, is_redirected=is_redirected)
@@ -270,12 +270,12 @@ class HostAccess:
         try:
             yield
         finally:
-            # If it was sent, its signal has ended the turn already.
+            # If it was sent, a signal handler of Turns has ended the turn already.
             self.turns.release(request)
 
 
 def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
-    """A client of the store that ``REP_STORE`` chooses."""
+    """Return a client of the store that ``REP_STORE`` selects."""
     if not isinstance(settings.store, str):
         return StoreClient(crawler, build_from_crawler(settings.store, crawler))
     store = open_store(

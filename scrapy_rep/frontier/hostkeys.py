@@ -1,4 +1,4 @@
-"""The destination of a request, and the keys of hosts, for queues and for delays."""
+"""The keys of hosts, for queues and for delays."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class HostKey(NamedTuple):
     slot: str
 
     origin: Origin | None
-    """None where no robots.txt counts: for another scheme, or with ``dont_obey_robotstxt``."""
+    """None if no robots.txt applies: for another scheme, or with ``dont_obey_robotstxt``."""
 
     was_redirected: bool = False
-    """Whether these requests were redirected from another host, whose slot Scrapy leaves
-    them."""
+    """Whether these requests were redirected from another host. Scrapy keeps them in the
+    download slot of that host."""
 
     is_service: bool = False
-    """Whether these requests, which no robots.txt has a say in, have the slot of another
-    host than theirs: they are to a service that renders pages or fetches them for others."""
+    """Whether these requests, to which no robots.txt applies, are in the download slot of
+    another host: they are to a service that renders or fetches the pages of that host."""
 
     @property
     def host(self) -> str:
@@ -46,18 +46,18 @@ class HostKey(NamedTuple):
 
 
 def bare_host(origin: Origin) -> str:
-    """The host of *origin*, without a dot at its end."""
+    """Return the host of *origin* without a trailing dot."""
     return origin.host.rstrip(".")
 
 
 def host_of(request: Request) -> str:
-    """The name of the host of *request*, for delays."""
+    """Return the host of *request*, for delays; empty if it cannot be read."""
     origin = origin_asked(request)
     return bare_host(origin) if origin is not None else ""
 
 
 def delay_keys(crawler: Crawler, request: Request) -> tuple[str, str]:
-    """The host of *request* and its download slot, for delays."""
+    """Return the host of *request* and its download slot, for delays."""
     host = host_of(request)
     if was_redirected(request, host):
         return host, host
@@ -65,18 +65,16 @@ def delay_keys(crawler: Crawler, request: Request) -> tuple[str, str]:
 
 
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request* was redirected from another host. Scrapy leaves it the download
-    slot of that host, which nobody chose.
+    """Whether *request* was redirected from another host. Scrapy keeps it in the download
+    slot of that host, although neither the user nor the spider chose that slot for it.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
 
 
 def is_of_http(request: Request | Response) -> bool:
-    """Whether a request or response is of http or https, by the scheme that Scrapy chooses its handler
-    by.
-
-    For other schemes, no robots.txt is fetched.
+    """Whether Scrapy uses the download handler of http or https for a request or response.
+    No robots.txt is fetched for other schemes.
     """
     if request.url.startswith(_OF_HTTP):
         return True
@@ -88,9 +86,7 @@ def is_of_http(request: Request | Response) -> bool:
 
 
 def origin_asked(request: Request) -> Origin | None:
-    """The origin that an HTTP request is sent to, or None if its host or port cannot be
-    read.
-    """
+    """Return the origin of the URL of *request*; None if its host or port cannot be read."""
     try:
         url = urlparse_cached(request)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The states of hosts: what is known of each robots.txt, and what waits for it."""
+"""Fetches of robots.txt: one for each host, however many requests wait for it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.refusals import Refusals
     from scrapy_rep.protocol.origins import Origin
 
-# The number of robots.txt files that are looked up or fetched at once. Most of them wait:
-# for a store, for another worker, for the turn at a host. The fetcher has its own limit for
-# requests on the network.
+# The number of robots.txt files that are looked up or fetched at once. Most of these tasks
+# wait for a store, another worker, or the turn at a host. The fetcher has a limit of its
+# own for requests on the network.
 _MAX_LEARNING = 1_000
 
-# The number of back queues that should be ready, at least; twice ``CONCURRENT_REQUESTS``,
-# if that is more. While more are ready, no robots.txt is fetched ahead.
+# robots.txt is fetched ahead while fewer back queues than this are ready, or fewer than
+# twice CONCURRENT_REQUESTS if that is more.
 _MIN_READY = 64
 
-# In seconds, so that a clock that is slightly wrong causes no busy loop.
+# The minimum in seconds before a retry, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
 
 
 class Hosts:
-    """Decides by robots.txt whether the requests of a host may be sent, and has it fetched
-    where it is not known.
+    """Holds the requests to a host until its robots.txt is known, and starts its fetch.
 
     All requests that need one robots.txt share one fetch.
     """
@@ -73,13 +72,13 @@ class Hosts:
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
         self.ready = 0
-        """The number of back queues that are ready; set by the caller."""
+        """The number of ready back queues; set before begin_fetches() is called."""
 
     # Requests in a queue.
 
     def may_go(self, queue: BackQueue, origin: Origin) -> Known | None:
-        """What is known of the robots.txt for *queue*; if nothing is, the queue is parked
-        until it is known.
+        """Return the known robots.txt for *queue*. If it is not known, or unreachable, park
+        the queue or refuse its requests, and return None.
         """
         known = self._cache.at_hand(origin)
         if known is not None and known.state is not State.UNREACHABLE:
@@ -87,7 +86,7 @@ class Hosts:
         host = self._host(origin, known)
         outage = host.outage
         if outage is not None and outage.given_up:
-            self._ask_later(host, outage, queue.peek(), is_due=known is None)
+            self._fetch_later(host, outage, queue.peek(), is_due=known is None)
             self._refusals.add(queue, outage)
             return None
         host.park(queue)
@@ -96,14 +95,14 @@ class Hosts:
         return None
 
     def note_cause(self, origin: Origin, request: Request) -> None:
-        """Remember the proxy of a request that was pushed, if robots.txt may have to be
-        fetched by it.
+        """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
+        the proxies in turn.
         """
         host = self._hosts.get(origin)
         if host is None or not host.add_cause(self._cache.cause_of(request)):
             return
         if host.outage is not None and not host.is_learning:
-            # The next fetch begins with the proxy that has not failed.
+            # Let the next fetch begin with the new proxy, which has not failed.
             assert host.causes is not None
             host.causes.rotate()
 
@@ -113,7 +112,7 @@ class Hosts:
         return host is not None and host.outage is not None
 
     def waiting(self) -> tuple[int, int]:
-        """The number of requests in queues that wait for a robots.txt, and of their hosts."""
+        """Return how many requests in queues wait for a robots.txt, and for how many hosts."""
         waiting = [host for host in self._hosts.values() if host.parked]
         return sum(host.queued for host in waiting), len(waiting)
 
@@ -121,16 +120,16 @@ class Hosts:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a request waits in the downloader, or a fetch is under way."""
+        """Whether a request waits in the downloader, or a fetch is in flight."""
         return bool(self._learning or self._waiting_requests)
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
     ) -> Known:
-        """What is known of the robots.txt for *request*, once it is known.
+        """Wait until robots.txt for *request* is known, and return it.
 
-        Waits for a robots.txt that is being fetched. Waits for one that is unreachable only
-        if the request *is patient*. Raises SpiderClosing where the spider closes meanwhile.
+        If robots.txt is unreachable, only a request that *is_patient* waits until it is
+        back. Raises SpiderClosing if the spider closes meanwhile.
         """
         while True:
             known = self._cache.at_hand(origin)
@@ -139,9 +138,9 @@ class Hosts:
             host = self._host(origin, known)
             outage = host.outage
             if outage is not None and (outage.given_up or not is_patient):
-                self._ask_later(host, outage, request, is_due=known is None)
+                self._fetch_later(host, outage, request, is_due=known is None)
                 return outage.known
-            # Wait first, since the fetch may end before this continues.
+            # First, since _want() may call _learned() before it returns.
             waiter = host.wait()
             self._waiting_requests += 1
             if known is None:
@@ -149,32 +148,31 @@ class Hosts:
             await maybe_deferred_to_future(waiter)
 
     def close(self) -> None:
-        """Cancel all fetches, and end the waiting of requests in the downloader."""
+        """Cancel all fetches, and fail the requests that wait in the downloader."""
         for task in list(self._learning.values()):
             task.cancel()
         for host in list(self._hosts.values()):
             self._release_waiters(host, host.closing())
 
     def begin_fetches(self) -> None:
-        """Begin fetches for hosts that are wanted, as far as they are needed and there is
-        room."""
+        """Begin the requested fetches: the urgent ones, and others if few hosts are ready."""
         is_needed = self.ready < self._min_ready
         while len(self._learning) < _MAX_LEARNING:
             host = self._wanted.next(is_needed=is_needed)
             if host is None:
                 return
             host.is_learning = True
-            # A task of its own: a request can be cancelled while others wait.
+            # A separate task, so that cancelling one request does not fail the others.
             task = deferred_from_coro(self._learn(host))
             if host.is_learning:
                 self._learning[host] = task
-            # Twisted logs any other error as unhandled.
+            # Ignore cancellation. Twisted logs other errors as unhandled.
             task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
 
     def _want(
         self, host: Host, request: Request | None = None, *, is_urgent: bool = False
     ) -> None:
-        """Have the robots.txt of *host* fetched, for *request* if one is given."""
+        """Request a fetch of robots.txt of *host*, for *request* if it is given."""
         if host.is_learning:
             return
         if request is not None:
@@ -184,7 +182,7 @@ class Hosts:
 
     async def _learn(self, host: Host) -> None:
         if host.causes is None:
-            # Made only now: for many hosts that are wanted, these would take much memory.
+            # Created only now: for many wanted hosts, causes would take much memory.
             request = host.parked[0].peek() if host.parked else None
             host.add_cause(self._cache.cause_of(request or Request(str(host.origin))))
         causes = host.causes
@@ -196,7 +194,7 @@ class Hosts:
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
-            # Whatever has happened, all that wait must continue.
+            # Also after an error, all waiting requests must continue.
             host.is_learning = False
             self._learning.pop(host, None)
             self._learned(host, known)
@@ -226,7 +224,7 @@ class Hosts:
     # Outages.
 
     def _note_outage(self, host: Host, known: Known) -> None:
-        """Note that robots.txt is unreachable, as this worker or another has found."""
+        """Begin or update the outage of *host*. This or another worker has found it."""
         now = self._clock.monotonic()
         outage = host.outage
         if outage is not None and outage.known.entry is known.entry:
@@ -239,30 +237,30 @@ class Hosts:
             if not outage.given_up:
                 self._alarms.at(outage.until, self._give_up, host, outage)
         outage.known = known
-        outage.ask_at = now + retry
-        outage.is_missed = False
+        outage.retry_at = now + retry
+        outage.is_needed = False
         if outage.given_up:
             self._refuse_parked(host, outage)
         else:
-            self._alarms.at(min(outage.ask_at, outage.until), self._ask_again, host)
+            self._alarms.at(min(outage.retry_at, outage.until), self._fetch_again, host)
 
-    def _ask_again(self, host: Host) -> None:
-        """Fetch robots.txt again, if there are requests that need it."""
+    def _fetch_again(self, host: Host) -> None:
+        """Fetch robots.txt again if requests need it."""
         outage = host.outage
-        if outage is None or outage.ask_at > self._clock.monotonic():
+        if outage is None or outage.retry_at > self._clock.monotonic():
             return
-        if host.parked or host.waiters or outage.is_missed:
+        if host.parked or host.waiters or outage.is_needed:
             self._want(host)
 
-    def _ask_later(
+    def _fetch_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
-        """Have robots.txt fetched in the background, for later requests."""
+        """Request a fetch of robots.txt for later requests, now if it *is_due*."""
         if is_due:
             self._want(host, request)
-        elif not outage.is_missed:
-            outage.is_missed = True
-            self._alarms.at(outage.ask_at, self._ask_again, host)
+        elif not outage.is_needed:
+            outage.is_needed = True
+            self._alarms.at(outage.retry_at, self._fetch_again, host)
 
     def _give_up(self, host: Host, outage: Outage) -> None:
         if outage.is_over or host.outage is not outage:
@@ -280,7 +278,7 @@ class Hosts:
             self._forget(forgotten)
 
     def _host(self, origin: Origin, unreachable: Known | None) -> Host:
-        """The state of a host whose robots.txt is not known, or known as *unreachable*."""
+        """Return the state of a host whose robots.txt is not known, or is *unreachable*."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = Host(origin)

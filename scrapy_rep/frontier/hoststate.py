@@ -1,4 +1,4 @@
-"""The state of a host whose robots.txt is not known."""
+"""The state of hosts whose robots.txt is not known."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Host:
 
     origin: Origin
 
-    # An empty tuple takes no memory; nearly always there is one back queue, and no waiter.
+    # An empty tuple takes no memory. Most hosts have one back queue and no waiter.
     parked: list[BackQueue] | tuple[()] = ()
     """The back queues that wait for robots.txt."""
 
     waiters: list[Deferred[None]] | tuple[()] = ()
-    """The requests in the downloader that wait for robots.txt. Each has its own Deferred:
-    one that several await gives its result only to the first."""
+    """The requests in the downloader that wait for robots.txt. Each has its own Deferred,
+    because only the first that awaits a Deferred gets its result."""
 
     causes: Causes | None = None
-    """The requests that need robots.txt, reduced to what the request for it takes over."""
+    """The requests that need robots.txt, with only what the fetch takes over from them."""
 
     is_wanted: bool = False
-    """Whether robots.txt is to be fetched, and the fetch has not begun."""
+    """Whether a fetch of robots.txt has been requested, and has not begun."""
 
     is_learning: bool = False
-    """Whether robots.txt is being fetched."""
+    """Whether robots.txt is being looked up in the store or fetched."""
 
     outage: Outage | None = None
 
@@ -71,7 +71,7 @@ class Host:
         return self.causes.add(cause)
 
     def wait(self) -> Deferred[None]:
-        """A Deferred that a request in the downloader awaits."""
+        """Return a Deferred for a request in the downloader to await."""
         waiter: Deferred[None] = Deferred()
         self.waiters = self.waiters or []
         self.waiters.append(waiter)
@@ -90,14 +90,14 @@ class Host:
         return parked
 
     def closing(self) -> SpiderClosing:
-        """The error that waiting requests get where the spider closes."""
+        """Return the error for waiting requests when the spider closes."""
         return SpiderClosing(
-            f"The spider closes before {self.origin.robotstxt_url} has come"
+            f"The spider closed before {self.origin.robotstxt_url} was fetched"
         )
 
     def release_waiters(self, error: SpiderClosing | None = None) -> int:
-        """End the waiting of requests in the downloader, or let them fail with *error*.
-        Return their number.
+        """Let the requests in the downloader continue, or fail them with *error*. Return
+        their number.
         """
         waiters, self.waiters = self.waiters, ()
         for waiter in waiters:
@@ -111,16 +111,15 @@ class Host:
 
 
 class GivenUpHosts:
-    """The hosts that were given up. Beyond a limit the least recent ones are forgotten, and
-    their robots.txt is fetched again for the next request.
+    """The hosts that were given up. Beyond a limit the least recent ones are forgotten; the
+    next request to such a host fetches robots.txt again.
     """
 
     def __init__(self) -> None:
         self._hosts: dict[Host, None] = {}
 
     def add(self, host: Host) -> Host | None:
-        """Remember *host*. Return a host that is forgotten in its place, if the limit is
-        passed."""
+        """Add *host*. If that exceeds the limit, remove the oldest host and return it."""
         self._hosts.pop(host, None)
         self._hosts[host] = None
         if len(self._hosts) <= _MAX_GIVEN_UP:
@@ -137,12 +136,12 @@ class GivenUpHosts:
 
 
 class WantedHosts:
-    """The hosts whose robots.txt is to be fetched, in order. Those that a request in the
-    downloader waits for come first.
+    """The hosts whose robots.txt is to be fetched, in order. Hosts for which a request in
+    the downloader waits are urgent, and come first.
     """
 
     def __init__(self) -> None:
-        # A host that has become urgent is in both, and is taken from the first.
+        # A host that has become urgent is in both, and is taken from _urgent.
         self._urgent: deque[Host] = deque()
         self._hosts: deque[Host] = deque()
 
@@ -154,8 +153,8 @@ class WantedHosts:
         host.is_wanted = True
 
     def next(self, *, is_needed: bool) -> Host | None:
-        """Remove and return the next host. Where no host *is needed* for the queues, only
-        one that a request in the downloader waits for is returned.
+        """Remove and return the next host; only an urgent one unless *is_needed*: the queues
+        need more ready hosts.
         """
         for hosts in (self._urgent, self._hosts) if is_needed else (self._urgent,):
             while hosts:

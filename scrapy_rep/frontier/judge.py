@@ -1,4 +1,4 @@
-"""What a robots.txt says to a request, whoever is about to make it."""
+"""Decides by a robots.txt about the requests of spiders and browsers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Denies requests, or says how fast they may be made."""
+    """Decides whether robots.txt allows a request, and whether its delay is acceptable."""
 
     def __init__(
         self,
@@ -43,9 +43,11 @@ class Judge:
     def judge(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
     ) -> tuple[Decision | None, Pace | None]:
-        """What lets a request go, where that is reported, and the pace that is asked for,
-        where that may make it wait. Raises RobotsDenied where nothing lets it go, and where
-        its host asks for more than we are willing to wait.
+        """Return the decision that allows the request of *case*, or None if it need not be
+        reported; and the pace of its host, or None if it cannot make the request wait.
+
+        Raises RobotsDenied if *robots* forbids the request, or if the request would wait for
+        the delay or the visiting hours longer than the settings allow.
         """
         request = case.request
         names = (
@@ -74,9 +76,9 @@ class Judge:
         return decision, pace
 
     def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
-        request, where = case.request, case.origin
-        assert where is not None
-        refusal = self._access.politeness.refusal(where, pace)
+        request, origin = case.request, case.origin
+        assert origin is not None
+        refusal = self._access.politeness.refusal(origin, pace)
         if refusal is not None:
             reason, record = refusal
             rule = record and Rule(record.field, record.value, record.line)
@@ -85,16 +87,16 @@ class Judge:
             self.deny(case, Decision(False, rule, agent, reason))
 
     def deny(self, case: Case, decision: Decision) -> NoReturn:
-        """Report a refusal. Raises RobotsDenied."""
+        """Report that the request of *case* is denied. Raises RobotsDenied."""
         self._access.turns.release(case.request)
         self.count_override(case.origin)
         raise self._reporter.denied(case, decision)
 
-    def count_override(self, where: Origin | None) -> None:
-        """A request to *where* has been decided on."""
-        override = override_for(self._overrides, where) if where else None
-        if where and override is not None:
-            self._reporter.override_used(override, where)
+    def count_override(self, origin: Origin | None) -> None:
+        """Count the override for *origin*, if there is one, as used for a decision."""
+        override = override_for(self._overrides, origin) if origin else None
+        if origin and override is not None:
+            self._reporter.override_used(override, origin)
 
     def _decide_for_each(
         self,
@@ -102,8 +104,10 @@ class Judge:
         case: Case,
         names: dict[tuple[str, ...], tuple[str, ...]],
     ) -> tuple[Decision, list[tuple[str, Decision]]]:
-        """What lets a request go that is made in several names, and for which purposes
-        these must not make it. Denies it where none of them may.
+        """Decide about a request that is made for purposes with different product tokens.
+
+        *names* maps the tokens to their purposes. Return the decision that allows it, and
+        the purposes for which it is refused. Raises RobotsDenied if no tokens allow it.
         """
         url = case.request.url
         decisions = {

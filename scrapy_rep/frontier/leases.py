@@ -1,4 +1,4 @@
-"""Leases of hosts: one worker at a time may send requests to a host with a delay."""
+"""Leases of hosts: one worker at a time may send a request to a host with a delay."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The seconds besides the delay after which the lease of a dead worker expires. A live
-# worker renews it more often.
-_HOLDS = 5.0
+# The seconds, added to the delay, after which the lease of a dead worker expires. A live
+# worker renews its lease more often.
+_MARGIN = 5.0
 
-# In seconds. Stores measure time in milliseconds.
+# Added to each delay, in seconds: stores round times to milliseconds.
 _TICK = 0.005
 
-# The pause in seconds before asking again for a lease that another worker has: a part of
-# the delay, so that little time is lost.
+# The pause before the next attempt to acquire a lease that another worker has: a fraction
+# of the delay, within these limits in seconds.
 _PART_OF_DELAY = 1 / 8
 _MIN_PAUSE = 0.05
 _MAX_PAUSE = 2.0
@@ -38,30 +38,30 @@ class TurnLeases(Protocol):
     """Whether there may be other workers."""
 
     def has_turn(self, request: Request) -> bool:
-        """Whether *request* got the turn of its host when it was popped."""
+        """Whether *request* got the turn at its host when it was popped."""
 
     async def acquire(self, host: str, delay: float) -> bool:
-        """Whether this worker has the turn at *host* now, until it is released."""
+        """Try to get the turn at *host* until it is released. Return True on success."""
 
     def renew(self, host: str, delay: float) -> None:
-        """Keep the turn, if this worker has it, for a request that takes long."""
+        """Extend the lease of *host*, if this worker has it, for a slow request."""
 
     def release(self, host: str, delay: float) -> None:
         """Let another worker have the turn at *host* after *delay* seconds."""
 
 
 def pause_of(delay: float) -> float:
-    """The seconds before asking again for a turn that another worker has."""
+    """Return the seconds to wait before the next attempt to acquire a lease."""
     return min(max(delay * _PART_OF_DELAY, _MIN_PAUSE), _MAX_PAUSE)
 
 
 class Leases:
-    """Leases of hosts, kept as locks of the store that the workers share.
+    """Leases of hosts, as locks in the store that the workers share.
 
-    A lease is acquired in one atomic step. It is for the name of a host, which is the same
-    for all workers. It expires one delay after its request is done, or if its worker dies
-    while the request is under way, since only a live worker renews it. Neither the clocks
-    of the workers nor the duration of requests matter.
+    A worker acquires a lease in one atomic step, by the name of the host, which is the same
+    for all workers. The lease expires one delay after its request is done. It also expires
+    if its worker dies during the request, since only a live worker renews it. Leases depend
+    neither on the clocks of the workers nor on the duration of requests.
     """
 
     def __init__(self, store_client: StoreClient, *, shared: bool) -> None:
@@ -70,19 +70,19 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
 
     def has_turn(self, request: Request) -> bool:
-        """Queues in the memory of a worker do not take turns with other workers."""
+        """Return False: the queue of a single worker pops requests without a lease."""
         return False
 
     async def acquire(self, host: str, delay: float) -> bool:
-        # A new name each time, so that the last holder has no advantage for the next lease.
+        # Under an old name, the last holder could acquire the lease before its delay ends.
         lease = _Lease(uuid.uuid4().hex)
         try:
-            if not await self._store_client.reserve(host, lease.name, delay + _HOLDS):
+            if not await self._store_client.reserve(host, lease.name, delay + _MARGIN):
                 return False
         except Exception:
             logger.exception(
-                "Error in acquiring the lease of %(host)s: this worker keeps its delay "
-                "without regard to other workers",
+                "Error while acquiring the lease of %(host)s: this worker obeys the delay "
+                "of the host without coordinating with other workers",
                 {"host": host},
             )
         self._leases[host] = lease
@@ -91,7 +91,7 @@ class Leases:
     def renew(self, host: str, delay: float) -> None:
         lease = self._leases.get(host)
         if lease is not None and not lease.is_renewed:
-            deferred_from_coro(self._renew(host, lease, delay + _HOLDS))
+            deferred_from_coro(self._renew(host, lease, delay + _MARGIN))
 
     def release(self, host: str, delay: float) -> None:
         lease = self._leases.pop(host, None)
@@ -99,7 +99,7 @@ class Leases:
             return
         lease.free_after = delay + _TICK if delay else 0.0
         if not lease.is_renewed:
-            # Nothing waits for it, and the store client logs failures.
+            # Not awaited: the store client logs failures.
             deferred_from_coro(
                 self._store_client.vacate(host, lease.name, lease.free_after)
             )
@@ -108,7 +108,7 @@ class Leases:
         lease.is_renewed = True
         await self._store_client.reserve(host, lease.name, seconds)
         lease.is_renewed = False
-        if lease.free_after is not None:  # The request was done meanwhile.
+        if lease.free_after is not None:  # release() was called meanwhile.
             await self._store_client.vacate(host, lease.name, lease.free_after)
 
 
@@ -118,7 +118,7 @@ class _Lease:
 
     name: str
     is_renewed: bool = False
-    """Whether a renewal is under way."""
+    """Whether a renewal is in flight."""
 
     free_after: float | None = None
-    """The seconds after which it ends, once the request is done."""
+    """The seconds from the end of the request to the end of the lease; None before."""

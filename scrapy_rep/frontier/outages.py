@@ -1,6 +1,4 @@
-"""Outages: how long the requests of a host wait for a robots.txt that is unreachable, and
-what the log says of it.
-"""
+"""Outages: periods in which a robots.txt is unreachable, and their log messages."""
 
 from __future__ import annotations
 
@@ -21,60 +19,60 @@ logger = get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Outage:
-    """The time from when a robots.txt was found to be unreachable until it is back.
+    """A period in which a robots.txt is unreachable.
 
-    Moments are those of the monotonic clock, in seconds.
+    All times are seconds on the monotonic clock.
     """
 
     known: Known
-    """What is known since the last fetch."""
+    """The result of the last fetch."""
 
     since: float
 
     until: float
-    """When the requests of the host are given up."""
+    """The time until which requests to the host wait; then they are refused."""
 
     given_up: bool
-    """Whether requests of the host are refused at once."""
+    """Whether requests to the host are refused at once."""
 
-    ask_at: float = 0.0
-    """When robots.txt is fetched again."""
+    retry_at: float = 0.0
+    """The time of the next fetch of robots.txt."""
 
-    is_missed: bool = False
-    """Whether requests have come since it was given up or last fetched."""
+    is_needed: bool = False
+    """Whether requests have needed robots.txt since its last fetch."""
 
     is_over: bool = False
 
     @classmethod
     def begin(cls, known: Known, now: float, wait: float) -> Outage:
-        """An outage whose requests wait for *wait* seconds."""
+        """Return an outage in which requests wait for *wait* seconds."""
         given_up = known.entry.result.is_permanent or not wait
         return cls(known, now, now + wait, given_up)
 
 
 def log_begin(crawler: Crawler, outage: Outage, count: int, retry: float) -> None:
-    """Log that robots.txt is unreachable, and is fetched again in *retry* seconds."""
+    """Log that robots.txt is unreachable; the next fetch is in *retry* seconds."""
     if outage.given_up:
         message = (
-            "%(url)s is unreachable (%(result)s): the requests of this host are "
-            "refused (%(count)d are in the queue); robots.txt is asked for again in "
-            "%(retry)s at the earliest, if there are requests then"
+            "%(url)s is unreachable (%(result)s): requests to this host are refused "
+            "(%(count)d are in the queue). robots.txt is fetched again in %(retry)s, or "
+            "with the first request after that"
         )
     else:
         message = (
-            "%(url)s is unreachable (%(result)s): the requests of this host wait for "
-            "up to %(wait)s (%(count)d are in the queue; REP_UNREACHABLE_WAIT); it is "
-            "asked for again in %(retry)s"
+            "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
+            "%(wait)s (%(count)d are in the queue; REP_UNREACHABLE_WAIT). robots.txt is "
+            "fetched again in %(retry)s"
         )
     _log(logging.WARNING, message, crawler, outage, count=count, retry=_duration(retry))
 
 
 def log_given_up(crawler: Crawler, outage: Outage, count: int) -> None:
-    """Log that the requests of the host have waited in vain."""
+    """Log that robots.txt is still unreachable, and that requests no longer wait."""
     _log(
         logging.WARNING,
-        "%(url)s is still unreachable (%(result)s) after %(wait)s: the requests of "
-        "this host are refused (%(count)d are in the queue)",
+        "%(url)s is still unreachable (%(result)s) after %(wait)s: requests to this "
+        "host are refused (%(count)d are in the queue)",
         crawler,
         outage,
         count=count,
@@ -82,10 +80,10 @@ def log_given_up(crawler: Crawler, outage: Outage, count: int) -> None:
 
 
 def log_end(crawler: Crawler, outage: Outage, now: float) -> None:
-    """Log that robots.txt is back."""
+    """Log that robots.txt is reachable again."""
     _log(
         logging.INFO,
-        "%(url)s is back after %(time)s (%(result)s): requests of this host go on",
+        "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
         crawler,
         outage,
         time=_duration(now - outage.since),
@@ -104,15 +102,15 @@ def _log(
 
 
 def log_waiting(crawler: Crawler, requests: int, hosts: int) -> None:
-    """Log what a crawl waits for that has nothing else to do."""
+    """Log what an idle crawl waits for."""
     logger.info(
-        "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts whose "
-        "robots.txt, delay or visiting hours have not come yet",
+        "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts, for "
+        "their robots.txt, delay or visiting hours",
         {"requests": requests, "hosts": hosts},
         extra={"spider": crawler.spider},
     )
 
 
 def _duration(seconds: float) -> str:
-    """``0:00:30``, or ``12 days, 0:00:00``."""
+    """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))

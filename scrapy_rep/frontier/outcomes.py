@@ -35,65 +35,66 @@ BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 
 class Via(NamedTuple):
-    """How a URL was come to that no request of a spider is for."""
+    """How a browser came to a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """A browser has arrived there by a redirect or a script, or asks for it."""
+    """``"redirect"``: a redirect or a script led the browser there, and it has fetched the
+    URL. ``"browser"``: a page requests the URL."""
 
     page: str
-    """The URL that the browser was on, or was to go to."""
+    """The URL of the page, or the URL of the spider's request before the redirect."""
 
 
 class Case(NamedTuple):
-    """A request, and what decides about it."""
+    """A request, and the data on which the decision about it is based."""
 
     request: Request
 
     origin: Origin | None
-    """None where the host or port of the URL cannot be read."""
+    """None if the host or port of the URL cannot be read."""
 
     entry: Entry | None = None
-    """The entry of the robots.txt, if that decides."""
+    """The cache entry of robots.txt; None if robots.txt does not decide."""
 
     override: Override | None = None
     """The override for the origin, if there is one."""
 
     via: Via | None = None
-    """How a browser came to it, if one did."""
+    """How a browser came to the URL; None for a request of the spider."""
 
 
 def _describe_via(case: Case) -> str:
-    """How a browser came to a URL, in words."""
+    """The part of the message of RobotsDenied about ``case.via``."""
     if case.via is None:
         return ""
-    how = "arrived by" if case.via.how == "redirect" else "asked for by"
-    what = "a browser's redirect" if case.via.how == "redirect" else "a browser"
-    return visible(f"{case.request.url} {how} {what} from {case.via.page}")
+    is_redirect = case.via.how == "redirect"
+    how = "arrived by a browser's redirect" if is_redirect else "requested by a browser"
+    return visible(f"{case.request.url} {how} from {case.via.page}")
 
 
 class DecisionReporter:
     """Reports each decision once.
 
-    Permissions are reported only to a ledger: all of them at its level ``"all"``, and
-    otherwise those by an override.
+    Allowed requests are reported only to a ledger: all at its level ``"all"``, otherwise
+    only those that the user allows, by an override or ``dont_obey_robotstxt``.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._has_ledger = settings.ledger is not None
-        self._tells_all = self._has_ledger and settings.ledger_level == "all"
+        self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
 
     def reports_allowed(self, case: Case) -> bool:
-        """Whether a permission in this case is reported."""
-        return self._tells_all or case.override is not None
+        """Whether the request of *case* is reported if it is allowed."""
+        return self._reports_all or case.override is not None
 
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:
             self._send(request_allowed, **case._asdict(), decision=decision)
 
     def denied(self, case: Case, decision: Decision) -> RobotsDenied:
-        """Report a refusal. Return the error for the errback."""
+        """Report that a request is denied. Return the error for its errback."""
         override = case.override.pattern if case.override else None
         url = case.origin.robotstxt_url if case.origin else ""
         detail = ""
@@ -129,7 +130,7 @@ class DecisionReporter:
     async def learned(
         self, known: Known, request: Request | None, *, is_new: bool
     ) -> None:
-        """Report a robots.txt that was fetched, or taken from the store."""
+        """Report a robots.txt that was fetched (*is_new*) or read from the store."""
         entry, url = known.entry, known.origin.robotstxt_url
         result, access = entry.result, entry.result.access
         self._send(
@@ -143,12 +144,12 @@ class DecisionReporter:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:
             self._crawler.stats.inc_value(stats.FROM_STORE)
-        # For an unreachable robots.txt, the log says more where its outage begins.
+        # log_begin() logs more about an unreachable robots.txt.
         level = logging.DEBUG
         message = "%(url)s is %(access)s (%(result)s)"
         if result.has_too_many_redirects:
             level = logging.WARNING
-            message += "; it counts as missing. The redirects: %(chain)s"
+            message += "; redirected too often, so it counts as missing: %(chain)s"
         chain = " -> ".join(result.redirects)
         self._log(level, message, url=url, access=access, result=result, chain=chain)
         if access is not Access.SUCCESSFUL:
@@ -156,7 +157,7 @@ class DecisionReporter:
         if result.is_html:
             self._log(
                 logging.INFO,
-                "%(url)s is an HTML page; lines in it that read as rules are obeyed",
+                "%(url)s is an HTML page; lines in it that have the form of rules are obeyed",
                 url=url,
             )
         if HAS_ROBOTS_PARSED_SIGNAL:

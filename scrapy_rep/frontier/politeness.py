@@ -1,4 +1,4 @@
-"""Politeness: keeps to the delays, rates and windows of robots.txt."""
+"""Politeness: applies the delays, rates and visiting hours of robots.txt."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Beyond this number, delay groups that nothing waits for are forgotten.
+# Beyond this number, idle delay groups are forgotten.
 _MAX_GROUPS = 10_000
 
+# The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
 
-# The seconds for which the demand of a robots.txt that depends on the time of day counts as
-# known.
+# The seconds for which terms are valid if robots.txt has delays by the time of day.
 _CHANGES_AFTER = 60.0
 
 
 class HeldUp(NamedTuple):
     """How long a host has held up the crawl: the *seconds* in which requests to it waited
-    and none was under way.
+    and none was in flight.
     """
 
     seconds: float
@@ -56,7 +56,7 @@ class HeldUp(NamedTuple):
 
 
 class Politeness:
-    """Keeps to ``Crawl-delay``, ``Request-rate`` and ``Visit-time``."""
+    """Applies ``Crawl-delay``, ``Request-rate`` and ``Visit-time``."""
 
     def __init__(
         self,
@@ -80,26 +80,26 @@ class Politeness:
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
     def may_delay(self, pace: Pace) -> bool:
-        """Whether *pace*, or that of another host in the same group, may make a request
-        wait. Of nearly all hosts it asks for nothing.
+        """Whether *pace*, or the delay of another host in the same group, may make a request
+        wait. This is a fast path: few hosts have a delay.
         """
         return self._is_enabled and (bool(pace.records) or bool(self._turns.groups))
 
     def refusal(
         self, origin: Origin, pace: Pace
     ) -> tuple[Reason, Record | None] | None:
-        """Why requests to *origin* are refused now, if they are, and the line of its
-        robots.txt that is the reason.
+        """Return why requests to *origin* are refused now, with the record of robots.txt that
+        is the reason; None if they are not refused. Warns once for each origin.
         """
         now = self._now()
-        delay, closed, reason = demand(pace, self._settings, now)
+        delay, opens_in, reason = demand(pace, self._settings, now)
         if reason is Reason.CRAWL_DELAY:
             if _is_new(origin, self._refused):
                 self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
                 self._warn(
                     "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
-                    "than REP_CRAWL_DELAY_MAX (%(most)g). Its requests are refused; raise "
-                    "the setting, or decide about this host in REP_OVERRIDES",
+                    "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
+                    "crawl it, raise the setting, or add the host to REP_OVERRIDES",
                     origin=origin,
                     delay=delay,
                     most=self._settings.crawl_delay_max,
@@ -108,44 +108,43 @@ class Politeness:
         if reason is Reason.VISIT_TIME:
             if _is_new(origin, self._refused):
                 self._warn(
-                    "%(origin)s wants no visits before %(opens)s UTC, and "
-                    "REP_VISIT_TIME_WAIT is %(most)g s: its requests are refused until "
-                    "shortly before",
+                    "%(origin)s wants no visits before %(opens)s UTC: requests to it are "
+                    "refused until %(most)g s before that time (REP_VISIT_TIME_WAIT)",
                     origin=origin,
-                    opens=f"{now + timedelta(seconds=closed):%H:%M}",
+                    opens=f"{now + timedelta(seconds=opens_in):%H:%M}",
                     most=self._settings.visit_time_wait,
                 )
             return reason, pace.record_of_visit_time()
         return None
 
     def terms(self, pace: Pace, holds: float, ago: float) -> Terms:
-        """The terms of *pace* now, for a robots.txt that was fetched *ago* seconds ago and
-        is fresh for *holds* seconds.
+        """Return the terms of *pace* now, for a robots.txt that was fetched *ago* seconds ago
+        and is fresh for *holds* seconds.
 
-        Requests that are refused do not wait.
+        They make no request wait that the middleware will refuse.
         """
-        delay, closed, reason = demand(pace, self._settings, self._now())
+        delay, opens_in, reason = demand(pace, self._settings, self._now())
         if reason is Reason.CRAWL_DELAY:
             return Terms(holds)
         if reason is not None:
-            closed = 0.0
+            opens_in = 0.0
         if pace.changes:
-            holds = min(holds, closed + _CHANGES_AFTER)
-        return Terms(holds, delay, ago, closed)
+            holds = min(holds, opens_in + _CHANGES_AFTER)
+        return Terms(holds, delay, ago, opens_in)
 
     def may_go(
         self, queue: BackQueue, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Whether a request of *queue* may be sent now; otherwise the queue is parked.
+        """Return True if a request of *queue* may be sent now. Otherwise park the queue.
 
-        *fetched* is when the robots.txt was fetched, in seconds since the epoch. Requests
-        that will be refused do not wait: the middleware refuses them.
+        *fetched* is the time of the fetch of robots.txt, in seconds since the epoch. Requests
+        that the middleware will refuse do not wait.
         """
-        delay, closed, reason = demand(pace, self._settings, self._now())
+        delay, opens_in, reason = demand(pace, self._settings, self._now())
         if reason is not None:
             return True
-        if closed:
-            self._wait_until_open(origin, closed).append(queue)
+        if opens_in:
+            self._wait_until_open(origin, opens_in).append(queue)
             return False
         group = self._group(queue.key.delay_keys, origin, delay, fetched)
         return group is None or self._turns.admit(queue, group)
@@ -153,14 +152,15 @@ class Politeness:
     async def turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
-        """Wait until *request*, which is in the downloader already, may be sent. Return
-        False where it has waited for a window: by then the robots.txt may be another one.
-        Raises SpiderClosing where the spider closes meanwhile.
+        """Wait until *request*, which is already in the downloader, may be sent.
+
+        Return False if it has waited for visiting hours, as robots.txt may have changed
+        meanwhile. Raises SpiderClosing if the spider closes meanwhile.
         """
-        delay, closed, _ = demand(pace, self._settings, self._now())
-        if closed:
+        delay, opens_in, _ = demand(pace, self._settings, self._now())
+        if opens_in:
             waiter: Deferred[None] = Deferred()
-            self._wait_until_open(origin, closed).append(waiter)
+            self._wait_until_open(origin, opens_in).append(waiter)
             await maybe_deferred_to_future(waiter)
             return False
         keys = delay_keys(self._crawler, request)
@@ -170,8 +170,8 @@ class Politeness:
         return True
 
     def waiting(self) -> tuple[int, int]:
-        """The number of requests in queues that wait for their turn or for a window, and of
-        their hosts.
+        """Return the number of requests in queues that wait for their turn or for visiting
+        hours, and the number of their hosts.
         """
         queues = [queue for group in self._turns.groups.all() for queue in group.queues]
         for waiting in self._until_open.values():
@@ -183,14 +183,14 @@ class Politeness:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a request in the downloader waits for a window."""
+        """Whether a request in the downloader waits for visiting hours."""
         return any(self._open_waiters())
 
     def close(self) -> None:
-        """End the waiting of requests in the downloader for a window."""
+        """Fail the requests in the downloader that wait for visiting hours."""
         for waiter in list(self._open_waiters()):
             waiter.errback(
-                SpiderClosing("The spider closes before the host is open for visits")
+                SpiderClosing("The spider closed before the host was open for visits")
             )
 
     def _open_waiters(self) -> Iterator[Deferred[None]]:
@@ -202,14 +202,14 @@ class Politeness:
     def _wait_until_open(
         self, origin: Origin, seconds: float
     ) -> list[BackQueue | Deferred[None]]:
-        """The list of what waits until *origin* opens, in *seconds*."""
+        """Return the list of waiters for *origin*, which opens in *seconds*."""
         waiting = self._until_open.get(origin)
         if waiting is None:
             waiting = self._until_open[origin] = []
             moment = self._clock.monotonic() + seconds
             self._alarms.at(moment, self._opened, origin)
             logger.info(
-                "%(origin)s wants no visits for another %(time)s: its requests wait",
+                "%(origin)s wants no visits for another %(time)s: requests to it wait",
                 {"origin": origin, "time": timedelta(seconds=round(seconds))},
                 extra={"spider": self._crawler.spider},
             )
@@ -227,34 +227,34 @@ class Politeness:
         self, keys: tuple[str, str], origin: Origin, delay: float, fetched: float
     ) -> DelayGroup | None:
         ago = self._clock.time() - fetched
-        group = self._turns.group_of(keys, origin, delay, ago)
+        group = self._turns.set_delay(keys, origin, delay, ago)
         if group is None:
             return None
         if delay:
-            self._meet(group, origin)
+            self._note_delayed(group, origin)
         elif not group.delays and group.is_idle(self._clock.monotonic()):
             self._forget(group)
             return None
         return group
 
-    def _meet(self, group: DelayGroup, origin: Origin) -> None:
-        """Count *origin* as one that asks for a delay."""
+    def _note_delayed(self, group: DelayGroup, origin: Origin) -> None:
+        """Count *origin* as a host with a delay. Forget idle groups if there are too many."""
         if _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
         groups = self._turns.groups
         if len(groups) > self._max_groups:
             now = self._clock.monotonic()
-            for one in groups.all():
-                if one is not group and one.is_idle(now):
-                    self._forget(one)
-            # If all groups are in use, do not search again for each new one.
+            for other in groups.all():
+                if other is not group and other.is_idle(now):
+                    self._forget(other)
+            # If all groups are in use, do not search again for each new group.
             self._max_groups = max(_MAX_GROUPS, 2 * len(groups))
 
     def _forget(self, group: DelayGroup) -> None:
-        self._note(group)
+        self._note_held_up(group)
         self._turns.groups.drop(group)
 
-    def _note(self, group: DelayGroup) -> None:
+    def _note_held_up(self, group: DelayGroup) -> None:
         """Remember how long *group* has held up the crawl."""
         self._waited += group.waited
         if group.waited:
@@ -269,20 +269,20 @@ class Politeness:
 
     def _spider_closed(self) -> None:
         for group in self._turns.groups.all():
-            self._note(group)
+            self._note_held_up(group)
         if self._waited:
             self._crawler.stats.set_value(stats.WAITED, round(self._waited, 3))
-        for one in self._slowest:
+        for host in self._slowest:
             logger.info(
-                "%(host)s held up the crawl for %(time)s: %(requests)d requests, "
-                "%(delay)g s between two",
-                {**one._asdict(), "time": timedelta(seconds=round(one.seconds))},
+                "%(host)s held up the crawl for %(time)s: %(requests)d requests, with a "
+                "delay of %(delay)g s",
+                {**host._asdict(), "time": timedelta(seconds=round(host.seconds))},
                 extra={"spider": self._crawler.spider},
             )
 
 
 def _is_new(origin: Origin, seen: set[int]) -> bool:
-    """Whether *origin* is new to *seen*, where numbers take little memory for many hosts."""
+    """Add the hash of *origin* to *seen*, which saves memory. Return whether it is new."""
     number = hash(origin)
     is_new = number not in seen
     seen.add(number)

@@ -34,17 +34,17 @@ class QueueClasses:
         self._of_start = of_start
 
     def rank(self, request: Request) -> int:
-        """The rank of *request*: the highest goes first."""
+        """Return the rank of *request*: the highest rank is popped first."""
         is_start = self._of_start is not None and request.meta.get("is_start_request")
         return 2 * request.priority + (not is_start)
 
     def ranks(self, priority: int) -> tuple[int, ...]:
-        """The ranks that requests of a negated *priority* can have."""
+        """Return the ranks that requests of a negated *priority* can have."""
         usual = -2 * priority + 1
         return (usual,) if self._of_start is None else (usual, usual - 1)
 
     def open(self, folder: str, rank: int) -> QueueProtocol:
-        """A queue with the path that Scrapy's priority queue would give it in *folder*."""
+        """Open a queue with the path that Scrapy's priority queue would use in *folder*."""
         path = f"{folder}/{_priority(rank)}"
         if rank % 2:
             return build_from_crawler(self._usual, self._crawler, path)
@@ -53,8 +53,8 @@ class QueueClasses:
 
 
 class HostRequests:
-    """Works as Scrapy's ScrapyPriorityQueue, with the same files, in less memory, since
-    each of many hosts has one.
+    """Works as Scrapy's ScrapyPriorityQueue, with the same files, but in less memory, since
+    there is one for each of many hosts.
     """
 
     __slots__ = ("_folder", "_kinds", "_levels")
@@ -70,7 +70,7 @@ class HostRequests:
         for _, queue in levels:
             if not len(queue):
                 queue.close()
-        # The best one is the last.
+        # The best rank is the last one.
         self._levels = [level for level in levels if len(level[1])]
 
     def __len__(self) -> int:
@@ -96,16 +96,16 @@ class HostRequests:
         if levels:
             levels.insert(index, (rank, queue))
         else:
-            self._levels = [(rank, queue)]  # With no room for more of them.
+            self._levels = [(rank, queue)]  # insert() would allocate room for more.
 
     def pop(self) -> Request | None:
-        """Remove and return the best request; None where none can be read."""
+        """Remove and return the best request; None if none can be read."""
         levels = self._levels
         while levels:
             queue = levels[-1][1]
             before = len(queue)
             request = queue.pop()
-            # A queue that cannot be read, since its process was killed, must not be tried
+            # A queue that cannot be read, because its process was killed, must not be tried
             # again.
             is_stuck = request is None and len(queue) == before
             if is_stuck or not len(queue):
@@ -116,8 +116,8 @@ class HostRequests:
         return None
 
     def peek(self) -> Request | None:
-        """The request that :meth:`pop` would return. Raises NotImplementedError where the
-        queue class cannot tell.
+        """Return the request that :meth:`pop` would return. Raises NotImplementedError if the
+        queue class cannot peek.
         """
         levels = [queue for _, queue in self._levels if len(queue)]
         if not levels:
@@ -135,7 +135,7 @@ class HostRequests:
         return request
 
     def close(self) -> list[int]:
-        """Close all queues. Returns the negated priorities of those that hold requests."""
+        """Close all queues. Return the negated priorities of those that hold requests."""
         for _, queue in self._levels:
             queue.close()
         found = {_priority(rank) for rank, _ in self._levels}
@@ -144,5 +144,5 @@ class HostRequests:
 
 
 def _priority(rank: int) -> int:
-    """The negated priority, by which Scrapy names queues."""
+    """Return the negated priority of *rank*, by which Scrapy names queues."""
     return -(rank // 2)

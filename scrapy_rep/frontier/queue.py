@@ -34,8 +34,8 @@ _NAME = "scrapy_rep.HostQueue"
 # The hexadecimal digits in the name of a back queue's folder.
 _NAME_LENGTH = 32
 
-# The requests of a queue written by Scrapy's own class that are sorted by host at each pop,
-# until none is left.
+# The number of requests that each pop moves from a queue that Scrapy's own class has
+# written to the back queues.
 _SORTED_AT_ONCE = 50
 
 
@@ -91,9 +91,9 @@ class HostQueue:
         return self._count
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
-        """Keep *request*. One that *is exempt* does not wait for a robots.txt.
+        """Add *request*. If it *is_exempt*, it does not wait for robots.txt.
 
-        Raises what the queue class underneath raises for a request that it can't write.
+        Raises the error of Scrapy's queue class if that cannot serialize the request.
         """
         key = self._frontier.key_of(request)
         if is_exempt:
@@ -114,7 +114,7 @@ class HostQueue:
         self._frontier.pushed(queue, request)
 
     def pop(self) -> Request | None:
-        """Remove and return the best request of the next host; None where no host is ready."""
+        """Remove and return the best request of the next host; None if no host is ready."""
         self._frontier.settle()
         if self._unsorted is not None:
             self._sort_some()
@@ -128,8 +128,8 @@ class HostQueue:
             try:
                 request = self._take(queue)
             finally:
-                # There is no request, or an error, where a process was killed while it
-                # wrote.
+                # There is no request, or an error, if an earlier process was killed while
+                # it wrote the file.
                 if request is None:
                     self._frontier.pass_on(queue)
                 else:
@@ -142,7 +142,7 @@ class HostQueue:
         return request
 
     def peek(self) -> Request | None:
-        """The request that :meth:`pop` would return, unless its host is not ready any more."""
+        """Return the request that :meth:`pop` would return if its host is still ready."""
         queue = self.ready.first()
         return None if queue is None else queue.requests.peek()
 
@@ -157,8 +157,8 @@ class HostQueue:
         ]
         self._queues.clear()
         unsorted = self._unsorted.close() if self._unsorted is not None else None
-        # A list, so that Scrapy's own queue stops with its message that only the class that
-        # wrote a queue can read it.
+        # A list, so that Scrapy's own queue class stops with its message that only the class
+        # that wrote a queue can read it.
         return [_NAME, state, unsorted]
 
     # For the frontier.
@@ -172,17 +172,16 @@ class HostQueue:
                 self._drop(queue)
 
     def release(self, queue: BackQueue) -> None:
-        """Put *queue* among the ready ones. Whether it still is ready is asked when it is
-        its turn."""
+        """Make *queue* ready. pop() checks again whether a request may be sent."""
         if queue:
             self.ready.add(queue)
 
     def slot_changed(self, slot: Slot) -> None:
-        """The number of requests of *slot* under way has changed."""
+        """Reorder the queues of *slot*, whose number of active requests has changed."""
         self.ready.slot_changed(slot)
 
     def count_ready(self) -> int:
-        """The number of back queues among the ready ones."""
+        """Return the number of ready back queues."""
         return len(self.ready)
 
     # Back queues.
@@ -208,12 +207,12 @@ class HostQueue:
         queue.requests.close()
         self._frontier.leave_slot(queue.slot)
         if self._folder:
-            # The folder stays where the queue class has not removed all of its files.
+            # The folder stays if the queue class has not removed all of its files.
             with suppress(OSError):
                 Path(self._path(queue.key)).rmdir()
 
     def _path(self, key: HostKey) -> str:
-        """The folder of a back queue. Its name has no text from a URL."""
+        """Return the folder of a back queue. Its name contains no text from a URL."""
         if not self._folder:
             return ""
         name = json.dumps(_written(key))
@@ -222,9 +221,9 @@ class HostQueue:
     # Files of another run.
 
     def _remove_leftovers(self) -> None:
-        """Remove the files of a process that was killed. They cannot be read without the
-        state that is written at the end: a queue that used them would return requests that
-        were done already, and lose as many new ones.
+        """Remove the files of a process that was killed before it wrote its state. Without
+        the state, a queue on these files would return requests that were done already, and
+        lose as many new ones.
         """
         for folder in Path(self._folder).glob("[0-9a-f]" * _NAME_LENGTH):
             rmtree(folder, ignore_errors=True)
@@ -250,8 +249,8 @@ class HostQueue:
             queue = self._open(HostKey(slot, where, *flags), prios)
             if queue:
                 self._add(queue)
-                # Nothing is fetched before the spider is open. Whether the host is
-                # ready is asked when it is its turn.
+                # pop() checks whether the host is ready: no robots.txt may be fetched
+                # before the spider is open.
                 self.ready.add(queue)
             else:
                 self._frontier.leave_slot(queue.slot)
@@ -270,12 +269,12 @@ class HostQueue:
         return queue
 
     def _sort_some(self) -> None:
-        """Move some requests from the queue that Scrapy's own class has written."""
+        """Move some requests from the queue that Scrapy's own class wrote to back queues."""
         assert self._unsorted is not None
         for _ in range(_SORTED_AT_ONCE):
             request = self._unsorted.pop()
             if request is None:
-                # The rest, if there is any, cannot be read.
+                # If requests are left, they cannot be read.
                 self._count -= len(self._unsorted)
                 self._unsorted.close()
                 self._unsorted = None
@@ -285,8 +284,8 @@ class HostQueue:
 
 
 def _written(key: HostKey) -> list[object]:
-    """*key* as the folder of a crawl has it. A flag that is rare is left out where it is
-    not set, so that earlier versions find what they have written.
+    """Return *key* as JSON values for the state and the folder name. ``is_service`` is left
+    out if it is not set, so that the folders of earlier versions are found.
     """
     flags = [key.was_redirected, *([True] if key.is_service else [])]
     return [key.slot, key.origin and str(key.origin), *flags]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue, Slot
 
-# Outdated entries stay in the heap until there are so many of them.
+# The heap is rebuilt only if it has more outdated entries than this.
 _STALE_AT_LEAST = 64
 
 
 class ReadyQueues:
-    """The ready back queues in order: first that of the slot with the fewest active
-    requests; of several such slots, the one that has waited longest.
+    """The ready back queues in order. The slot with the fewest active requests comes first;
+    of several such slots, the one that has waited longest.
 
     Each operation costs O(log slots).
     """
@@ -32,7 +32,7 @@ class ReadyQueues:
         return self._size
 
     def add(self, queue: BackQueue) -> None:
-        """Put *queue* behind those that are here."""
+        """Add *queue* as the last one of its slot."""
         line = self._by_slot.get(queue.slot)
         if line is None:
             line = self._by_slot[queue.slot] = _SlotQueues(queue.slot)
@@ -41,12 +41,12 @@ class ReadyQueues:
         self._size += 1
 
     def first(self) -> BackQueue | None:
-        """The next back queue."""
+        """Return the next back queue, if there is one."""
         line = self._first_line()
         return None if line is None else line.queues[0]
 
     def take_first(self) -> BackQueue | None:
-        """Remove and return the next back queue."""
+        """Remove and return the next back queue, if there is one."""
         line = self._first_line()
         if line is None:
             return None
@@ -60,7 +60,7 @@ class ReadyQueues:
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
-        """The number of active requests of *slot* has changed."""
+        """Reorder *slot*, whose number of active requests has changed."""
         line = self._by_slot.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)
@@ -87,4 +87,4 @@ class _SlotQueues:
     queues: deque[BackQueue] = field(default_factory=deque)
 
     entry: tuple[int, int, _SlotQueues] | None = None
-    """Its entry in the heap; any other one is outdated."""
+    """The current entry in the heap; other entries of the slot are outdated."""

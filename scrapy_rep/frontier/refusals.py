@@ -1,4 +1,4 @@
-"""Refuses requests that are still in a queue."""
+"""Refuses requests in the queues of hosts that were given up."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The seconds of each turn of the event loop for refusing requests, and the pause where
-# callbacks cannot keep up.
+# The seconds that one iteration of the event loop may spend on refusing requests, and the
+# seconds before the next attempt when callbacks cannot keep up, or after an error.
 _SLICE = 0.005
 _PAUSE = 0.02
 
 
 class Refusals:
-    """Refuses the requests of hosts that were given up.
+    """Refuses the requests in the queues of hosts that were given up.
 
-    They do not pass through the downloader, where each would take a place and a turn of the
-    engine. Their errbacks are called as if they did. The time for this in one turn of the
-    event loop is limited.
+    It calls their errbacks directly. In the downloader each request would take one of
+    ``CONCURRENT_REQUESTS`` places and an iteration of the engine. The time that this takes
+    in one iteration of the event loop is limited.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Refusals:
         self._is_running = False
 
     def add(self, queue: BackQueue, outage: Outage) -> None:
-        """Refuse the requests of *queue*, as long as *outage* lasts."""
+        """Refuse the requests of *queue* until it is empty or *outage* is over."""
         self._queues.append((queue, outage))
         if not self._is_running:
             self._is_running = True
@@ -73,16 +73,17 @@ class Refusals:
         self._is_running = bool(self._queues)
         if self._is_running:
             self._alarms.at(now + pause, self._refuse_some)
-        # The engine may have less to wait for, or more to do.
+        # The crawl may be done now, or requests may have become ready.
         wake(self._crawler)
 
     def _refuse_one(self, queue: BackQueue, outage: Outage) -> bool:
-        """Refuse one request. Return whether that worked; after an error there is a pause."""
+        """Refuse one request. Return False after an error."""
         try:
             self._refuse(queue.take(), queue, outage)
         except Exception:
             logger.exception(
-                "Error while refusing a request to %(host)s; the next one follows after a pause",
+                "Error while refusing a request to %(host)s; the next request is refused "
+                "after a pause",
                 {"host": outage.known.origin},
                 extra={"spider": self._crawler.spider},
             )
@@ -97,7 +98,7 @@ class Refusals:
         known = outage.known
         decision = known.robots.decide(request.url, ())
         if decision.allowed:
-            # The spider requests robots.txt itself.
+            # It is the spider's own request for robots.txt, which is always allowed.
             queue.owner.push(request, is_exempt=True)
             return
         self._crawler.stats.inc_value(stats.GIVEN_UP)

@@ -1,4 +1,4 @@
-"""Delays that the crawls of one process keep together."""
+"""Delays that the crawls of one process share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.delays import DelayGroup
 
-# When there are more hosts, those that nobody waits for are forgotten.
+# Beyond this number, hosts whose delay has passed are forgotten.
 _MAX_HOSTS = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """What the crawls know together of a host that asks for a delay."""
+    """The shared state of a host with a delay."""
 
     delay: float = 0.0
 
@@ -33,13 +33,14 @@ class _Host:
     """The end of the last request, on the monotonic clock."""
 
 
-# The hosts, by what the crawls that share them have in common.
+# The hosts, by the event loop (or clock, in tests) of the crawls that share them.
 _TABLES: WeakKeyDictionary[object, dict[str, _Host]] = WeakKeyDictionary()
 
 
 class SharedDelays:
-    """Has the crawls of an event loop keep the delay of a host together, and share nothing
-    else. There are no other workers to ask, so nothing has to be waited for.
+    """Makes all crawls of an event loop share the delay of each host, and nothing else.
+
+    Unlike leases, this state is in memory, so reading it does not wait.
     """
 
     def __init__(self, alarms: Alarms, *, enabled: bool) -> None:
@@ -48,26 +49,26 @@ class SharedDelays:
         self._is_enabled = enabled
 
     def postpone(self, group: DelayGroup) -> None:
-        """Let *group* wait for the delay after the requests of other crawls."""
+        """Make *group* wait until the delay after the requests of other crawls has passed."""
         for host in self._hosts_of(group):
             free_at = self._free_at(host, group.delay)
             group.not_before = max(group.not_before, free_at)
 
     def take(self, group: DelayGroup) -> None:
-        """*group* has the turn."""
+        """Record that *group* of this crawl has the turn."""
         for host in self._hosts_of(group):
             host.holder, host.delay = self, group.delay
 
     def leave(self, group: DelayGroup) -> None:
-        """The turn of *group* is over."""
+        """Record that the turn of *group* is over."""
         for host in self._hosts_of(group):
             host.last = max(host.last, group.last)
             if host.holder is self:
                 host.holder = None
 
     async def wait_for(self, name: str) -> None:
-        """Wait until a host may be asked for its robots.txt, of which another crawl knows
-        that it asks for a delay.
+        """Wait until robots.txt may be fetched from the host *name*, if another crawl has
+        found a delay for that host.
         """
         host = self._table().get(name) if self._is_enabled else None
         while host is not None:
@@ -79,7 +80,7 @@ class SharedDelays:
             await self._alarms.wait_until(free_at)
 
     def close(self) -> None:
-        """The crawl ends: it has no turn any more."""
+        """End all turns of this crawl."""
         for host in self._table().values() if self._is_enabled else ():
             if host.holder is self:
                 host.holder = None
@@ -105,10 +106,10 @@ class SharedDelays:
 
     def _table(self) -> dict[str, _Host]:
         key: object = self._clock
-        # Other clocks than that of the process have nothing in common.
+        # Crawls with the clock of a test share delays only with crawls of that clock.
         if type(self._clock) is Clock:
             try:
                 key = asyncio.get_running_loop()
-            except RuntimeError:  # A reactor in its place.
+            except RuntimeError:  # A Twisted reactor without asyncio.
                 key = Clock
         return _TABLES.setdefault(key, {})

@@ -1,4 +1,4 @@
-"""Turns: requests to a host with a delay are sent one after the other."""
+"""Turns: requests to a host with a delay are sent one at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.leases import Leases, TurnLeases
     from scrapy_rep.protocol.origins import Origin
 
-# The seconds between two checks whether the request that has the turn still exists (another
-# component may have dropped it). Then its lease is renewed.
+# The seconds between two checks of the request that has the turn: another component may
+# have dropped it. If it still exists, its lease is renewed.
 _WATCHED_EVERY = 2.0
 
-# The seconds after which a queue that has the turn and is not popped from loses it to a
-# request in the downloader, which the engine may wait for.
+# The seconds after which a queue that has the turn, and from which no request was popped,
+# loses the turn to a request in the downloader. The engine may wait for that request.
 _OVERDUE = 0.5
 
 # The seconds after which the number of requests that wait for a host is logged.
@@ -38,10 +38,10 @@ _LOG_AFTER = 3.0
 
 
 class Turns:
-    """Gives turns to requests, by delay group.
+    """Gives turns to requests: in each delay group, one request at a time has the turn.
 
-    Scrapy's own delays (``DOWNLOAD_DELAY``, AutoThrottle, ``DOWNLOAD_SLOTS``) come after
-    that, and can only add to it.
+    Scrapy's own delays (``DOWNLOAD_DELAY``, AutoThrottle, ``DOWNLOAD_SLOTS``) apply
+    afterwards, and can only make a request wait longer.
     """
 
     def __init__(
@@ -60,23 +60,23 @@ class Turns:
         self.groups = DelayGroups()
         self._holding: dict[Request, DelayGroup] = {}
 
-    def group_of(
+    def set_delay(
         self, keys: tuple[str, str], origin: Origin, delay: float, ago: float
     ) -> DelayGroup | None:
-        """The group of the requests with *keys*, if they have one. *origin* asks for
-        *delay* seconds, in a robots.txt that was fetched *ago* seconds ago.
+        """Set the delay of *origin* to *delay* seconds, by a robots.txt that was fetched
+        *ago* seconds ago. Return the group of the requests with *keys* (a host and a slot),
+        if they have one.
         """
         if delay and not self.groups:
-            # The signal is sent for each response, so it is not connected to before it is
-            # needed.
+            # Scrapy sends this signal for each response, so connect only when needed.
             connect = self._crawler.signals.connect
             connect(self._left_downloader, signals.request_left_downloader)
-        # By a wrong clock, the fetch may be in the future.
+        # *ago* is negative if a clock is wrong.
         fetched_at = self._clock.monotonic() - max(ago, 0.0)
-        return self.groups.update(keys, origin, delay, fetched_at)
+        return self.groups.set_delay(keys, origin, delay, fetched_at)
 
     def find(self, request: Request) -> DelayGroup | None:
-        """The group of a request, if it has one."""
+        """Return the group of *request*, if it has one."""
         if not self.groups:
             return None
         return self.groups.find(*delay_keys(self._crawler, request))
@@ -84,8 +84,8 @@ class Turns:
     # Requests in a queue.
 
     def admit(self, queue: BackQueue, group: DelayGroup) -> bool:
-        """Whether *queue* has the turn, and may be popped from; otherwise it is parked
-        until it has.
+        """Return True if *queue* has the turn and may be popped from. Otherwise park it until
+        it gets the turn.
         """
         now = self._clock.monotonic()
         if group.holder is queue:
@@ -93,7 +93,7 @@ class Turns:
                 return True
             # The group was merged with one that has a longer delay.
             self._leave(group, fetched=False)
-        if self._is_at_once(group, now):
+        if self._can_take_now(group, now):
             self._hold(group, queue)
             return True
         group.queues.append(queue)
@@ -101,7 +101,7 @@ class Turns:
         return False
 
     def popped(self, queue: BackQueue, request: Request) -> None:
-        """*request* has left *queue*, and takes over its turn."""
+        """Move the turn of *queue* to *request*, which was popped from it."""
         group = self._held_by(queue)
         if group is not None:
             self._take(group, request)
@@ -111,19 +111,18 @@ class Turns:
     async def wait(
         self, request: Request, group: DelayGroup, *, is_redirected: bool = False
     ) -> None:
-        """Wait for the turn of *request*. Raises SpiderClosing where the spider closes
-        meanwhile.
+        """Wait for the turn of *request*. Raises SpiderClosing if the spider closes meanwhile.
 
-        One that *is redirected* is for the robots.txt of another host.
+        *is_redirected*: it is a robots.txt request that another host redirected here.
         """
         if group.holder is request:
             return
         now, has_turn = self._clock.monotonic(), self.leases.has_turn
         while has_turn(request) and not group.is_free(now):
-            # Another request went to the host before, nearly always for its robots.txt.
+            # Another request was sent first, nearly always the one for robots.txt.
             await self._alarms.wait_until(max(group.free_at, now + _OVERDUE / 10))
             group, now = self.groups.current(group), self._clock.monotonic()
-        if has_turn(request) or self._is_at_once(group, now):
+        if has_turn(request) or self._can_take_now(group, now):
             group.host = group.name_of(host_of(request))
             self._take(group, request)
             return
@@ -136,7 +135,7 @@ class Turns:
         await maybe_deferred_to_future(call)
 
     def close(self) -> None:
-        """End the waiting of all requests that are in the downloader."""
+        """Fail all requests that wait in the downloader with SpiderClosing."""
         self.shared_delays.close()
         for group in self.groups.all():
             waiters = [*group.waiters, *group.redirected]
@@ -145,20 +144,20 @@ class Turns:
             for request, call in waiters:
                 if not call.called:
                     call.errback(
-                        SpiderClosing(f"The spider closes before the turn of {request}")
+                        SpiderClosing(f"The spider closed before the turn of {request}")
                     )
 
-    # Whose turn it is.
+    # The holder of the turn.
 
     def release(self, holder: Request | BackQueue) -> None:
-        """*holder* gives up its turn, if it still has it, and begins no delay. The turn of a
-        request that was sent has ended with its download.
+        """End the turn of *holder* without a delay, if *holder* still has the turn. The turn
+        of a request that was sent has already ended with its download.
         """
         group = self._held_by(holder)
         if group is not None:
             self._leave(group, fetched=False)
 
-    def _is_at_once(self, group: DelayGroup, now: float) -> bool:
+    def _can_take_now(self, group: DelayGroup, now: float) -> bool:
         """Whether the turn is free, and no other worker can have it."""
         self.shared_delays.postpone(group)
         is_free = group.is_free(now) and not group.is_waited_for
@@ -168,12 +167,12 @@ class Turns:
         if group.waiting_since is None:
             group.waiting_since = now
         if not group.is_logged:
-            # Later, since more requests may come.
+            # More requests may come before it is logged.
             self._alarms.at(now + _LOG_AFTER, log_delay, self._crawler, group)
         self._advance(group)
 
     def _advance(self, group: DelayGroup) -> None:
-        """Give the turn to the next one, if the turn is free."""
+        """Give the turn to the next queue or request that waits, if the turn is free."""
         group = self.groups.current(group)
         if group.holder is not None or not group.is_waited_for:
             return
@@ -207,7 +206,7 @@ class Turns:
         if is_ours and is_free:
             self._give(group, waiter)
             return
-        if is_ours:  # The group was merged with another whose turn is taken.
+        if is_ours:  # The group was merged with another that has a holder.
             self.leases.release(host, 0.0)
         else:
             pause = pause_of(group.delay)
@@ -248,15 +247,15 @@ class Turns:
     def _overdue(self, group: DelayGroup, queue: BackQueue) -> None:
         group = self.groups.current(group)
         if group.holder is queue and group.has_waiters:
-            # It is among the ready ones, and will be parked here again.
+            # The queue is still ready; may_go() will park it again.
             self._leave(group, fetched=False)
 
     def _watch(self, group: DelayGroup, holder: Request | BackQueue) -> None:
         group = self.groups.current(group)
         if group.holder is not holder:
             return
-        # A request for robots.txt has the turn before it is in the engine, and always gives
-        # it up.
+        # A request for robots.txt gets the turn before it is in the engine, and its fetcher
+        # always releases the turn.
         if (
             isinstance(holder, Request)
             and not isinstance(holder, RobotsTxtRequest)
@@ -264,25 +263,25 @@ class Turns:
         ):
             self._leave(group, fetched=False)
             return
-        # A lease must not expire while its request waits for an answer.
+        # The lease must not expire while its request is in flight.
         self.leases.renew(group.host, group.delay)
         moment = self._clock.monotonic() + _WATCHED_EVERY
         self._alarms.at(moment, self._watch, group, holder)
 
     def _left_downloader(self, request: Request) -> None:
-        """A request of any kind has been to a server, or has failed."""
+        """End the turn of *request*, which was downloaded or has failed."""
         held = self._held_by(request)
         if held is not None:
             self._leave(held, fetched=True)
         group = self.find(request)
         if group is not None and group is not held:
-            # It needed no turn, or was sent before the delay was known.
+            # It was sent without a turn, for example before the delay was known.
             group.last = self._clock.monotonic()
             self.shared_delays.leave(group)
 
     def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
-        """The group whose turn *holder* had until now. That of a request may differ from the
-        group that it would wait in now.
+        """Return the group whose turn *holder* has, if any, to end or move that turn. The group
+        may differ from that in which the request would wait now.
         """
         if isinstance(holder, Request):
             group = self._holding.pop(holder, None)

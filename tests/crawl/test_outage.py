@@ -104,7 +104,7 @@ def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
     before, after = (hit.time for hit in host.robots_hits)
     assert 0.9 < after - before < 25
     (line,) = result.lines("WARNING", host.robotstxt)
-    assert "it is asked for again in 0:00:01" in line
+    assert "robots.txt is fetched again in 0:00:01" in line
 
 
 @pytest.mark.newest
@@ -133,7 +133,7 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
     assert 2 <= result.stats["elapsed_time_seconds"]
     first, last = result.lines("WARNING", host.robotstxt)
     assert "wait for up to 0:00:02" in first
-    assert "asked for again in 0:0" in first
+    assert "fetched again in 0:0" in first
     assert f"({len(ALLOWED)} are in the queue)" in last
 
 
@@ -157,9 +157,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     assert result.stats["robotstxt/request_count"] == 3
     exceptions = [key for key in result.stats if "robotstxt/exception_count" in key]
     assert sum(result.stats[key] for key in exceptions) == 4
-    refused = (
-        "is unreachable (no answer: connection refused): the requests of this host"
-    )
+    refused = "is unreachable (no answer: connection refused): requests to this host"
     assert len(result.lines("WARNING", host.robotstxt, refused, "are refused")) == 1
     unresolved = "(no answer: the host name could not be resolved)"
     assert len(result.lines("WARNING", nowhere, unresolved)) == 1

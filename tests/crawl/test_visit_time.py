@@ -54,7 +54,7 @@ def test_too_long_to_wait(site: Site) -> None:
     assert {(error["rule"], error["line"]) for error in result.errors} == {
         ("1200-1300", 2)
     }
-    (line,) = result.lines("WARNING", "REP_VISIT_TIME_WAIT is 60 s")
+    (line,) = result.lines("WARNING", "60 s before that time (REP_VISIT_TIME_WAIT)")
     assert "before 12:00 UTC" in line
     assert result.stats["rep/denied/visit-time"] == 10
 

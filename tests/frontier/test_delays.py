@@ -135,13 +135,13 @@ def test_a_host_in_the_slot_of_another() -> None:
     for delay in (1.0, 0.0):
         groups = DelayGroups()
         site = origin_of("http://site.example/")
-        group = groups.update(("site.example", "site.example"), site, 5.0, 0.0)
-        assert groups.update(in_slot, HTTP, 0.0, 0.0) is group
+        group = groups.set_delay(("site.example", "site.example"), site, 5.0, 0.0)
+        assert groups.set_delay(in_slot, HTTP, 0.0, 0.0) is group
         assert groups.find("host.example", "host.example") is None
-        own = groups.update(("host.example", "host.example"), HTTPS, 2.0, 0.0)
+        own = groups.set_delay(("host.example", "host.example"), HTTPS, 2.0, 0.0)
         # A request for robots.txt goes by its host, whatever its slot.
         assert groups.find(*in_slot) is own is not group
-        joined = groups.update(in_slot, HTTP, delay, 0.0)
+        joined = groups.set_delay(in_slot, HTTP, delay, 0.0)
         assert joined is not None
         own_delays = {HTTP: 1.0, HTTPS: 2.0} if delay else {HTTPS: 2.0}
         assert joined.delays == {site: 5.0, **own_delays}

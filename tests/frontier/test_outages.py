@@ -56,12 +56,12 @@ def test_back_in_time(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
     assert crawl.answer(URL, RULES) == [request]
     begins, over = lines(caplog)
     assert begins == (
-        f"{URL} is unreachable (status 503): the requests of this host wait for up to "
-        "0:05:00 (1 are in the queue; REP_UNREACHABLE_WAIT); it is asked for again in "
-        "0:01:40"
+        f"{URL} is unreachable (status 503): requests to this host wait for up to "
+        "0:05:00 (1 are in the queue; REP_UNREACHABLE_WAIT). robots.txt is fetched "
+        "again in 0:01:40"
     )
     assert over == (
-        f"{URL} is back after 0:01:40 (status 200): requests of this host go on"
+        f"{URL} is back after 0:01:40 (status 200): requests to this host continue"
     )
 
 

@@ -125,7 +125,7 @@ class QueueMachine(RuleBasedStateMachine):
     ) -> None:
         self.patches.enter_context(no_event_loop())
         # With short pauses, hours of fake time would take many steps.
-        for name in ("hostaccess._CLOSING_LOOK", "refusals._PAUSE"):
+        for name in ("hostaccess._CHECK_CLOSING_EVERY", "refusals._PAUSE"):
             looks = f"scrapy_rep.frontier.{name}"
             self.patches.enter_context(mock.patch(looks, LOOKS_EVERY))
         self.patches.callback(Crawl.abandon_all)

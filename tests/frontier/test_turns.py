@@ -310,7 +310,7 @@ def test_a_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     ):
         crawl.push("http://a.example/1")
         assert len(crawl.run()) == 1
-    assert "without regard to other workers" in caplog.text
+    assert "without coordinating" in caplog.text
 
 
 def test_a_turn_in_a_group_that_gets_a_longer_delay() -> None:

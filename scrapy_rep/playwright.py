@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The error with which Chromium ends a refused request. scrapy-playwright would take a
-# navigation that ends with "Aborted" for a download of a file.
+# The error reason that Chromium gets for a refused request. scrapy-playwright would take a
+# navigation that fails with "Aborted" for the download of a file.
 _REFUSED = "BlockedByClient"
 
 
 async def abort_forbidden(request: Request) -> bool:
     """Return True if Playwright must abort *request*: robots.txt of its origin forbids the
-    URL, or could not be fetched.
+    URL, or is unreachable.
 
-    Waits until robots.txt is known. Also returns True if it cannot find out which crawl the
-    browser belongs to.
+    Waits until robots.txt is known. Also returns True if the spider closes meanwhile, after
+    an error, and if it cannot find out which crawl the browser belongs to.
     """
     # Playwright raises an error of a private class if the request has no page: the requests
     # of a service worker, and the first request of a popup.
@@ -129,8 +129,8 @@ class _PageGuard:
         self._answers: set[asyncio.Future[None]] = set()
 
     async def begin(self, cause: scrapy.Request) -> None:
-        """Open the session before the page loads *cause*: Chromium does not report requests
-        that are already in flight.
+        """Prepare for the load of *cause*. The session must be open before that: Chromium does
+        not report requests that are already in flight.
         """
         self._cause = cause
         context = self._page.context
@@ -201,8 +201,8 @@ class _PageGuard:
 
 
 async def _route_popup(browsers: Browsers, route: Route, request: Request) -> None:
-    """Answer the first request of a popup: scrapy-playwright only asks about the pages that
-    it opened itself. Abort it if it is redirected, as no session reports redirects yet.
+    """Answer a request of a popup: scrapy-playwright only asks about the pages that it opened
+    itself. Abort the request if it is redirected, as no session reports redirects of popups.
     """
     # The page may be closed by now.
     with suppress(Exception):

@@ -90,12 +90,12 @@ class Browsers:
             return
         self._has_warned = True
         message = (
-            "The browser of %(handler)s may fetch URLs that robots.txt forbids: redirects, "
-            "and what scripts, images and frames request. scrapy-rep checks only the URL of "
-            "each Scrapy request and the URL that its response comes from. "
+            "The browser of %(handler)s may fetch URLs that robots.txt forbids: it follows "
+            "redirects, runs scripts, and loads images and frames. scrapy-rep checks only "
+            "the URL of each Scrapy request and the URL that its response comes from. "
         )
         message += (
-            "To check all, set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
+            "To check the rest, set PLAYWRIGHT_ABORT_REQUEST = %(ours)r."
             if handler[1]
             else "It can check the rest only with scrapy-playwright."
         )
@@ -108,7 +108,7 @@ class Browsers:
     # Requests of the spider.
 
     def begin(self, request: Request) -> None:
-        """Prepare *request*, which a browser is to download."""
+        """Set ``watch_page`` for *request* of a browser, if ``abort_forbidden`` is used."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         if self._is_consulted or _is_ours(abort_setting(self._crawler.settings)):
@@ -119,8 +119,8 @@ class Browsers:
             request.meta[PAGE_INIT_META] = WATCH_PAGE
 
     def end(self, request: Request, response: Response | None = None) -> None:
-        """Note that the browser is done with *request*. Raises RobotsDenied if the load of
-        the page was aborted, so that there is no response, or only an error page.
+        """Note that the browser is done with *request*. Raises RobotsDenied if robots.txt
+        forbade the page, so that there is no response, or only an error page.
         """
         denied = self._denied.pop(request, None)
         if denied is not None and (response is None or not is_of_http(response)):
@@ -144,8 +144,8 @@ class Browsers:
     # The URL of a response.
 
     def has_moved(self, request: Request, response: Response) -> bool:
-        """Whether *response* comes from another URL than that of *request*: the download
-        handler has followed a redirect that Scrapy has not seen.
+        """Whether the URLs of *request* and *response* differ in more than spelling: the
+        download handler has followed a redirect that Scrapy has not seen.
         """
         if response.url == request.url or not is_of_http(response):
             return False
@@ -153,7 +153,7 @@ class Browsers:
         return not (is_same_origin and have_same_target(request.url, response.url))
 
     async def arrive(self, request: Request, response: Response) -> None:
-        """Check the URL of *response* against robots.txt. Raises RobotsDenied."""
+        """Check the URL of *response* by robots.txt. Raises RobotsDenied or SpiderClosing."""
         arrived = Request(
             response.url,
             headers=request.headers,
@@ -215,10 +215,10 @@ class Browsers:
             return False
         return True
 
-    # Both.
+    # Both checks.
 
     async def _check(self, request: Request, origin: Origin | None, via: Via) -> None:
-        """Check *request* against robots.txt of *origin*. Raises RobotsDenied."""
+        """Apply robots.txt or the override of *origin*. Raises RobotsDenied, SpiderClosing."""
         if origin is None:
             self._judge.deny(Case(request, origin, via=via), BAD_URL)
         override = self._access.override(origin)
@@ -273,7 +273,7 @@ def _is_ours(predicate: object) -> bool:
 
 def _is_exempted_by(request: Request, origin: Origin | None) -> bool:
     """Whether ``dont_obey_robotstxt`` of *request* exempts *origin*: the origin of its URL, or
-    the origin that it had before a middleware redirected it to a service.
+    the origin that it had before a middleware replaced its URL with that of a service.
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False

@@ -83,7 +83,7 @@ class DelayGroup:
     """The time of the next alarm, or of the last one if none is set."""
 
     requests: int = 0
-    waiting_since: float | None = None
+    waiting_since: float | None = None  # None if no request waits.
 
     waited: float = 0.0
     """The seconds in which requests waited and none was in flight."""
@@ -112,7 +112,7 @@ class DelayGroup:
 
     @property
     def is_held_by_browser(self) -> bool:
-        """Whether a browser has the turn. Its page may itself wait for a robots.txt."""
+        """Whether a browser has the turn: its page may wait for a robots.txt of this group."""
         return isinstance(self.holder, Request) and is_for_browser(self.holder)
 
     def is_free(self, now: float) -> bool:
@@ -176,8 +176,8 @@ class DelayGroups:
         """Return the group of the site for which *host* renders or fetches pages, if *host*
         is such a service; else None.
 
-        The requests to a service are in the download slot of the site. The site has a delay,
-        and the service has none.
+        A host counts as a service if its requests are in the download slot of a site with a
+        delay, and it has no delay itself.
         """
         group = None if host == slot else self._groups.get(slot)
         if group is None or not _has_delay(group, slot):
@@ -193,9 +193,9 @@ class DelayGroups:
     def set_delay(
         self, keys: tuple[str, str], origin: Origin, delay: float, fetched_at: float
     ) -> DelayGroup | None:
-        """Set the delay of *origin* to *delay* seconds, by a robots.txt that was fetched at
-        the time *fetched_at*. Return the group of the requests with *keys* (a host and a
-        slot), if they have one.
+        """Set the *delay* of *origin* in seconds (0 removes it), by a robots.txt that was
+        fetched at the time *fetched_at*. Return the group of the requests with *keys* (a
+        host and a slot), if they have one.
         """
         must_join = delay or self._are_apart(*keys)
         group = self.join(*keys) if must_join else self.find(*keys)
@@ -268,7 +268,7 @@ class DelayGroups:
 
 
 def _has_delay(group: DelayGroup, host: str) -> bool:
-    """Whether *group* has a delay of *host*."""
+    """Whether an origin of *host* has a delay in *group*."""
     return any(bare_host(origin) == host for origin in group.delays)
 
 

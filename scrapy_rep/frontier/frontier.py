@@ -97,7 +97,9 @@ class Frontier:
         self._forget(slot)
 
     def arrived(self, queue: BackQueue) -> None:
-        """Make the new *queue* ready if its robots.txt is known. Otherwise park it."""
+        """Make the new *queue* ready if robots.txt is known. Otherwise park it or refuse its
+        requests, as :meth:`Hosts.may_go` does.
+        """
         if self.access is None or self.access.is_known(queue):
             queue.release()
 
@@ -130,7 +132,7 @@ class Frontier:
 
     @property
     def has_room(self) -> bool:
-        """Whether a request may be popped at all."""
+        """Whether the downloader has room for another request from a queue."""
         return self.access is None or self.access.leaves_room
 
     def may_go(self, queue: BackQueue) -> bool:
@@ -177,7 +179,7 @@ class Frontier:
     # For the middleware.
 
     def is_patient(self, request: Request) -> bool:
-        """Whether *request* may wait as long as robots.txt is unreachable.
+        """Whether *request* may wait while robots.txt is unreachable.
 
         Requests from a scheduler may. Requests that a pipeline or a callback sends directly
         to the engine may not: the item or page that waits for them holds up the crawl.

@@ -98,7 +98,9 @@ class HostAccess:
         return self._fetcher.leaves_room
 
     def is_known(self, queue: BackQueue) -> bool:
-        """Return True if the rules for *queue* are known. Otherwise park it until they are."""
+        """Return True if the rules for *queue* are known. Otherwise park it until they are, or
+        refuse its requests: see :meth:`Hosts.may_go`.
+        """
         origin = queue.key.origin
         if origin is None or self.override(origin) is not None:
             return True
@@ -108,7 +110,7 @@ class HostAccess:
         return False
 
     def may_go(self, queue: BackQueue) -> bool:
-        """Return True if a request of *queue* may be sent now. Otherwise park the queue."""
+        """Return True if a request of *queue* may be sent now. Otherwise park or refuse it."""
         origin = queue.key.origin
         if origin is None:
             if not queue.key.is_service:
@@ -171,8 +173,8 @@ class HostAccess:
         self.hosts.begin_fetches()
 
     def _watch_for_closing(self) -> None:
-        """Check regularly whether the spider is closing. If so, end all waiting and fetches,
-        because a closing spider waits for its requests.
+        """Check regularly, as long as requests wait, whether the spider is closing. If so, end
+        all waiting and fetches, because a closing spider waits for its requests.
         """
         if not self._is_watching:
             self._is_watching = True
@@ -192,7 +194,7 @@ class HostAccess:
         self._watch_for_closing()
 
     def close(self) -> None:
-        """Fail all requests that wait in the downloader with SpiderClosing."""
+        """Cancel fetches, and fail requests that wait in the downloader with SpiderClosing."""
         # Turns first: otherwise a failing request would pass its turn to a waiting one.
         self.turns.close()
         self.hosts.close()
@@ -209,7 +211,7 @@ class HostAccess:
     # For the middleware.
 
     def at_hand(self, origin: Origin) -> Known | None:
-        """Return what is cached for *origin*; None if it is stale or unreachable."""
+        """Return the cached robots.txt of *origin*; None if absent, stale or unreachable."""
         known = self.cache.at_hand(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
@@ -227,8 +229,8 @@ class HostAccess:
         return await self.hosts.known(origin, request, is_patient=is_patient)
 
     async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
-        """Return tdmrep.json of the origin of *known*; fetch it if it is not cached. Only for
-        a *request* whose own purpose needs it. Raises SpiderClosing.
+        """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
+        it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
         """
         if self.cache.lacks_tdmrep(known):
             self.turns.release(request)
@@ -261,7 +263,7 @@ class HostAccess:
     async def _turn_for_robotstxt(
         self, request: Request, *, is_redirected: bool
     ) -> AsyncIterator[None]:
-        """Hold the turn for a request for robots.txt, to which the delay applies as well."""
+        """Hold the turn during a request for robots.txt, to which the delay applies as well."""
         group = self.turns.find(request)
         if group is not None and not group.is_held_by_browser:
             await self.turns.wait(request, group, is_redirected=is_redirected)

@@ -24,7 +24,7 @@ class HostKey(NamedTuple):
     slot: str
 
     origin: Origin | None
-    """None if no robots.txt applies: for another scheme, or with ``dont_obey_robotstxt``."""
+    """None if no robots.txt applies: other scheme, ``dont_obey_robotstxt``, unreadable host."""
 
     was_redirected: bool = False
     """Whether these requests were redirected from another host. Scrapy keeps them in the

@@ -72,7 +72,7 @@ class Hosts:
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
         self.ready = 0
-        """The number of ready back queues; set before begin_fetches() is called."""
+        """The number of ready back queues, as the queues last reported it."""
 
     # Requests in a queue.
 
@@ -140,7 +140,7 @@ class Hosts:
             if outage is not None and (outage.given_up or not is_patient):
                 self._fetch_later(host, outage, request, is_due=known is None)
                 return outage.known
-            # First, since _want() may call _learned() before it returns.
+            # Before _want(), which may call _learned() before it returns.
             waiter = host.wait()
             self._waiting_requests += 1
             if known is None:
@@ -224,7 +224,7 @@ class Hosts:
     # Outages.
 
     def _note_outage(self, host: Host, known: Known) -> None:
-        """Begin or update the outage of *host*. This or another worker has found it."""
+        """Begin or update the outage of *host*, which this or another worker has found."""
         now = self._clock.monotonic()
         outage = host.outage
         if outage is not None and outage.known.entry is known.entry:
@@ -255,7 +255,7 @@ class Hosts:
     def _fetch_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
-        """Request a fetch of robots.txt for later requests, now if it *is_due*."""
+        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is."""
         if is_due:
             self._want(host, request)
         elif not outage.is_needed:

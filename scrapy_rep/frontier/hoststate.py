@@ -111,15 +111,15 @@ class Host:
 
 
 class GivenUpHosts:
-    """The hosts that were given up. Beyond a limit the least recent ones are forgotten; the
-    next request to such a host fetches robots.txt again.
+    """The hosts that were given up. Beyond a limit the oldest ones are forgotten, as if their
+    outage were over.
     """
 
     def __init__(self) -> None:
         self._hosts: dict[Host, None] = {}
 
     def add(self, host: Host) -> Host | None:
-        """Add *host*. If that exceeds the limit, remove the oldest host and return it."""
+        """Add *host*. Beyond the limit, remove the oldest one, end its outage, return it."""
         self._hosts.pop(host, None)
         self._hosts[host] = None
         if len(self._hosts) <= _MAX_GIVEN_UP:

@@ -106,8 +106,9 @@ class Judge:
     ) -> tuple[Decision, list[tuple[str, Decision]]]:
         """Decide about a request that is made for purposes with different product tokens.
 
-        *names* maps the tokens to their purposes. Return the decision that allows it, and
-        the purposes for which it is refused. Raises RobotsDenied if no tokens allow it.
+        *names* maps the tokens to their purposes. Return a decision that allows the request,
+        and each purpose for which robots.txt forbids it, with the decision. Raises
+        RobotsDenied if robots.txt forbids it for all purposes.
         """
         url = case.request.url
         decisions = {

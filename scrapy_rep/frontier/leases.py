@@ -38,7 +38,7 @@ class TurnLeases(Protocol):
     """Whether there may be other workers."""
 
     def has_turn(self, request: Request) -> bool:
-        """Whether *request* got the turn at its host when it was popped."""
+        """Whether *request* got the turn at its host when it was popped, and still has it."""
 
     async def acquire(self, host: str, delay: float) -> bool:
         """Try to get the turn at *host* until it is released. Return True on success."""
@@ -70,11 +70,11 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
 
     def has_turn(self, request: Request) -> bool:
-        """Return False: the queue of a single worker pops requests without a lease."""
+        """Return False: only the queue in Redis gives the turn to a request as it pops it."""
         return False
 
     async def acquire(self, host: str, delay: float) -> bool:
-        # Under an old name, the last holder could acquire the lease before its delay ends.
+        # A new name: under the old one, the last holder could acquire the lease too early.
         lease = _Lease(uuid.uuid4().hex)
         try:
             if not await self._store_client.reserve(host, lease.name, delay + _MARGIN):
@@ -90,7 +90,7 @@ class Leases:
 
     def renew(self, host: str, delay: float) -> None:
         lease = self._leases.get(host)
-        if lease is not None and not lease.is_renewed:
+        if lease is not None and not lease.is_renewing:
             deferred_from_coro(self._renew(host, lease, delay + _MARGIN))
 
     def release(self, host: str, delay: float) -> None:
@@ -98,16 +98,16 @@ class Leases:
         if lease is None:
             return
         lease.free_after = delay + _TICK if delay else 0.0
-        if not lease.is_renewed:
+        if not lease.is_renewing:
             # Not awaited: the store client logs failures.
             deferred_from_coro(
                 self._store_client.vacate(host, lease.name, lease.free_after)
             )
 
     async def _renew(self, host: str, lease: _Lease, seconds: float) -> None:
-        lease.is_renewed = True
+        lease.is_renewing = True
         await self._store_client.reserve(host, lease.name, seconds)
-        lease.is_renewed = False
+        lease.is_renewing = False
         if lease.free_after is not None:  # release() was called meanwhile.
             await self._store_client.vacate(host, lease.name, lease.free_after)
 
@@ -117,7 +117,7 @@ class _Lease:
     """The lease of a host, for one request."""
 
     name: str
-    is_renewed: bool = False
+    is_renewing: bool = False
     """Whether a renewal is in flight."""
 
     free_after: float | None = None

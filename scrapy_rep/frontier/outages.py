@@ -36,10 +36,10 @@ class Outage:
     """Whether requests to the host are refused at once."""
 
     retry_at: float = 0.0
-    """The time of the next fetch of robots.txt."""
+    """The time from which robots.txt may be fetched again."""
 
     is_needed: bool = False
-    """Whether requests have needed robots.txt since its last fetch."""
+    """Whether a refused request has made the next fetch necessary."""
 
     is_over: bool = False
 
@@ -51,12 +51,12 @@ class Outage:
 
 
 def log_begin(crawler: Crawler, outage: Outage, count: int, retry: float) -> None:
-    """Log that robots.txt is unreachable; the next fetch is in *retry* seconds."""
+    """Log that robots.txt is unreachable; it may be fetched again in *retry* seconds."""
     if outage.given_up:
         message = (
             "%(url)s is unreachable (%(result)s): requests to this host are refused "
-            "(%(count)d are in the queue). robots.txt is fetched again in %(retry)s, or "
-            "with the first request after that"
+            "(%(count)d are in the queue). If more requests come, robots.txt is fetched "
+            "again, in %(retry)s at the earliest"
         )
     else:
         message = (

@@ -42,7 +42,7 @@ class Via(NamedTuple):
     URL. ``"browser"``: a page requests the URL."""
 
     page: str
-    """The URL of the page, or the URL of the spider's request before the redirect."""
+    """The URL of the page (or empty), or of the spider's request before the redirect."""
 
 
 class Case(NamedTuple):
@@ -57,7 +57,7 @@ class Case(NamedTuple):
     """The cache entry of robots.txt; None if robots.txt does not decide."""
 
     override: Override | None = None
-    """The override for the origin, if there is one."""
+    """The override that replaces the robots.txt of the origin, if there is one."""
 
     via: Via | None = None
     """How a browser came to the URL; None for a request of the spider."""

@@ -40,7 +40,7 @@ _MAX_GROUPS = 10_000
 # The number of hosts that the log names at the end.
 _SLOWEST_NAMED = 5
 
-# The seconds for which terms are valid if robots.txt has delays by the time of day.
+# Terms that depend on the time of day are valid for this many seconds after the opening.
 _CHANGES_AFTER = 60.0
 
 
@@ -121,7 +121,7 @@ class Politeness:
         """Return the terms of *pace* now, for a robots.txt that was fetched *ago* seconds ago
         and is fresh for *holds* seconds.
 
-        They make no request wait that the middleware will refuse.
+        They leave out the delay or visiting hours for which the middleware refuses requests.
         """
         delay, opens_in, reason = demand(pace, self._settings, self._now())
         if reason is Reason.CRAWL_DELAY:
@@ -219,7 +219,7 @@ class Politeness:
         for each in self._until_open.pop(origin):
             if not isinstance(each, Deferred):
                 each.release()
-            elif not each.called:  # It was cancelled.
+            elif not each.called:  # It was not cancelled.
                 each.callback(None)
         wake(self._crawler)
 

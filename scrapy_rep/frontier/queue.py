@@ -34,8 +34,8 @@ _NAME = "scrapy_rep.HostQueue"
 # The hexadecimal digits in the name of a back queue's folder.
 _NAME_LENGTH = 32
 
-# The number of requests that each pop moves from a queue that Scrapy's own class has
-# written to the back queues.
+# The number of requests that each pop moves to the back queues, from a queue that Scrapy's
+# own class has written.
 _SORTED_AT_ONCE = 50
 
 
@@ -177,7 +177,7 @@ class HostQueue:
             self.ready.add(queue)
 
     def slot_changed(self, slot: Slot) -> None:
-        """Reorder the queues of *slot*, whose number of active requests has changed."""
+        """Move *slot* to its new place in the order: its active requests have changed."""
         self.ready.slot_changed(slot)
 
     def count_ready(self) -> int:
@@ -244,9 +244,9 @@ class HostQueue:
         name, queues, unsorted = state
         if name != _NAME:
             raise ValueError(name)
-        for slot, origin, *flags, prios in queues:
-            where = origin_of(origin) if origin else None
-            queue = self._open(HostKey(slot, where, *flags), prios)
+        for slot, url, *flags, prios in queues:
+            origin = origin_of(url) if url else None
+            queue = self._open(HostKey(slot, origin, *flags), prios)
             if queue:
                 self._add(queue)
                 # pop() checks whether the host is ready: no robots.txt may be fetched
@@ -269,7 +269,7 @@ class HostQueue:
         return queue
 
     def _sort_some(self) -> None:
-        """Move some requests from the queue that Scrapy's own class wrote to back queues."""
+        """Move some requests to back queues, from the queue that Scrapy's own class wrote."""
         assert self._unsorted is not None
         for _ in range(_SORTED_AT_ONCE):
             request = self._unsorted.pop()

@@ -60,7 +60,7 @@ class ReadyQueues:
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
-        """Reorder *slot*, whose number of active requests has changed."""
+        """Move *slot* to its new place in the order: its active requests have changed."""
         line = self._by_slot.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)

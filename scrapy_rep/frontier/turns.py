@@ -158,7 +158,7 @@ class Turns:
             self._leave(group, fetched=False)
 
     def _can_take_now(self, group: DelayGroup, now: float) -> bool:
-        """Whether the turn is free, and no other worker can have it."""
+        """Whether the turn is free, nothing waits for it, and no other worker can have it."""
         self.shared_delays.postpone(group)
         is_free = group.is_free(now) and not group.is_waited_for
         return is_free and not self.leases.are_shared
@@ -167,7 +167,7 @@ class Turns:
         if group.waiting_since is None:
             group.waiting_since = now
         if not group.is_logged:
-            # More requests may come before it is logged.
+            # Not at once: more requests may come, which the log line should count.
             self._alarms.at(now + _LOG_AFTER, log_delay, self._crawler, group)
         self._advance(group)
 
@@ -269,7 +269,7 @@ class Turns:
         self._alarms.at(moment, self._watch, group, holder)
 
     def _left_downloader(self, request: Request) -> None:
-        """End the turn of *request*, which was downloaded or has failed."""
+        """End the turn of *request*, which was downloaded or has failed. Begin the delay."""
         held = self._held_by(request)
         if held is not None:
             self._leave(held, fetched=True)
@@ -280,8 +280,8 @@ class Turns:
             self.shared_delays.leave(group)
 
     def _held_by(self, holder: Request | BackQueue) -> DelayGroup | None:
-        """Return the group whose turn *holder* has, if any, to end or move that turn. The group
-        may differ from that in which the request would wait now.
+        """Return the group whose turn *holder* has, if any. The caller must end or move that
+        turn. The group may differ from that in which the request would wait now.
         """
         if isinstance(holder, Request):
             group = self._holding.pop(holder, None)

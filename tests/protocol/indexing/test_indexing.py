@@ -170,9 +170,7 @@ def test_silence_is_shared() -> None:
 
 
 def test_value_object() -> None:
-    """Rules that allow the same are equal and hash alike; they can be pickled, and are
-    frozen.
-    """
+    """Rules that allow the same are equal and hash alike; they are picklable and immutable."""
     rules = IndexingRules.parse([b"none"])
     same = IndexingRules.parse(html=b"<meta name=robots content='nofollow noindex'>")
     assert rules == same

@@ -179,9 +179,7 @@ def test_the_index_finds_what_the_scan_finds(
 def test_each_question_gets_the_answer_of_the_reference(
     case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
 ) -> None:
-    """The first decision, made by a scan, and later ones, by the index, equal the
-    reference's.
-    """
+    """The first decision, made by a scan, and later ones, by the index, equal the reference."""
     body, url, agents = case
     asked = [url, *data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3)), url]
     for dialect in ALL:

@@ -141,9 +141,7 @@ def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> N
 
 
 def test_lint(site: Site, tmp_path: Path) -> None:
-    """The URL of a host means its robots.txt; a missing file is clean, an unreachable one
-    not.
-    """
+    """A URL of a host means its robots.txt; a missing file is clean, an unreachable one not."""
     bad = site.add("User-agent: *\nDisalow: /basket/\n")
     bad.answers["/old.txt"] = Answer(b"User-agent: *\nDisallow: /\n")
     none = site.add()

@@ -49,9 +49,7 @@ def test_what_changed(rep: Rep) -> None:
 
 
 def test_forms_of_a_url(rep: Rep) -> None:
-    """URLs are judged in all forms that a server may see; those without an origin are
-    skipped.
-    """
+    """URLs are judged in all forms a server may see; those without an origin are skipped."""
     around = FORBIDDEN.replace("/basket", "/tea/../basket")
     ledger = write_ledger(
         Path("ledger"),

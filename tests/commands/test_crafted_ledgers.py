@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.commands.conftest import Rep
 
 SECONDS = 60
-"""Far more than any takes, and far less than for ever."""
+"""Far more than any command takes."""
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 COLUMNS = (
@@ -83,7 +83,7 @@ CRAFTED = {
     "agents of no list": as_json("crawl", "agents", '{"mybot": 1}'),
     "agents of no JSON": as_json("crawl", "agents", "mybot"),
 }
-"""What neither a report nor a replay can read."""
+"""SQL for ledgers that neither a report nor a replay can read."""
 
 OF_REPORTS = {
     "deep settings": as_json("crawl", "settings", f'{{"a": {DEEP}}}'),

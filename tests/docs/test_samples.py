@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unmeasured
 
 TRIED = {"python", "pycon", "console", "sh"}
 SHOWN = {"html", "json", "text", ""}
-"""What other samples take or print, and drawings."""
+"""Input and output of other samples, and drawings."""
 
 OF_OTHERS = re.compile(
     "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"

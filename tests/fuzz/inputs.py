@@ -15,7 +15,7 @@ SEPARATOR = b"\n%%\n"
 """Between the parts of an input."""
 
 GROWN_AT_MOST = 65_536
-"""Bytes that a part is grown to: twice of twice shows where time is not linear."""
+"""The size limit of a grown part, in bytes: enough to show quadratic time."""
 
 _TIMES = re.compile(rb"%(\d{1,4})x ")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START = 1_790_000_000.0
-"""When each crawl of these starts: in September 2026."""
+"""The start of each crawl, in September 2026."""
 
 
 class Ledger:

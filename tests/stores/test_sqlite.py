@@ -103,9 +103,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
 
     @pytest.mark.slow
     def test_killed_while_writing(self, path: Path) -> None:
-        """Whenever a process is killed, its entries are there, and the next process
-        continues.
-        """
+        """Whenever a process is killed, its entries are there, and the next one continues."""
         written = 0
         for enough in (1, 7, 20, 30):
             writer = process(self.WRITE, path, written)
@@ -254,9 +252,7 @@ class TestDamage:
         return path.read_bytes()
 
     def test_something_else(self, path: Path) -> None:
-        """A file that is no database makes every call raise StoreError; without it, the
-        store works.
-        """
+        """A file that is no database makes every call raise StoreError, until it is gone."""
         path.write_bytes(b"User-agent: *\n" * 1000)
         with closing(SqliteStore(path)) as store:
             with pytest.raises(StoreError, match=r"robots\.db: file is not a database"):

@@ -7,7 +7,7 @@ SIDE is a key of ``SIDES``. Each host has ``REQUESTS`` pages, which are in the q
 before the first is popped. A download handler answers a little later, so no time is spent
 on a network. The output is JSON: processor seconds for each pushed request, and for each
 of the first PAGES pages, with its part of robots.txt; or the bytes of each waiting
-request.
+request in memory.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        # parse() finds only the groups until a second decision; other parsers read the
+        # parse() finds only the groups before a second decision; other parsers read
         # rules.
         RuleLines.of_groups(parsed._follow(AGENT).groups)
 

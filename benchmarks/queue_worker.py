@@ -71,8 +71,7 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
 def open_queue(
     kind: str, url: str, serializer: Any = picklecompat
 ) -> HostQueue | PriorityQueue:
-    """Return a queue opened as by scrapy-redis' scheduler, of a crawl whose engine is
-    stopped.
+    """Return a queue opened as by scrapy-redis' scheduler, without a running engine.
 
     The queue fetches no robots.txt: ``learn`` tells the server about them.
     """

@@ -68,8 +68,7 @@ class MeasuredSpider(scrapy.Spider):
     async def start(self) -> AsyncIterator[scrapy.Request]:
         self.began = time.monotonic()
         self.lag = Lag()
-        # The first response makes Scrapy import modules, which takes a tenth of a
-        # second.
+        # The first response makes Scrapy import modules, for a tenth of a second.
         self.crawler.signals.connect(self._begin_lag, signals.response_received)
         for request in self.requests():
             yield request

@@ -70,8 +70,8 @@ HOSTS = (
     Host("night", {"/robots.txt": closed_now()}),
     # Has mistakes in its robots.txt.
     Host("typo"),
-    # Allows every fetch, but restricts indexing of its pages: here, and in their <meta>
-    # tags.
+    # Allows every fetch, but restricts indexing of its pages: here, and in the <meta>
+    # tags of the pages.
     Host(
         "press",
         {

@@ -25,8 +25,7 @@ REP_LEDGER_LEVEL = "all"
 #
 # --- How robots.txt is parsed ---------------------------------------------------------
 
-# Dialect of the parser: "rfc9309", "google" or "classic", or the import path of your
-# own Dialect.
+# The dialect: "rfc9309", "google" or "classic", or the import path of your own Dialect.
 # REP_DIALECT = "rfc9309"
 
 # Short for REP_DIALECT = "google".
@@ -44,8 +43,8 @@ REP_LEDGER_LEVEL = "all"
 # How often a robots.txt request without any response is retried.
 # REP_RETRY_TIMES = 1
 
-# Request.meta keys that a robots.txt request copies from the request that needs it,
-# besides "proxy".
+# Request.meta keys that a robots.txt request copies, besides "proxy", from the request
+# that needs it.
 # REP_REQUEST_META_KEYS = ["download_slot"]
 
 # Seconds that a robots.txt stays fresh at most, whatever its Cache-Control says.
@@ -109,8 +108,7 @@ REP_LEDGER_LEVEL = "all"
 # Values of rel whose links are not followed.
 # REP_REL = []
 
-# Whether a download stops after its headers if neither its items nor its links are
-# wanted.
+# Whether a download stops after its headers if no item and no link of it is wanted.
 # REP_STOP_DOWNLOAD = False
 
 # --- The purposes of the crawl --------------------------------------------------------

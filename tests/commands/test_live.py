@@ -317,9 +317,9 @@ def test_diff(site: Site, tmp_path: Path) -> None:
 
 
 def test_replay(site: Site, tmp_path: Path) -> None:
-    """Replay compares a crawl with the robots.txt files of today, each fetched once; an
-    unreachable one adds nothing to the purge list, and changes nothing if it was
-    unreachable before.
+    """Replay compares a crawl with the robots.txt files of today, each fetched once. A
+    robots.txt that is unreachable today adds nothing to the purge list, and nothing at
+    all if it was unreachable before.
     """
     shop = site.add(ROBOTS)
     down = site.add(Answer(status=500))

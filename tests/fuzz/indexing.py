@@ -48,8 +48,7 @@ def html(data: bytes) -> None:
 
     - Nothing raises, and time is bounded for each byte.
     - The rules written as a header parse back to equal rules.
-    - The fast search, which skips most of a page, finds the same ``<meta>`` tags as a
-      full read.
+    - The fast search, which skips most of a page, misses no ``<meta>`` tag.
     - A page in ASCII has the same rules in UTF-16.
     """
     page, encoding = parts(data, 2)
@@ -69,8 +68,7 @@ def dates(data: bytes) -> None:
     """Check dates; an input is the text of a date.
 
     - Nothing raises, and time is bounded for each byte.
-    - A result is an aware datetime in UTC, in 1900 or later, and parses back from ISO
-      8601.
+    - A result is an aware datetime in UTC, in 1900 or later; its ISO form parses back.
     - Case and surrounding white space do not matter.
     - ``unavailable_after`` gives the same date or none.
     """

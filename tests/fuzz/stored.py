@@ -22,7 +22,7 @@ _MAGIC = b"rep\x01"
 
 
 def stored(data: bytes) -> None:
-    """Check entries; an input is the content of an entry, to which this adds header and
+    """Check entries; an input is an entry's content, to which this adds header and
     checksum.
 
     - Nothing raises, with or without the checksum.

@@ -139,7 +139,7 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of a batch and the number of remembered snapshots are bounded."""
+    """More records than a batch, and more snapshots than are remembered, are all written."""
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
     monkeypatch.setattr(module, "_MAX_IDS", 2)
     snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
@@ -232,7 +232,7 @@ def test_a_file_that_is_moved(path: Path) -> None:
 
 
 def test_what_can_never_be_written(path: Path) -> None:
-    """A record that can never be written is dropped, counted and logged; later ones follow."""
+    """A record that can never be written is dropped and counted; later ones are written."""
     writer = LedgerWriter(path, CRAWL)
     writer.start()
     writer.write(decided(1, line=10**30))

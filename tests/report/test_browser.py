@@ -43,8 +43,8 @@ pytestmark = [
 # Colour checks, since a theme changes only colours.
 IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
-# The tests run inside an event loop, and this client of the browser refuses to work in
-# its thread.
+# The tests run inside an event loop, and this client of the browser refuses to run in
+# the thread of one.
 THREAD = ThreadPoolExecutor(1)
 
 

@@ -296,7 +296,7 @@ def test_outages(tmp_path: Path) -> None:
 
 
 def test_rare_answers(ledger: Ledger) -> None:
-    """Each kind of response is counted; of very many kinds, the rarest are summed up."""
+    """Each kind of response is counted; of very many kinds, the rarest are left out."""
     crawl = ledger.crawl()
     for number in range(25):
         nothing = {"access": "unreachable", "status": None, "error": f"no {number:02}"}

@@ -24,8 +24,8 @@ BINARY = shutil.which("redis-server")
 
 
 class RedisServer:
-    """A server on a socket in a folder of its own, without persistence unless it has an
-    append-only file.
+    """A server on a socket in its own folder, without persistence but for an append-only
+    file.
 
     With *port*, it also listens on that port of the loopback interface. It can be a
     *cluster* of one node.

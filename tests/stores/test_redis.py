@@ -64,8 +64,8 @@ class TestLife:
             assert events.get_message(timeout=MAX_WAITS)["type"] == "subscribe"
             assert store.lock(ORIGIN, "dead", 0.05, START)
             name = f"{prefix}:lock:{ORIGIN}".encode()
-            # Locks of other tests may expire too. Without any event this is None, and
-            # raises.
+            # Locks of other tests may expire too. Without any event this raises, on
+            # None.
             while events.get_message(timeout=MAX_WAITS)["data"] != name:
                 pass
         assert store.lock(ORIGIN, "next", 30, START)

@@ -160,14 +160,14 @@ def test_bounds() -> None:
         # spatie takes text before a colon for a bot if there are one or two colons.
         ("noindex, max-snippet: 50", ()),
         ("noindex, max-snippet: 50, max-video-preview: 5", ()),
-        # robot-directives takes any first name before a colon for a bot, and knows only
-        # known bots.
+        # robot-directives takes any first name before a colon for a bot, but knows few
+        # bots.
         ("max-snippet: 0, noindex", ()),
         ("mybot: noindex", ("mybot",)),
         # img2dataset splits at the first colon, whatever precedes it.
         ("noindex, max-snippet: 10", ()),
         ("unavailable_after: 1 Jan 2099 00:00:00 GMT, noindex", ()),
-        # datadiligence takes an agent for a part of the first statement only, and is
+        # datadiligence applies an agent to the first statement only, and is
         # case-sensitive.
         ("mybot: nofollow, noindex", ("mybot",)),
         ("NoIndex", ()),

@@ -339,7 +339,7 @@ def test_robots_txt_itself_is_no_difference() -> None:
 
 
 def test_urls_that_are_none() -> None:
-    """Unusual sitemap URLs, or none, do not stop the linter."""
+    """An invalid or missing URL of the file does not stop the linter."""
     for url in (None, "http://[", "x"):
         found = RobotsTxt.parse(rule("/a.example/").encode(), url=url).lint()
         assert found == ()

@@ -98,7 +98,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
 @few()
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
-    """Removing a group that is reported as never followed changes no decision."""
+    """No rule of a group that is reported as hidden decides."""
     for dialect in (CLASSIC, *MIXTURES):
         robots = RobotsTxt.parse(body, dialect)
         hidden = {f.line for f in robots.lint() if f.code == "hidden-group"}

@@ -182,7 +182,7 @@ def assert_agrees_with_the_port(
 ) -> None:
     robots, port = RobotsTxt.parse(body, GOOGLE), Port(body)
     # The original cuts names with digits or dots in user-agent lines and so never finds
-    # them. This package compares the whole name, because sites address crawlers by such
+    # them. This package compares the whole name, as sites address crawlers by such
     # names.
     agents = [agent for agent in agents if agent.replace("-", "_").isidentifier()]
     agents = [agent for agent in agents if not any(map(str.isdigit, agent))]

@@ -28,8 +28,7 @@ from tests.protocol.robotstxt.asking import ask, matches
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
         ("/foo/bar/baz", "/foo/bar/%62%61%7A", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/%62%61%7a", True),
-        # Unreserved characters are the same raw and encoded, reserved delimiters are
-        # not.
+        # Unreserved characters match raw and encoded, reserved delimiters do not.
         ("/~a", "/%7Ea", True), ("/%7ea", "/~a", True), ("/%2D%2e%5F", "/-._", True),
         ("/a/b", "/a%2Fb", False), ("/a%2Fb", "/a/b", False),
         ("/a%2Fb", "/a%2fb", True), ("/a?b=%26", "/a?b=&", False),

@@ -168,8 +168,7 @@ RSL_GROUPS = (
             "mybot",
             ("https://example.com/default-license.xml",),
         ),
-        # Several licenses, each once; a value that is no absolute URI is ignored
-        # (4.4.1).
+        # Several licenses, each once; without an absolute URI they are ignored (4.4.1).
         (
             (
                 "License: https://a.example/1\nLICENSE:https://b.example/2\n"

@@ -195,7 +195,7 @@ async def test_a_store_that_fails(
 
 
 def test_closed_with_the_spider() -> None:
-    """Files and connections are closed."""
+    """The store is closed with the spider."""
     client, store, crawler = shared()
     crawler.signals.send_catch_log(signals.spider_closed, spider=crawler.spider)
     assert client is not None

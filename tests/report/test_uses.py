@@ -80,7 +80,7 @@ def test_on_the_page(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
-    """A ledger of an earlier version has no column for the place of a statement."""
+    """A ledger of an earlier version can be read, without the source of a statement."""
     path = used(tmp_path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE decision RENAME COLUMN source TO other")

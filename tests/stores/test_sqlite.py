@@ -103,7 +103,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
 
     @pytest.mark.slow
     def test_killed_while_writing(self, path: Path) -> None:
-        """Whenever a process is killed, its entries are there, and the next one continues."""
+        """Entries written before a process is killed are intact, and the next one continues."""
         written = 0
         for enough in (1, 7, 20, 30):
             writer = process(self.WRITE, path, written)
@@ -157,7 +157,7 @@ class TestFile:
             assert store.get(ORIGIN, START) == entry()
 
     def test_it_writes_ahead(self, path: Path) -> None:
-        """Readers do not wait for the writer."""
+        """The file is in WAL mode, so readers do not wait for the writer."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
         assert sql(path, "PRAGMA journal_mode") == "wal"
@@ -273,7 +273,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("tenth", range(1, 10))
     def test_cut_off(self, path: Path, tenth: int) -> None:
-        """A truncated file makes every call raise StoreError; without it, the store works."""
+        """A read of a truncated file gives a whole entry, none, or a StoreError."""
         whole = self.filled(path)
         path.write_bytes(whole[: len(whole) * tenth // 10])
         with closing(SqliteStore(path)) as store:

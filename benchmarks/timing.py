@@ -71,9 +71,9 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """Return the environment for a Python process whose start counts: ours, without
-    variables that change Scrapy's settings or measure coverage, with this checkout on the
-    path, and with compiled modules in *folder*.
+    """Return the environment for a Python process whose start counts: the current one,
+    without variables that change Scrapy's settings or measure coverage, with this
+    checkout on the path, and with compiled modules in *folder*.
 
     An installed package has its compiled modules beside it; a checkout may have none.
     """

@@ -83,7 +83,7 @@ def scrapy_rep(
 
 
 def plain_environment() -> dict[str, str]:
-    """Return our environment without the variables that would redirect requests or settings."""
+    """Return the environment without the variables that would redirect requests or settings."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""Ledgers written by others: any content ends a command with one sentence and status 2."""
+"""Malicious ledgers: a command that cannot read one prints one sentence, with status 2."""
 
 from __future__ import annotations
 

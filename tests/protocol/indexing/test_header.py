@@ -181,7 +181,7 @@ def test_peers_lose_noindex(line: str, agents: tuple[str, ...]) -> None:
 
 
 def test_peers_invent() -> None:
-    """Values that other parsers take for noindex, or for a rule for us, have no such effect."""
+    """Values that other parsers take for noindex or for this crawler's rules have no effect."""
     # Nutch looks for "none" anywhere.
     assert read("max-image-preview:none") == IndexingRules(max_image_preview="none")
     # StormCrawler applies statements for Googlebot to everyone.

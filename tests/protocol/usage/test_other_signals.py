@@ -105,7 +105,7 @@ def test_content_signal_ends_no_group() -> None:
 
 
 def test_noai() -> None:
-    """noai is read from headers and tags, for everyone and for us, like any indexing rule."""
+    """noai is read from headers and tags, for everyone and for the crawler."""
     for headers, html in (
         ([("X-Robots-Tag", b"noindex, noai")], b""),
         ([("x-robots-tag", b"other: noindex"), ("x-robots-tag", b"mybot: noai")], b""),

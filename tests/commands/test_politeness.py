@@ -1,4 +1,4 @@
-"""How fast and when, as ``scrapy rep check`` says it."""
+"""Delays and visiting hours in the output of ``scrapy rep check``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED = ("check", "https://shop.example/basket/1", "--robots", "robots.txt")
 
 
 def test_pace(rep: Rep) -> None:
-    """Rate and window are shown, and many sitemaps are counted."""
+    """The request rate and the visit window are shown, and the sitemaps are counted."""
     sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
     Path("robots.txt").write_text(
         "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
@@ -25,8 +25,8 @@ def test_pace(rep: Rep) -> None:
 
 
 def test_what_a_crawl_refuses(rep: Rep) -> None:
-    """What is allowed too slowly, or at other hours, is said to be refused by a crawl, if
-    one with these settings would refuse it.
+    """The output says if a crawl with these settings would refuse an allowed URL, because
+    of the delay or the visiting hours.
     """
     now = datetime.now(timezone.utc)
     opens, closes = (f"{now + timedelta(hours=hours):%H%M}" for hours in (3, 9))

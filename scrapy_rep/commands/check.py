@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# What is shown to people: sitemaps, and characters of a line of a robots.txt.
+# Limits of the text output: sitemaps, and characters of a line of robots.txt.
 _SITEMAPS_SHOWN = 5
 _SHOWN_OF_LINE = 120
 
 _Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision]]"
-"""The decision of each dialect on one URL, that of the crawl first."""
+"""The decision of each dialect on one URL; the dialect of the crawl comes first."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -55,7 +55,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.dialects:
         dialects += [each for each in DIALECTS.values() if each != profile.dialect]
     if "-" in arguments.urls and (len(arguments.urls) > 1 or arguments.robots == "-"):
-        raise UsageError("- stands for all of standard input, and can be given once")
+        raise UsageError("- reads all of standard input: give it alone")
     given: Given = {}
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)
@@ -79,7 +79,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 class Checker:
-    """Shows a verdict for each URL, as they come."""
+    """Shows the verdict on each URL as soon as it is known."""
 
     def __init__(self, profile: Profile, output: Output, *, brief: bool) -> None:
         self._profile = profile
@@ -89,7 +89,7 @@ class Checker:
         self._counts: Counter[str] = Counter()
 
     def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """The URLs that arguments are. Names the others on standard error."""
+        """Yield the arguments that are URLs; report the others on standard error."""
         for text in texts:
             try:
                 yield 0, asked_argument(text).url
@@ -117,12 +117,13 @@ class Checker:
         return self._status
 
     def sum_up(self) -> None:
-        """Say how many URLs of a list are allowed, and how many are not."""
+        """Report how many URLs of a list are allowed and denied."""
         counts = self._counts
         words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
         if counts["used otherwise"]:
             words += (
-                f"; {counts['used otherwise']:,} of the allowed not for the purposes"
+                f"; {counts['used otherwise']:,} of the allowed may not be used for a "
+                "purpose of the crawl"
             )
         if counts["bad"]:
             words += f"; lines that are not URLs: {counts['bad']:,}"
@@ -171,7 +172,7 @@ class Checker:
         return record
 
     def _show_brief(self, url: str, judged: _Judged) -> None:
-        """A line with the verdict, those of the other dialects behind it."""
+        """Show one line: the verdict, then the verdicts of the other dialects."""
         (_, decision), *others = judged
         word, style = verdict(decision)
         cells: list[str | Painted]
@@ -242,7 +243,7 @@ def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:
 
 
 def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted]]:
-    """The lines around a rule, with carets under its pattern."""
+    """Yield the lines around a rule, with carets under its pattern."""
     lines = loaded.lines_around(rule.line)
     width = len(str(lines[-1][0])) if lines else 1
     for number, text in lines:
@@ -262,9 +263,8 @@ def _shortened(text: str) -> str:
 
 
 def _pointed(text: str, pattern: str) -> tuple[str, int, int]:
-    """A line, shortened, and where in it the pattern stands."""
-    # The field of a line never has a colon; where a dialect does without one, the
-    # pattern follows white space.
+    """Return a line, shortened, and the start and end of the pattern in it."""
+    # A field name has no colon. A dialect may accept white space instead of the colon.
     start = text.find(pattern, text.find(":") + 1) if pattern else text.find(":") + 1
     start = max(start, 0)
     if start > _SHOWN_OF_LINE // 2:

@@ -38,17 +38,17 @@ _MAX_REDIRECTS = 20
 
 @dataclass(kw_only=True)
 class Page:
-    """A page, with everything that indexing rules and usage preferences are read from."""
+    """A page, with all sources of its indexing rules and usage preferences."""
 
     where: str
-    """Its URL, the last one where it was redirected, or the name of its file."""
+    """Its URL after redirects, or the name of its file."""
 
     status: int | None = None
     headers: Sequence[bytes] = ()
     """The values of its ``X-Robots-Tag`` field lines."""
 
     fields: Sequence[tuple[str, bytes]] = ()
-    """Its other header fields about use; names in lower case."""
+    """Its header fields about use; names in lower case."""
 
     tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
@@ -58,7 +58,7 @@ class Page:
     redirects: list[str] = field(default_factory=list)
 
     decision: Decision | None = None
-    """The decision of its robots.txt, if it is on the web."""
+    """The robots.txt decision on its URL; None for a page from a file."""
 
     loaded: LoadedRobotsTxt | None = None
     """The robots.txt that decided."""
@@ -72,12 +72,12 @@ class Page:
 
     @property
     def is_error_page(self) -> bool:
-        """Whether it was sent with a status that makes it no page to index."""
+        """Whether its status is not 2xx, so that there is no page to index."""
         return self.status is not None and self.status // 100 != 2
 
 
 def page_of_file(path: str, fields: Sequence[str]) -> Page:
-    """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
+    """Return the page in a file, sent with *fields*. Raises UsageError for a bad field."""
     values, others = [], []
     for each in fields:
         name, colon, value = each.partition(":")
@@ -98,8 +98,9 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 async def fetched_page(
     asked: AskedUrl, profile: Profile, sources: Sources, *, force: bool
 ) -> Page:
-    """The page that a URL leads to. A page, or a redirect target, that robots.txt forbids is
-    not fetched, unless *force* is given.
+    """Fetch a page, and follow its redirects.
+
+    A URL that robots.txt forbids, also one of a redirect, is fetched only with *force*.
     """
     redirects: list[str] = []
     while True:
@@ -112,12 +113,12 @@ async def fetched_page(
             return found
         try:
             response = await sources.web.page(asked.url)
-        except Exception as error:  # noqa: BLE001  whatever a handler raises
+        except Exception as error:  # noqa: BLE001  download handlers raise anything
             found.error = in_words(error)
             return found
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, profile, loaded, sources.web)
+            found.tdmrep = await _tdmrep(asked, profile, loaded, sources.web)
             return _with_response(found, response)
         next_url = _joined(asked.url, location)
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
@@ -131,10 +132,10 @@ async def fetched_page(
         redirects.append(asked.url)
 
 
-async def _mining(
+async def _tdmrep(
     asked: AskedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
 ) -> UsagePreferences:
-    """What the tdmrep.json of an origin states, if a purpose needs it."""
+    """Return what tdmrep.json of the origin states, if a purpose needs it."""
     url = url_of(asked.origin)
     wanted = any(map(is_about_mining, profile.rep.purposes))
     if not wanted or not profile.decide(loaded.robots, url).allowed:

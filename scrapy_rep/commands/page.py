@@ -1,4 +1,4 @@
-"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
+"""``scrapy rep page``: the indexing rules of a page, and the statements they follow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.indexing.statements import Statement
 
-_SILENCE = IndexingRules().to_dict()
+_DEFAULTS = IndexingRules().to_dict()
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -69,7 +69,7 @@ def _found(arguments: Namespace, profile: Profile) -> Page:
         return page_of_file(arguments.page, arguments.header)
     if arguments.header:
         raise UsageError(
-            "--header is for a page in a file; a URL is sent with its own header fields"
+            "--header is only for a page from a file; a URL has its own header fields"
         )
     asked = asked_argument(arguments.page)
     force = arguments.force
@@ -92,7 +92,7 @@ def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
 
 
 def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
-    """The usage preferences of the page, its robots.txt and its tdmrep.json together."""
+    """Return the preferences in the page, its robots.txt and its tdmrep.json, combined."""
     usage = UsagePreferences.of_page(
         found.fields, rules.statements, rules.tags, found.tdmrep
     )
@@ -102,17 +102,17 @@ def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferen
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
-    """The statements behind each rule that differs from what silence allows."""
+    """Return the statements behind each rule that differs from its default."""
     said = rules.to_dict()
     return {
-        key: [each for each in rules.statements if key in _bears_on(each)]
+        key: [each for each in rules.statements if key in _affected_rules(each)]
         for key in said
-        if said[key] != _SILENCE[key]
+        if said[key] != _DEFAULTS[key]
     }
 
 
-def _bears_on(statement: Statement) -> set[str]:
-    """The rules that a statement affects."""
+def _affected_rules(statement: Statement) -> set[str]:
+    """Return the names of the rules that a statement affects."""
     name = statement.name
     if not statement.known or (name in VALUED and statement.value is None):
         return set()
@@ -191,23 +191,23 @@ def _show(
         show("  redirected to ", url)
     if found.decision is not None and found.loaded is not None:
         word = "allows" if found.decision.allowed else "forbids"
-        show(f"  robots.txt {word} to fetch it: ", why(found.decision))
+        show(f"  robots.txt {word} fetching it: ", why(found.decision))
         show("  (", found.loaded.where, ", ", describe_access(found.loaded), ")")
     if found.error:
-        show("  It could not be fetched: ", found.error)
+        show("  The page could not be fetched: ", found.error)
     if rules is None:
         if not found.error:
-            show("  It was not fetched, so its indexing rules are unknown.")
+            show("  The page was not fetched, so its indexing rules are unknown.")
         return
     if found.is_error_page:
-        show(f"  It was sent with status {found.status}, so there is no page to index.")
+        show(f"  The status is {found.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
         show("  ", Painted(key, "bold"), ": ", _value(said[key]))
         for each in statements:
             show("      ", *_described(each))
     for statement in rules.unknown:
-        show("  without effect in this dialect: ", *_described(statement))
+        show("  no effect in this dialect: ", *_described(statement))
     for finding in rules.findings:
         show(f"  [{finding.code}] ", finding.message)
     if found.is_error_page:

@@ -67,7 +67,7 @@ def test_allowed(rep: Rep) -> None:
     """The exit status is 0 if every URL is allowed."""
     ended = rep("check", "https://shop.example/tea", f"{BASKET[:-1]}help", *FILE)
     assert ended.status == 0
-    assert "no rule of the group matches" in ended.out
+    assert "no rule matches" in ended.out
     assert "line 6, Allow: /basket/help" in ended.out
 
 
@@ -121,7 +121,7 @@ def test_nobody_can_tell_who_asks(rep: Rep) -> None:
     """If no setting names a crawler, the rules for everyone apply, and the output says so."""
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
-    assert "'Mozilla/5.0' does not say which crawler this is" in ended.err
+    assert "'Mozilla/5.0' does not name a crawler" in ended.err
 
 
 def test_dialect(rep: Rep) -> None:
@@ -264,7 +264,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
     Path("robots.txt").write_text("User-agent: *\nContent-Usage: train-ai=n\n")
     ended = rep("check", "-", *FILE, "--purpose", "train-ai", "--brief", stdin=BASKET)
     assert ended.err == (
-        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed not for the purposes\n"
+        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed may not be used for a purpose of the crawl\n"
     )
 
 
@@ -288,8 +288,8 @@ def test_seconds(rep: Rep, delay: str, words: str) -> None:
         (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
         (["http://["], "is not a URL"),
         (["\udcff"], "is not a URL"),
-        ([BASKET, "-"], "- stands for all of standard input"),
-        (["-", "--robots", "-"], "- stands for all of standard input"),
+        ([BASKET, "-"], "- reads all of standard input"),
+        (["-", "--robots", "-"], "- reads all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
         ([BASKET, "--robots", "a\0b"], "null"),
         ([BASKET, "--agent", "bot 2"], "--agent is"),

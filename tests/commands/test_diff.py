@@ -50,9 +50,9 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "  + Disallow:    (line 6)\n"
         "  - Sitemap: https://shop.example/sitemap.xml\n"
         "  + Sitemap: https://shop.example/new.xml\n"
-        "now denied\t/private/\twas no rule of the group matches; is line 4, Disallow: "
+        "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
-        "now denied\t/private/x\twas no rule of the group matches; is line 4, Disallow: "
+        "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
         "2 of 8 URLs change their verdict for mybot\n"
     )
@@ -61,7 +61,7 @@ def test_rules_and_verdicts(rep: Rep) -> None:
 def test_nobody_can_tell_who_asks(rep: Rep) -> None:
     """If no setting names a crawler, the output says so."""
     ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
-    assert "does not say which crawler this is" in ended.err
+    assert "does not name a crawler" in ended.err
     assert "URLs change their verdict for everyone\n" in ended.out
 
 
@@ -131,8 +131,8 @@ def test_urls_of_a_ledger(rep: Rep) -> None:
     [
         (["robots.txt"], "the following arguments are required"),
         (["robots.txt", "nowhere"], "nowhere: No such file"),
-        (["-", "-"], "- stands for all of standard input"),
-        (["-", "new.txt", "--urls", "-"], "- stands for all of standard input"),
+        (["-", "-"], "- reads all of standard input"),
+        (["-", "new.txt", "--urls", "-"], "- reads all of standard input"),
         (["robots.txt", "new.txt", "--urls", "nowhere"], "nowhere: No such file"),
         (["robots.txt", "new.txt", "--urls", "."], ".: Is a directory"),
         (["robots.txt", "new.txt", "--urls", "a\0b"], "null"),

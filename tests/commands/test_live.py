@@ -118,7 +118,7 @@ def test_overrides(site: Site, tmp_path: Path) -> None:
     """Overrides in the settings decide, and the host is only asked if they say so."""
     shop = site.add("User-agent: *\nDisallow: /")
     overrides = [
-        ("ignore", "allowed", "the settings say so", 0),
+        ("ignore", "allowed", "REP_OVERRIDES decides", 0),
         ("User-agent: *\\nDisallow: /b", "denied", "line 2, Disallow: /b", 0),
         ("obey", "denied", "line 2, Disallow: /", 1),
     ]
@@ -126,7 +126,7 @@ def test_overrides(site: Site, tmp_path: Path) -> None:
         setting = f'REP_OVERRIDES={{"127.0.0.1": "{override}"}}'
         ended = scrapy_rep("check", shop.url("/b"), "-s", setting, cwd=tmp_path)
         assert ended.out.startswith(f"{verdict:<8} {shop.url('/b')}\n  {reason}")
-        assert ("as the settings say" in ended.out) is (override != "obey")
+        assert ("set in the settings" in ended.out) is (override != "obey")
         assert len(shop.robots_hits) == hits
 
 
@@ -187,9 +187,7 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert record["evidence"]["follow"][0]["source"] == "meta"
     ended = scrapy_rep("page", shop.url("/missing.txt"), *AS_MYBOT, cwd=tmp_path)
     assert ended.status == 0
-    assert (
-        "  robots.txt allows to fetch it: no rule of the group matches\n" in ended.out
-    )
+    assert "  robots.txt allows fetching it: no rule matches\n" in ended.out
 
 
 def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
@@ -200,8 +198,8 @@ def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     for url in (shop.url("/basket/1"), site_of_redirect.url("/")):
         ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
         assert ended.status == 1
-        assert "It was not fetched" in ended.out
-        assert "robots.txt forbids to fetch it: line 5, Disallow: /basket/" in ended.out
+        assert "The page was not fetched" in ended.out
+        assert "robots.txt forbids fetching it: line 5, Disallow: /basket/" in ended.out
     assert shop.pages == []
     ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *JSON, cwd=tmp_path)
     assert ended.records("page")[0]["fetched"] is False
@@ -242,7 +240,7 @@ def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep("page", host.url("/gone"), cwd=tmp_path)
     assert ended.status == 1
     assert ended.out.startswith(f"no page    {host.url('/gone')}\n")
-    assert "  It was sent with status 410, so there is no page to index.\n" in ended.out
+    assert "  The status is 410, so there is no page to index.\n" in ended.out
     assert "indexable" not in ended.out
     assert r"\x1b[31mred\x9b" in ended.out
     assert ended.out.replace("\n", "").isprintable()

@@ -37,7 +37,7 @@ def test_rules_with_evidence(rep: Rep) -> None:
         "      noodp   (X-Robots-Tag header 1, for mybot)\n"
         "  max_snippet: 20\n"
         "      max-snippet:20   (meta tag at byte 13, for everyone)\n"
-        "  without effect in this dialect: sparkle   (meta tag at byte 13, for everyone)\n"
+        "  no effect in this dialect: sparkle   (meta tag at byte 13, for everyone)\n"
         "  [unknown-name] not in the vocabulary: 'sparkle'\n"
         "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
         "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
@@ -86,7 +86,7 @@ def test_agent_and_standard_input(rep: Rep) -> None:
     assert ended.status == 1
     assert "noindex   (meta tag at byte 115, for otherbot)" in ended.out
     ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
-    assert "does not say which crawler" in ended.err
+    assert "does not name a crawler" in ended.err
 
 
 def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:

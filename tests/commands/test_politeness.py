@@ -34,12 +34,13 @@ def test_what_a_crawl_refuses(rep: Rep) -> None:
         f"User-agent: *\nCrawl-delay: 200\nVisit-time: {opens}-{closes}\n"
     )
     too_slow = (
-        "  a crawl skips this host: it asks for 200 seconds between requests, and "
-        "REP_CRAWL_DELAY_MAX is 180\n"
+        "  a crawl skips this host: it asks for 200 seconds between requests, more "
+        "than REP_CRAWL_DELAY_MAX (180)\n"
     )
     too_late = (
-        "  a crawl refuses it now: the host wants no visits before "
-        f"{opens[:2]}:{opens[2:]} UTC, and REP_VISIT_TIME_WAIT is 3600 seconds\n"
+        "  a crawl refuses this URL now: the host wants no visits before "
+        f"{opens[:2]}:{opens[2:]} UTC, and a crawl waits at most 3600 "
+        "seconds (REP_VISIT_TIME_WAIT)\n"
     )
     ended = rep(*ASKED)
     assert ended.status == 0

@@ -40,7 +40,7 @@ def test_what_changed(rep: Rep) -> None:
     assert ended.status == 1
     assert ended.out == (
         f"forbidden\t{FORBIDDEN}\tline 5, Disallow: /basket/\n"
-        f"allowed\t{ALLOWED}\tno rule of the group matches\n"
+        f"allowed\t{ALLOWED}\tno rule matches\n"
     )
     assert ended.err == (
         "scrapy rep: URLs that were fetched and are now forbidden: 1; URLs that were "
@@ -200,7 +200,7 @@ def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
     for output in ("ledger", "./ledger", "link"):
         ended = rep("replay", ledger, *FILE, "--purge-list", output)
         assert (ended.status, ended.out) == (2, "")
-        assert f"--purge-list {output}: this is a file to read" in ended.err
+        assert f"--purge-list {output}: this is an input file" in ended.err
     assert Path(ledger).read_bytes() == before
 
 

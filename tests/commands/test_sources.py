@@ -19,5 +19,5 @@ def test_finish() -> None:
         await asyncio.sleep(0)
 
     assert finish(at_once()) == 1
-    with pytest.raises(RuntimeError, match="waits for something"):
+    with pytest.raises(RuntimeError, match="was suspended"):
         finish(later())

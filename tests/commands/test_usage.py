@@ -156,11 +156,11 @@ def test_diff(rep: Rep) -> None:
     assert "  + Content-Signal: search=yes" in ended.out
     assert (
         "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
-        "(robots.txt, line 2), is disallowed by Content-Usage: /a/ train-ai=n "
-        "(robots.txt, line 3); search was unknown, is allowed by Content-Signal: "
+        "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
+        "(robots.txt, line 3); search was unknown, is now allowed by Content-Signal: "
         "search=yes (robots.txt, line 1)"
     ) in ended.out
-    assert "2 of 2 URLs may be used for other purposes." in ended.out
+    assert "2 of 2 URLs change their permitted purposes." in ended.out
     records = rep("diff", "old.txt", "new.txt", "--format", "json").records("diff")
     assert records[-1]["usage_changed"] == 2
     assert records[-1]["verdicts_changed"] == 0
@@ -186,12 +186,12 @@ def test_replay(rep: Rep) -> None:
     ended = rep("replay", ledger, "--robots", "robots.txt")
     assert ended.status == 0
     assert ended.out == (
-        f"usage\t{urls[0]}\ttrain-ai was unknown, is disallowed by Content-Usage: /a/ "
+        f"usage\t{urls[0]}\ttrain-ai was unknown, is now disallowed by Content-Usage: /a/ "
         "train-ai=n (robots.txt, line 2)\n"
         f"usage\t{urls[2]}\ttrain-ai was disallowed by Content-Signal: /c/ ai-train=no "
-        "(robots.txt, line 1), is unknown\n"
+        "(robots.txt, line 1), is now unknown\n"
     )
-    assert "may be used for other purposes: 2" in ended.err
+    assert "URLs whose permitted purposes have changed: 2" in ended.err
     *records, summary = rep(
         "replay", ledger, "--robots", "robots.txt", "--format", "json"
     ).records("replay")

@@ -105,8 +105,8 @@ def test_closed_for_good(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     one, other = files.open_to_write(path), files.open_to_write(path)
     one.execute("INSERT INTO body VALUES ('a', 'b')")
-    files.close_for_good(one)
-    files.close_for_good(other)
+    files.close_and_merge_log(one)
+    files.close_and_merge_log(other)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     assert len(open_ledger(str(path)).execute("SELECT * FROM body").fetchall()) == 1
 

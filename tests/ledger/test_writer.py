@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-WRITTEN_EVERY = module._WRITTEN_EVERY
+WRITTEN_EVERY = module._WRITE_INTERVAL
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WRITTEN_EVERY", 0.01)
-    monkeypatch.setattr(module, "_LEFT_ALONE", 0.01)
+    monkeypatch.setattr(module, "_WRITE_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "_RETRY_AFTER", 0.01)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_written_while_it_runs(path: Path) -> None:
 
 def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are written every half second, so a crash loses no more than that."""
-    monkeypatch.setattr(module, "_WRITTEN_EVERY", WRITTEN_EVERY)
+    monkeypatch.setattr(module, "_WRITE_INTERVAL", WRITTEN_EVERY)
     pauses: list[float | None] = []
 
     class Closing(Event):
@@ -264,7 +264,7 @@ def test_an_end_that_takes_too_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The crawl waits only so long for the last records; unwritten ones are counted."""
-    monkeypatch.setattr(module, "_END_WAITS", 0.1)
+    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
     written(path)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")

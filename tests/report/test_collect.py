@@ -363,8 +363,8 @@ def test_headline_of_every_decision(tmp_path: Path) -> None:
     assert said.kept
     assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
     assert said.notes[0].startswith("1,440 pages checked again for this report")
-    assert said.notes[1] == "120 pages had no robots.txt to keep to: 1 host had none."
-    assert said.notes[2] == "14 more pages fetched by an override."
+    assert said.notes[1] == "No robots.txt applied to 120 pages: 1 host had none."
+    assert said.notes[2] == "14 more pages fetched because of an override."
 
 
 def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
@@ -423,7 +423,7 @@ def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     said = headline(read(ledger.close())[0])
     assert said.sentence.startswith("0 of 2 pages")
     assert "2 pages could not be checked again" in said.notes[0]
-    assert "what 1 crawl let through" in said.notes[1]
+    assert "the pages of 1 crawl" in said.notes[1]
 
 
 def test_headline_of_refusals_alone(ledger: Ledger) -> None:
@@ -437,7 +437,7 @@ def test_headline_of_refusals_alone(ledger: Ledger) -> None:
     report, _ = read(ledger.close())
     said = headline(report)
     assert said.sentence == "1 request was refused, 0 items and links dropped"
-    assert "refusals alone" in said.notes[0]
+    assert "only refusals" in said.notes[0]
     assert (report.responses, report.let_through_by_override) == (42, 0)
     assert not report.complete
 

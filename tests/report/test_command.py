@@ -141,7 +141,7 @@ def test_an_empty_ledger_is_not_replaced(
     empty.touch()
     (tmp_path / "link").symlink_to(empty)
     assert run(empty, "-o", tmp_path / "link") == 2
-    assert "is a file to read, and is not replaced" in capsys.readouterr().err
+    assert "is an input file, and is not replaced" in capsys.readouterr().err
     assert empty.read_bytes() == b""
 
 
@@ -204,8 +204,8 @@ def test_limits(tmp_path: Path) -> None:
     html = tmp_path / "report.html"
     assert run(path, "-o", html, "--hosts", 2, "--robotstxt", 1) == 0
     page = html.read_text()
-    assert "The 2 with most refusals, of 10" in page
-    assert "6 more hosts are left out" in page
+    assert "The 2 hosts with the most refusals, of 10" in page
+    assert "6 more hosts left out" in page
 
 
 def test_without_jinja(

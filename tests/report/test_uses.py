@@ -66,7 +66,7 @@ def test_by_host_and_purpose(tmp_path: Path) -> None:
         limited = collect(scratch, Limits(rows=1))
         assert (len(limited.uses), limited.uses_left_out) == (1, 3)
         page = "".join(render(limited, START))
-        assert "3 more rows not shown" in page
+        assert "3 more rows with lower counts not shown" in page
 
 
 def test_on_the_page(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_on_the_page(tmp_path: Path) -> None:
     assert '<h2 id="usage-heading">What the content may be used for</h2>' in page
     assert "<code>&lt;b&gt;noai</code>" in page
     assert "about use 4" in page
-    assert "robots.txt, line 2; such as https://a.example/a/0" in page
+    assert "robots.txt, line 2; for example https://a.example/a/0" in page
 
 
 def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from scrapy_rep.commands.shared.robotstxt import (
     loaded_record,
 )
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.urls import asked_argument, by_origins, line_batches
+from scrapy_rep.commands.shared.urls import by_origins, line_batches, parse_argument
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
@@ -92,7 +92,7 @@ class Checker:
         """Yield the arguments that are URLs; report the others on standard error."""
         for text in texts:
             try:
-                yield 0, asked_argument(text).url
+                yield 0, parse_argument(text).url
             except UsageError as error:
                 self._status = WRONG_USAGE
                 notify(str(error))
@@ -102,17 +102,17 @@ class Checker:
     ) -> int:
         for batch in batches:
             for part in by_origins(batch):
-                origins = {asked.origin for *_, asked in part if asked is not None}
+                origins = {parsed.origin for *_, parsed in part if parsed is not None}
                 found = await sources.of(origins)
-                for number, text, asked in part:
-                    if asked is None:
+                for number, text, parsed in part:
+                    if parsed is None:
                         self._counts["bad"] += 1
                         self._status = WRONG_USAGE
                         notify(
                             f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
                         )
                     else:
-                        self._show(asked.url, found[asked.origin])
+                        self._show(parsed.url, found[parsed.origin])
             self._output.flush()
         return self._status
 
@@ -120,9 +120,9 @@ class Checker:
         """Report how many URLs of a list are allowed and denied."""
         counts = self._counts
         words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
-        if counts["used otherwise"]:
+        if counts["use denied"]:
             words += (
-                f"; {counts['used otherwise']:,} of the allowed may not be used for a "
+                f"; {counts['use denied']:,} of the allowed may not be used for a "
                 "purpose of the crawl"
             )
         if counts["bad"]:
@@ -134,11 +134,11 @@ class Checker:
         judged = [(each, self._profile.decide(each.robots, url)) for each in by_dialect]
         loaded, decision = judged[0]
         usage = robotstxt_usage(loaded.robots, url, self._profile)
-        is_used_otherwise = is_denied(usage, self._profile)
-        if not decision.allowed or is_used_otherwise:
+        is_use_denied = is_denied(usage, self._profile)
+        if not decision.allowed or is_use_denied:
             self._status = max(self._status, FOUND)
         self._counts["allowed" if decision.allowed else "denied"] += 1
-        self._counts["used otherwise"] += decision.allowed and is_used_otherwise
+        self._counts["use denied"] += decision.allowed and is_use_denied
         if self._output.as_json:
             self._output.record(self._record(url, judged, usage))
         elif self._brief:

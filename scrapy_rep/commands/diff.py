@@ -20,10 +20,10 @@ from scrapy_rep.commands.shared.robotstxt import (
 )
 from scrapy_rep.commands.shared.sources import given_files
 from scrapy_rep.commands.shared.urls import (
-    asked_argument,
-    asked_url,
     line_batches,
     opened,
+    parse_argument,
+    parse_url,
 )
 from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import verdict, why
@@ -53,7 +53,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if [arguments.old, arguments.new, arguments.urls].count("-") > 1:
         raise UsageError("- reads all of standard input: give it only once")
-    given = arguments.origin and asked_argument(arguments.origin).origin
+    given = arguments.origin and parse_argument(arguments.origin).origin
     if profile.note:
         notify(profile.note)
     old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
@@ -153,10 +153,10 @@ class Differences:
         """Yield the URLs and paths in a list; report other lines on standard error."""
         with opened(path) as file:
             for number, text in chain.from_iterable(line_batches(file)):
-                asked = asked_url(text)
-                if asked is not None:
-                    if origin is None or asked.origin == origin:
-                        yield asked.url
+                parsed = parse_url(text)
+                if parsed is not None:
+                    if origin is None or parsed.origin == origin:
+                        yield parsed.url
                 elif text.startswith("/"):
                     yield text
                 else:

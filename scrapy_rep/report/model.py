@@ -140,7 +140,7 @@ class Report:
         return all(crawl.complete for crawl in self.crawls)
 
     @property
-    def said(self) -> list[Tally]:
+    def noted(self) -> list[Tally]:
         """Statements that were noted, with or without effect."""
         return [one for one in self.tallies if one.verdict == Verdict.NOTED]
 

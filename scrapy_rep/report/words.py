@@ -24,9 +24,9 @@ LAYERS = {
 }
 
 REASONS = {
-    "rule": "a rule forbids it",
+    "rule": "a rule matches",
     "unreachable": "robots.txt is unreachable",
-    "unavailable": "access to robots.txt is denied",
+    "unavailable": "robots.txt is unavailable",
     "override": "decided by the settings of the crawler",
     "no-rule": "no rule matches",
     "no-group": "no rules for this crawler",

@@ -458,5 +458,5 @@ def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:
     report, _ = read(ledger.close())
     assert report.let_through_by_override == 0
     assert report.overridden[0].reason == "REP_NOINDEX"
-    assert len(report.said) == 1
+    assert len(report.noted) == 1
     assert report.held_back == []

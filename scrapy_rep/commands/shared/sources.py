@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
-from scrapy_rep.commands.shared.urls import asked_argument, is_url, read_file
+from scrapy_rep.commands.shared.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.lru import LRU
@@ -117,8 +117,8 @@ def given_files(
         except UsageError as error:
             loaded[each] = error
     if urls:
-        asked = urls.values()
-        results = ask(profile, [], {}, lambda sources: sources.web.robotstxts(asked))
+        targets = urls.values()
+        results = ask(profile, [], {}, lambda sources: sources.web.robotstxts(targets))
         for each, result in zip(urls, results, strict=True):
             loaded[each] = LoadedRobotsTxt.of_result(result, profile.dialect)
     return [loaded[each] for each in arguments]
@@ -129,7 +129,7 @@ def _robotstxt_url(argument: str) -> str:
 
     Raises UsageError if *argument* is not a URL.
     """
-    url, origin = asked_argument(argument)
+    url, origin = parse_argument(argument)
     parts = urlsplit(url)
     if parts.path in {"", "/"} and not parts.query:
         return origin.robotstxt_url

@@ -31,21 +31,21 @@ _MAX_READ = 16 * 1024 * 1024
 _FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
 
 
-class AskedUrl(NamedTuple):
+class ParsedUrl(NamedTuple):
     """A URL as a crawl would request it."""
 
     url: str
     origin: Origin
 
 
-def asked_url(text: str) -> AskedUrl | None:
+def parse_url(text: str) -> ParsedUrl | None:
     """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
         return None
     origin = origin_of(url)
-    return origin and AskedUrl(url, origin)
+    return origin and ParsedUrl(url, origin)
 
 
 def is_url(argument: str) -> bool:
@@ -53,13 +53,13 @@ def is_url(argument: str) -> bool:
     return "://" in argument
 
 
-def asked_argument(text: str) -> AskedUrl:
+def parse_argument(text: str) -> ParsedUrl:
     """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
-    found = asked_url(text)
+    found = parse_url(text)
     if found is not None:
         return found
     message = f"{text!r} is not a URL of http, https or ftp"
-    if "://" not in text and asked_url(f"https://{text}"):
+    if "://" not in text and parse_url(f"https://{text}"):
         message += f"; did you mean https://{text} ?"
     raise UsageError(message)
 
@@ -102,7 +102,7 @@ def _open_error(path: str, error: OSError | ValueError) -> UsageError:
     if (
         isinstance(error, FileNotFoundError)
         and is_host_name
-        and asked_url(f"https://{path}")
+        and parse_url(f"https://{path}")
     ):
         message += f"; did you mean https://{path} ?"
     return UsageError(message)
@@ -135,20 +135,20 @@ def _lines(lines: list[bytes], number: int) -> Iterator[tuple[int, str]]:
 
 def by_origins(
     urls: Iterable[tuple[int, str]],
-) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
+) -> Iterator[list[tuple[int, str, ParsedUrl | None]]]:
     """Split numbered lines into parts with few enough origins to fetch concurrently.
 
     The third value of an entry is None if its text is not a URL.
     """
-    part: list[tuple[int, str, AskedUrl | None]] = []
+    part: list[tuple[int, str, ParsedUrl | None]] = []
     origins: set[Origin] = set()
     for number, text in urls:
-        asked = asked_url(text)
-        if asked is not None and asked.origin not in origins:
+        parsed = parse_url(text)
+        if parsed is not None and parsed.origin not in origins:
             if len(origins) >= _ORIGINS_AT_ONCE:
                 yield part
                 part, origins = [], set()
-            origins.add(asked.origin)
-        part.append((number, text, asked))
+            origins.add(parsed.origin)
+        part.append((number, text, parsed))
     if part:
         yield part

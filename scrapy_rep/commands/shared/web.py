@@ -92,7 +92,7 @@ class Web:
         return await self._crawler.engine.download_async(request)
 
 
-class _AskingSpider(Spider):
+class _FetchingSpider(Spider):
     name = "scrapy_rep"
     job: Callable[[Crawler], Awaitable[Any]]
     outcome: Future[Any]
@@ -119,7 +119,7 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
     else:
         process = CrawlerProcess(settings)
     outcome: Future[_T] = Future()
-    process.crawl(_AskingSpider, job=job, outcome=outcome)
+    process.crawl(_FetchingSpider, job=job, outcome=outcome)
     with _interruptible():
         process.start(install_signal_handlers=False)
     if not outcome.done():

@@ -123,7 +123,7 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed(
     groups: Sequence[Group], robots: RobotsTxt
 ) -> dict[str, list[tuple[int, int]]]:
-    """Return what each agent follows, as pairs of numbers like those in ``Followed``."""
+    """Return for each agent the pairs of numbers that ``Followed`` describes."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
         slow = {record.run for record in group.records if record.field in PACE_FIELDS}

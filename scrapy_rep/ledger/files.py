@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOCK_TIMEOUT = 5.0
 
 # Transient failures: parts of SQLite's messages, and error numbers of the system.
-_PASSING = ("full", "locked", "I/O")
+_TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -30,7 +30,7 @@ def prepare(path: Path) -> None:
     try:
         open_to_write(path).close()
     except sqlite3.Error as error:
-        if not any(words in str(error) for words in _PASSING):
+        if not any(words in str(error) for words in _TRANSIENT):
             raise LedgerError(str(path), error) from None
     except ValueError as error:  # A path with a NUL, or half a surrogate pair.
         raise LedgerError(str(path), error) from None

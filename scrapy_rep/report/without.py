@@ -53,7 +53,7 @@ class Reason:
     """Requests to them that were let through for that reason."""
 
     refused: int
-    """Requests to them that were refused, since the dialect denies for this status."""
+    """Requests to them that were refused, as the dialect demands for this status."""
 
 
 class HostsWithout(NamedTuple):

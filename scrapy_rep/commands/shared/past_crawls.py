@@ -105,7 +105,7 @@ def past_robotstxt(snapshot: tuple[str, int], dialect: Dialect) -> RobotsTxt | N
 
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
-    """Return the URLs in a ledger, each once: of one *origin*, or of all for None."""
+    """Return the URLs in a ledger, each once; all of them, if *origin* is None."""
     _check(path)
     if origin is None:
         rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")
@@ -116,7 +116,7 @@ def urls_of(path: str, origin: str | None) -> Iterator[str]:
 
 
 def origin_count(path: str) -> int:
-    """The number of origins in a ledger."""
+    """Return the number of origins in a ledger."""
     count: int = next(_rows(path, "SELECT count(DISTINCT origin) FROM decision"))[0]
     return count
 

@@ -46,7 +46,7 @@ class Profile:
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
-    """The profile that the *arguments* and the *settings* describe.
+    """Return the profile that the *arguments* and the *settings* describe.
 
     Raises UsageError for an agent, a dialect or a purpose that does not exist.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REASONS = {
     Reason.NO_RULE: "no rule matches",
-    Reason.NO_GROUP: "no group is for this agent, or for everyone",
+    Reason.NO_GROUP: "there is no group for this agent or for everyone",
     Reason.ROBOTS_TXT: "robots.txt itself is always allowed",
     Reason.UNAVAILABLE: "robots.txt is unavailable",
     Reason.UNREACHABLE: "robots.txt is unreachable",
@@ -62,5 +62,5 @@ def refusals(pace: Pace, settings: RepSettings, now: datetime) -> Iterator[str]:
 
 
 def in_seconds(seconds: float) -> str:
-    """``1 second``, ``0.5 seconds``."""
+    """Format seconds as ``1 second`` or ``0.5 seconds``."""
     return f"{seconds:g} {'second' if seconds == 1 else 'seconds'}"

@@ -207,7 +207,7 @@ def _show(
         for each in statements:
             show("      ", *_described(each))
     for statement in rules.unknown:
-        show("  no effect in this dialect: ", *_described(statement))
+        show("  without effect in this dialect: ", *_described(statement))
     for finding in rules.findings:
         show(f"  [{finding.code}] ", finding.message)
     if page.is_error_page:

@@ -18,7 +18,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
-from scrapy_rep.compat.startlog import say_in_one_sentence
+from scrapy_rep.compat.startlog import log_without_traceback
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
@@ -57,7 +57,7 @@ class Ledger:
             self._path = _path(settings.ledger, str(spider.name))
             prepare(self._path)
         except LedgerError:
-            say_in_one_sentence()
+            log_without_traceback()
             raise
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
@@ -70,7 +70,7 @@ class Ledger:
         return cls(crawler)
 
     def _spider_opened(self, spider: Spider) -> None:
-        header, agents = self._identity.introduced(spider)
+        header, agents = self._identity.header_and_tokens(spider)
         crawl = StartedCrawl(
             spider=spider.name,
             user_agent=header,

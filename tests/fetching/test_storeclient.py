@@ -75,7 +75,7 @@ async def test_at_hand() -> None:
 @coroutine_test
 async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one worker has the lock, the other waits and gets the entry of the first."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     first, store, _ = shared()
     second = StoreClient(fake_crawler(), store)
     assert await first.entry_or_lock(WHERE, None) is None
@@ -90,7 +90,7 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 @coroutine_test
 async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that waits for another one does not fetch after its spider has closed."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, crawler = shared()
     assert store.lock(NAME, "another worker", 60, time.time())
     waiting = deferred_from_coro(client.entry_or_lock(WHERE, None))
@@ -104,7 +104,7 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 @coroutine_test
 async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is not renewed expires, and another worker fetches."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
     assert store.lock(NAME, "a worker that dies", 0.1, time.time())
     assert await client.entry_or_lock(WHERE, None) is None
@@ -179,7 +179,7 @@ async def test_a_store_that_fails(
     assert await client.get(WHERE) is None
     store.error = None
     assert await client.get(WHERE) is None  # The store is not called.
-    monkeypatch.setattr(storeclient, "_LEFT_ALONE", 0)
+    monkeypatch.setattr(storeclient, "_PAUSE", 0)
     store.error = StoreError("shared", "gone")
     assert await client.get(WHERE) is None
     assert await client.entry_or_lock(WHERE, None) is None  # The caller fetches.

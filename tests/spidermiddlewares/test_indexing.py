@@ -146,7 +146,7 @@ async def test_items(
         assert found == [item]
         return
     assert found == []
-    evidence = f"{URL} is not for an index: {tags[0].decode()} (header)"
+    evidence = f"{URL} must not be indexed: {tags[0].decode()} (header)"
     assert await maybe_deferred_to_future(seen) == (item, URL, evidence)
     assert crawler.stats.get_value(f"rep/noindex/dropped/{rule}") == 1
 

@@ -1,10 +1,10 @@
-"""All that is timed, in one table: parsing, deciding, indexing rules, import and crawl.
+"""Time everything in one table: parsing, deciding, indexing rules, import and crawl.
 
     python -m benchmarks [--corpus PATH] [--only WORD ...] [--json FILE] [--compare FILE]
 
 PATH, or the environment variable SCRAPY_REP_CORPUS, is a folder or a ``.tar.gz`` of
-robots.txt files; without it, files are made up that look like real ones. All who do the
-same take turns, so the ratios hold whatever else the machine does.
+robots.txt files; without it, the files are generated to resemble real ones. All sides of
+a comparison take turns, so the ratios hold whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def describe(files: list[bytes], *, real: bool) -> str:
 
 
 def say(message: str) -> None:
-    """How far it is, beside the table."""
+    """Print the progress beside the table."""
     print(message, file=sys.stderr, flush=True)
 
 

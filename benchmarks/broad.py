@@ -1,9 +1,9 @@
-"""Many small hosts, all in the queue at once: what their order costs, and their waiting.
+"""Crawls of many small hosts that are all in the queue at once: time and memory.
 
-Each crawl is a process of its own, without a network (``broad_crawl.py``). Two that are
-compared share one processor, as in ``crawl.py``. What is compared is the time of the
-processor for a page: that of pushing its request, of its part of robots.txt, and of all
-that Scrapy does for it.
+Each crawl is a process of its own, without a network (``broad_crawl.py``). The two sides
+of a comparison share one processor, as in ``crawl.py``. The compared number is the
+processor time for a page: pushing its request, its part of robots.txt, and all that
+Scrapy does for it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Size(NamedTuple):
     target: float
 
     pages: int = 0
-    """The crawl ends after so many, if not with the last one."""
+    """The crawl ends after this number of pages; 0 means all of them."""
 
     @property
     def what(self) -> str:
@@ -45,7 +45,7 @@ class Size(NamedTuple):
 SIZES = (
     Size(1_000, 3, 1.05),
     Size(4_000, 1, 0.65),
-    # Of so many, Scrapy takes minutes for all pages.
+    # For this number of hosts, Scrapy takes minutes for all pages.
     Size(20_000, 1, 0.25, pages=1_500),
 )
 GROWTH = 1.15
@@ -58,9 +58,9 @@ MEMORY = 1.1
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl so many hosts with two pages each; and leave requests in the queue."""
+    """Crawl each number of hosts with two pages each, and measure requests in the queue."""
     with tempfile.TemporaryDirectory() as folder:
-        _each_page([_start(folder, "ours", 50, 100)])  # This compiles what others find.
+        _each_page([_start(folder, "ours", 50, 100)])  # Compiles modules.
         for size in SIZES:
             pairs = min(size.pairs, rounds)
             stock, ours = _in_pairs(folder, size, pairs)
@@ -83,16 +83,16 @@ def _in_pairs(folder: str, size: Size, pairs: int) -> tuple[Times, Times]:
             crawls = [_start(folder, side, size.hosts, pages) for side in sides]
         found = dict(zip(sides, _each_page(crawls), strict=True))
         times.append((found["stock"], found["ours"]))
-        sides.reverse()  # Another one begins each time.
+        sides.reverse()  # Alternate which side starts first.
     stock, ours = map(Times, zip(*times, strict=True))
     return stock, ours
 
 
 def _growth(folder: str) -> Row:
-    """All pages of the largest number of hosts, beside those of the smallest one."""
+    """Compare all pages of the largest number of hosts with those of the smallest one."""
     small, large = SIZES[0].hosts, SIZES[-1].hosts
     with on_one_processor():
-        # What slows the machine slows both; those of the small one are over long before.
+        # Slowdowns of the machine affect both; the small crawls end long before.
         crawl = _start(folder, "ours", large, large * REQUESTS)
         before = median(
             _each_page([_start(folder, "ours", small, small * REQUESTS)])[0]
@@ -104,7 +104,7 @@ def _growth(folder: str) -> Row:
 
 
 def _memory(folder: str) -> Iterator[Row]:
-    """What requests take that wait in memory: they, and the queue."""
+    """Measure the memory of waiting requests: the requests and the queue."""
     for what, (hosts, each) in WAITING.items():
         sides = [
             _start(folder, "--memory", side, hosts, each) for side in ("stock", "ours")
@@ -117,7 +117,7 @@ def _memory(folder: str) -> Iterator[Row]:
 
 
 def _each_page(crawls: list[subprocess.Popen[str]]) -> list[float]:
-    """Seconds of the processor for a page of each of *crawls*."""
+    """Return the processor seconds for a page of each of *crawls*."""
     return [sum(_result(crawl).values()) for crawl in crawls]
 
 

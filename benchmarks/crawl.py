@@ -1,12 +1,11 @@
-"""What the whole of this package costs a crawl, in time of the processor.
+"""Processor time that the whole package costs a crawl.
 
 The same spider crawls the same sites, in a fresh Scrapy process each time: without this
-package; without it, but asking each host for its robots.txt as one page more; with all of
-it; and with all of it but delays and visiting hours. Two that are compared crawl at the
-same time and share one processor, so that whatever else the machine does falls on both
-alike; what the server needs, in a process of its own on another, does not count. What is
-compared is user and system time from the start of each process to its end, so starting it
-and importing things is in it.
+package; without it, but with one more page for each host, its robots.txt; with all of it;
+and with all of it but delays and visiting hours. The two sides of a comparison crawl at
+the same time and share one processor, so other load affects both alike. The server runs
+in a process of its own on another processor, and does not count. The compared number is
+the user and system time of each process, with its start and imports.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Side(NamedTuple):
     name: str
     settings: dict[str, object]
     extra: str = ""
-    """A path that is asked of each host besides its pages, if any."""
+    """A path that is requested from each host besides its pages, if any."""
 
 
 WITHOUT = Side("ROBOTSTXT_OBEY = False", OFF)
@@ -66,10 +65,10 @@ PAIRS = (
 
 
 def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Crawl in pairs, so many of each, and *say* how far that is."""
+    """Crawl *pairs* times for each comparison, and report progress with *say*."""
     with tempfile.TemporaryDirectory() as folder, serving(pages) as port:
         crawl = partial(Crawl, port=port, pages=pages, folder=folder)
-        _together([crawl(WITHOUT), crawl(SUITE)])  # This warms up.
+        _together([crawl(WITHOUT), crawl(SUITE)])  # Warm up.
         for what, one, other, target in PAIRS:
             times = []
             for number in range(pairs):
@@ -79,7 +78,7 @@ def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
                     + "{:.2f} s and {:.2f} s".format(*times[-1])
                 )
             plain, found = map(Times, zip(*times, strict=True))
-            # Of pairs the ratios are what counts, and so it is their spread that is given.
+            # The ratio of each pair matters, so the spread is the spread of the ratios.
             ratios = plain.ratios(found)
             yield Row(what, one.name, plain.median, plain.spread)
             yield Row(
@@ -88,7 +87,7 @@ def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _together(crawls: list[Crawl], turn: int = 0) -> tuple[float, ...]:
-    """Crawl on one processor; how long each has had it. Another begins each *turn*."""
+    """Crawl on one processor, from *turn* on; return the processor time of each crawl."""
     with on_one_processor():
         for crawl in crawls[turn:] + crawls[:turn]:
             crawl.start()
@@ -103,7 +102,7 @@ class Crawl:
         self._folder = folder
         self._obeys = "ADDONS" in side.settings
         settings = SETTINGS | side.settings
-        if self._obeys:  # a ledger of this crawl alone
+        if self._obeys:  # A ledger for this crawl only
             ledger = Path(tempfile.mkdtemp(dir=folder)) / "ledger.sqlite"
             settings["REP_LEDGER"] = str(ledger)
         self._command = [sys.executable, "-m", "scrapy", "runspider", SPIDER]
@@ -125,7 +124,7 @@ class Crawl:
         )
 
     def seconds(self) -> float:
-        """Wait for it; how long it has had the processor."""
+        """Wait for the end, and return the processor time."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         with self._said as said, self._log as log:
@@ -136,7 +135,7 @@ class Crawl:
 
 
 def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
-    """Both sides must have done the same."""
+    """Check that both sides did the same."""
     if not said:
         raise RuntimeError(log)
     stats = json.loads(said)
@@ -148,7 +147,7 @@ def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
 
 @contextmanager
 def serving(pages: int) -> Iterator[int]:
-    """Serve the sites, and leave one processor to the crawls. Gives the port."""
+    """Serve the sites, and leave one processor to the crawls. Yields the port."""
     process = subprocess.Popen(
         [sys.executable, "benchmarks/crawl_site.py", str(HOSTS), str(pages // HOSTS)],
         cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -165,7 +164,7 @@ def serving(pages: int) -> Iterator[int]:
 
 @contextmanager
 def on_one_processor() -> Iterator[None]:
-    """What is started here has it, with all else that is."""
+    """Run the processes started in this block on one processor."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})
     try:

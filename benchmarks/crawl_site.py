@@ -1,10 +1,10 @@
-"""Fifty small sites on loopback, in a process of its own, so that its time is not ours.
+"""Fifty small sites on loopback, in a process of its own, whose time does not count.
 
     python benchmarks/crawl_site.py HOSTS PAGES
 
-Says its port on standard output, and serves until its standard input ends. The hosts are
-``127.0.0.1`` and those that follow it, which all of Linux's loopback are. Each answer is
-built once; connections are kept.
+It prints its port on standard output, and serves until its standard input ends. The hosts
+are ``127.0.0.1`` and the addresses after it, all of which belong to Linux's loopback.
+Each response is built once; connections are kept alive.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WORDS = '<meta name="robots" content="index, follow, max-image-preview:large">\n
 
 
 def page(number: int, pages: int) -> bytes:
-    """One page of a site. Half of them have a robots meta tag, which forbids nothing."""
+    """Return a page of a site. Half of them have a robots meta tag, which forbids nothing."""
     links = "".join(LINK.format((number + n) % pages) for n in range(1, LINKS + 1))
     text = HEAD.format(number=number, robots=WORDS if number % 2 else "")
     text += f"<ul>\n{links}</ul>\n"
@@ -93,7 +93,7 @@ async def serve(hosts: int, pages: int) -> None:
     answers[b"/robots.txt"] = answer(ROBOTS, b"text/plain")
     answers[b""] = answer(b"", b"text/plain", b"404 Not Found")
     loop = asyncio.get_running_loop()
-    port = 0  # any, and then the same for all
+    port = 0  # Any free port, then the same for all hosts
     for number in range(1, hosts + 1):
         server = await loop.create_server(
             lambda: Connection(answers), f"127.0.0.{number}", port

@@ -26,7 +26,7 @@ class SitesSpider(scrapy.Spider):
     port: str
     hosts: str
     extra = ""
-    """A path that is asked of each host besides its pages, if any."""
+    """A path that is requested from each host besides its pages, if any."""
 
     links = LinkExtractor()
 
@@ -47,7 +47,7 @@ class SitesSpider(scrapy.Spider):
             yield scrapy.Request(link.url)
 
     def ignore(self, response: scrapy.http.Response) -> None:
-        """Take no notice of a response."""
+        """Ignore a response."""
 
     def closed(self, reason: str) -> None:
         stats = self.crawler.stats.get_stats()

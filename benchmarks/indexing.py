@@ -1,7 +1,7 @@
-"""What reading indexing rules costs, beside what parsing the page costs.
+"""The time for indexing rules, compared with the time for parsing the page.
 
-Each takes its turn at a batch of pages. One page at a time would time the machine as
-much: after the tree of a page, nothing of what comes next is in its caches.
+The tasks take turns at batches of pages. A turn for each page would measure the caches of
+the machine: after parsing a page into a tree, they hold nothing for the next task.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def page(robots: str = "", tail: str = "") -> bytes:
 
 
 def pages(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Pages of 100 KB, with and without statements."""
+    """Return pages of 100 KB, with and without statements."""
     for what, robots, tail, target in (
         ("page of 100 KB, no statement", "", "", Target(20)),
         ("page of 100 KB, a statement in the head", ROBOTS, "", Target(10)),
@@ -81,12 +81,12 @@ def pages(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def headers(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Responses that are no pages.
+    """Measure responses that are no pages.
 
-    A ``Set-Cookie`` with as many attributes is the nearest thing that Python itself reads:
-    as long, parted by signs as well, and each part is looked up in a vocabulary. But of a
-    statement there is more to read: its text, whom it addresses, where it stands, a number,
-    and what is wrong with it; twice the time is worth that.
+    The closest header that Python itself parses is a ``Set-Cookie`` with as many
+    attributes: it is as long, has separators, and each part is looked up in a vocabulary.
+    But a statement has more to parse: its text, agent, position, number and findings.
+    Twice the time is acceptable for that.
     """
     said, nothing = "a header of three statements", "a response that says nothing"
     cookies = "http.cookies, three attributes"

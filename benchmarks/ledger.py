@@ -1,14 +1,13 @@
-"""What a ledger costs a crawl: time of the processor for each page.
+"""Processor time that a ledger costs a crawl, for each page.
 
     python -m benchmarks.ledger [PAIRS]
 
-Crawls of the same site, which is on loopback, with a ledger and without one. Each is a
-Scrapy process of its own, and what counts is the time that this process had of the
-processor, user and system, all of its threads together, from its first request to its
-end. Crawls with and without run in pairs, side by side, so that whatever else the
-machine does falls on both alike, and the median of the pairs is given. On a busy machine the
-pairs differ by more than a ledger costs; so what it does for a page is timed by itself as
-well, signal, record and transaction.
+The crawls visit the same site on loopback, with a ledger and without one. Each is a
+Scrapy process of its own. The measured number is its processor time, user and system, of
+all threads, from its first request to its end. Crawls with and without a ledger run in
+pairs, side by side, so other load affects both alike; the result is the median of the
+pairs. On a busy machine the pairs differ by more than a ledger costs, so the work for a
+page is also timed alone: signal, record and transaction.
 """
 
 from __future__ import annotations
@@ -88,19 +87,19 @@ class Spider(scrapy.Spider):
 
 
 def processor_time() -> float:
-    """Seconds that this process has had, with all of its threads."""
+    """Return the processor seconds of this process, with all of its threads."""
     usage = getrusage(RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def crawl(level: str, origin: str, folder: str) -> NoReturn:
-    """Crawl in this process, which must be a fresh one, and print what that took."""
+    """Crawl in this process, which must be a fresh one, and print the result."""
     ledger = {
         "REP_LEDGER": str(Path(folder, "ledger.sqlite")),
         "REP_LEDGER_LEVEL": level,
     }
-    if hasattr(os, "sched_setaffinity"):  # not everywhere
-        # On one processor, so that a pair shares all that there is to share.
+    if hasattr(os, "sched_setaffinity"):  # Linux only
+        # On one processor, so that a pair shares all resources.
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     process = AsyncCrawlerProcess(SETTINGS | (ledger if level != "none" else {}))
     crawler = process.create_crawler(Spider)
@@ -137,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *args: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def serving(page: bytes) -> Iterator[str]:
 
 
 def seconds(origin: str, *levels: str) -> list[float]:
-    """What crawls side by side take of the processor, each."""
+    """Run crawls side by side, and return the processor time of each."""
     with tempfile.TemporaryDirectory() as folder:
         crawls = [
             subprocess.Popen(
@@ -166,7 +165,7 @@ def seconds(origin: str, *levels: str) -> list[float]:
 
 
 def parts() -> None:
-    """Time what is done for each page at the level ``"all"``, without a crawl."""
+    """Time the work for each page at the level ``"all"``, without a crawl."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "ledger.sqlite"))
         settings = {"REP_LEDGER": path, "REP_LEDGER_LEVEL": "all"}
@@ -212,10 +211,10 @@ def main(pairs: int) -> None:
             for level in LEVELS:
                 without, costs = [], []
                 for number in range(pairs + 1):
-                    # Another one begins each time.
+                    # Alternate which side starts first.
                     order = ("none", level) if number % 2 else (level, "none")
                     found = dict(zip(order, seconds(origin, *order), strict=True))
-                    if number:  # the first pair warms up
+                    if number:  # The first pair warms up.
                         without.append(found["none"])
                         costs.append(found[level] / found["none"] - 1)
                 each = median(without) / PAGES

@@ -1,4 +1,4 @@
-"""What is measured."""
+"""The measurements."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ HOSTILE_TIMEOUT = 20.0
 AGENT = ("examplebot",)
 LITERALS = (1_000, 10_000)
 
-# Those who have something to show for parsing.
+# Parsers that parse before the first decision.
 PARSERS = tuple(peer for peer in PEERS if not isinstance(peer, Gpyrobotstxt))
 
 
 def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse a file, and find the rules of one agent in it."""
+    """Time parsing a file and finding the rules of one agent in it."""
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
@@ -46,7 +46,7 @@ def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """What it gains to look for the groups of one crawler rather than read all of them."""
+    """Compare finding the groups of one crawler with reading all groups."""
 
     def search() -> None:
         for body in files:
@@ -62,7 +62,7 @@ def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """What a crawl asks of each host at first: the delay, and a decision."""
+    """Time the first questions of a crawl to each host: the delay, and a decision."""
     asked = {body: corpus.urls(body)[7] for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
@@ -77,7 +77,7 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse a file, and decide on twenty URLs."""
+    """Time parsing a file, and twenty decisions."""
     asked = {body: corpus.urls(body) for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
@@ -91,14 +91,14 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Decide on twenty URLs of each file, most of which touch its rules."""
+    """Time twenty decisions on each file, most of which touch its rules."""
     what = "decide on a URL, the file being read"
     task = Task(what, _decide_on(files), Target(4), questions=20)
     yield from compare(task, files, rounds)
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """The same, on the files with the most rules for the agent."""
+    """Time twenty decisions on the files with the most rules for the agent."""
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups
@@ -129,7 +129,7 @@ def _decide_on(files: list[bytes]) -> Callable[[Parser, list[bytes]], None]:
 
 
 def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """A decision, warm, with ten times the literal rules."""
+    """Compare decisions on a parsed file with those on ten times its literal rules."""
     paths = [f"/section{n % 97}/page-{n * 37}" for n in range(LITERALS[-1])]
     urls = [f"https://example.com{path}.html" for path in paths[:1_000]]
 
@@ -149,7 +149,7 @@ def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse and decide three times, at the size that is read at most, and at half of it."""
+    """Time parsing and three decisions, at the size limit and at half of it."""
 
     def task(make: hostile.Maker, size: int) -> Callable[[], object]:
         body, url, dialect = make(size)
@@ -172,7 +172,7 @@ def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
-    """How long it takes, as far as there is patience for it."""
+    """Measure one run, which is ended at a time limit."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
@@ -191,7 +191,7 @@ def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """What is kept of all files after each has decided on twenty URLs."""
+    """Measure the memory that all parsed files keep after twenty decisions each."""
     asked = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
     ours = 0
@@ -199,7 +199,7 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
         tracemalloc.start()
         kept = []
         for body, urls in zip(files, asked, strict=True):
-            # A copy, so that what a parser keeps of the body counts.
+            # A copy, so that the body counts if the parser keeps it.
             parsed = parser.parse(bytes(bytearray(body)))
             for url in urls:
                 parser.is_allowed(parsed, url)
@@ -215,7 +215,7 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Import the package where Scrapy is imported already."""
+    """Time the import of the package after Scrapy was imported."""
     code = (
         "import time, scrapy; start = time.process_time(); import scrapy_rep; "
         "print(time.process_time() - start)"
@@ -230,7 +230,7 @@ def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
             )
             for _ in range(rounds + 1)
         ]
-    # The first one compiles what the others find.
+    # The first import compiles modules for the others.
     row = timed("import scrapy_rep after scrapy", OURS, Times(tuple(seconds[1:])))
     yield row._replace(target=Target(most=0.03))
 

@@ -1,7 +1,7 @@
-"""What each component costs a page of a crawl, by itself.
+"""The time that each component takes for a page of a crawl, measured alone.
 
-A crawl differs from run to run by more than these come to, so that their sum says more
-on where its time goes.
+Crawls differ from run to run by more than these times, so their sum says more about where
+the time of a crawl goes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _response(number: int) -> HtmlResponse:
-    """A page as the downloader gives it."""
+    """Return a page as the downloader returns it."""
     body = crawl_site.page(number, 60)
     headers = {"User-Agent": SETTINGS["USER_AGENT"]}
     request = Request(f"{SITE}/page/{number}", headers=headers)
@@ -70,7 +70,7 @@ def _response(number: int) -> HtmlResponse:
 
 
 def _asking(crawler: Crawler) -> Callable[[], None]:
-    """Asks whether a page may be fetched, of which the rules are known."""
+    """Return a task that asks whether a page with known rules may be fetched."""
     middleware = RobotsTxtMiddleware(crawler)
     where = origin_of(SITE)
     result = AccessResult(

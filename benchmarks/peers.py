@@ -1,4 +1,4 @@
-"""The parsers that are measured, behind one interface."""
+"""The measured parsers, behind one interface."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from scrapy_rep.protocol.robotstxt.rules import RuleLines
 
 
 class Parser(ABC):
-    """A parser: ``parse`` gives what the other methods take."""
+    """A parser. The other methods take the result of ``parse``."""
 
     name: str
     package: str
 
     one_in = 1
-    """Slow parsers are measured on one file in so many, and so is ours beside them."""
+    """A slow parser is measured on every n-th file, and compared with ours on the same files."""
 
     @abstractmethod
     def parse(self, body: bytes) -> Any: ...
@@ -33,11 +33,11 @@ class Parser(ABC):
     def is_allowed(self, parsed: Any, url: str) -> bool: ...
 
     def find_rules(self, parsed: Any) -> None:  # noqa: B027
-        """Get ready to decide for the agent, where that is not part of parsing."""
+        """Prepare decisions for the agent, if parsing does not."""
 
     @abstractmethod
     def crawl_delay(self, parsed: Any) -> object:
-        """The delay that is asked of the agent."""
+        """Return the crawl delay of the agent."""
 
     @property
     def label(self) -> str:
@@ -52,7 +52,8 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        # It finds the groups alone until a second question comes; others have the rules.
+        # parse() finds only the groups before a second decision; other parsers read
+        # rules.
         RuleLines.of_groups(parsed._follow(AGENT).groups)
 
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
@@ -91,7 +92,7 @@ class StandardLibrary(Parser):
         return parsed.can_fetch(AGENT, url)
 
     def crawl_delay(self, parsed: RobotFileParser) -> object:
-        parsed.modified()  # it answers nothing before it believes to have fetched
+        parsed.modified()  # It answers only after a fetch time is set.
         return parsed.crawl_delay(AGENT)
 
 
@@ -106,7 +107,7 @@ class Robotspy(Parser):
         return parsed.can_fetch(AGENT, url)
 
     def crawl_delay(self, parsed: RobotsParser) -> object:
-        return None  # it knows none
+        return None  # It does not parse delays.
 
 
 class Rerp(Parser):
@@ -126,7 +127,7 @@ class Rerp(Parser):
 
 
 class Gpyrobotstxt(Parser):
-    """A port of Google's parser. Like the original it reads the file for each URL."""
+    """A port of Google's parser. Like the original, it reads the file for each URL."""
 
     name = package = "gpyrobotstxt"
     one_in = 100
@@ -137,11 +138,11 @@ class Gpyrobotstxt(Parser):
     def is_allowed(self, parsed: bytes, url: str) -> bool:
         try:
             return RobotsMatcher().one_agent_allowed_by_robots(parsed, AGENT, url)
-        except (IndexError, TypeError):  # as some files make it raise
+        except (IndexError, TypeError):  # Some files make it raise.
             return True
 
     def crawl_delay(self, parsed: bytes) -> object:
-        return None  # Google ignores it
+        return None  # Google ignores delays.
 
 
 OURS = Ours()

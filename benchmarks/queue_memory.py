@@ -3,9 +3,9 @@
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-Each row is a server of its own: all requests are pushed, each with its fingerprint, and
-then every robots.txt is known for a day. ``--listpack`` sets ``zset-max-listpack-value``,
-up to which size Redis keeps the few requests of a host in one piece of memory.
+Each row uses a new server: all requests are pushed, each with its fingerprint, and then
+every robots.txt is known for a day. ``--listpack`` sets ``zset-max-listpack-value``, the
+size up to which Redis keeps the few requests of a host in one piece of memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEEN = "{crawl:requests}:dupefilter"
 
 
 class JsonSerializer:
-    """For ``SCHEDULER_SERIALIZER``: requests whose headers and body are text."""
+    """A ``SCHEDULER_SERIALIZER`` for requests whose headers and body are text."""
 
     @staticmethod
     def dumps(request: dict[str, Any]) -> str:
@@ -53,19 +53,19 @@ SERIALIZERS = {"pickle": picklecompat, "json": JsonSerializer}
 
 
 class Found(NamedTuple):
-    """Bytes, of the server."""
+    """Bytes of the server's memory."""
 
     serialised: float
-    """Of one request."""
+    """One serialized request."""
 
     queue: float
-    """All of the queue, for each request."""
+    """The whole queue, for each request."""
 
     seen: float
     """The fingerprints, for each request."""
 
     known: float | None
-    """What is known of a host, for each."""
+    """The state of a host, for each host."""
 
     total: float
 
@@ -133,7 +133,7 @@ def measure(
 
 
 def _see(queue: Any, request: Request) -> None:
-    """Have the fingerprint written, as the duplicate filter does."""
+    """Record the fingerprint, as the duplicate filter does."""
     fingerprint = sha1(request.url.encode()).hexdigest()
     if isinstance(queue, HostQueue):
         note_fingerprint(request, SEEN, fingerprint)

@@ -1,10 +1,10 @@
-"""A worker of a queue in Redis, without a crawl: it pushes and pops as it is told.
+"""A worker of a queue in Redis, without a crawl: it pushes and pops on command.
 
     python -m benchmarks.queue_worker
 
-It reads one order, as JSON, from each line of its standard input: what to do, the address
-of a Redis server, the queue there, a number of hosts and one of requests. For each it
-writes one line: when it began and when it was done, in seconds of the monotonic clock.
+It reads one order, as JSON, from each line of its standard input: the operation, the
+address of a Redis server, the queue there, a number of hosts and one of requests. For
+each order it writes one line: start and end, in seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _AT_ONCE = 500
 
 
 class CrawlSpider(Spider):
-    """A callback and an errback, as most requests have."""
+    """A spider with a callback and an errback, as most requests have."""
 
     name = "crawl"
 
@@ -56,7 +56,7 @@ class CrawlSpider(Spider):
 
 
 def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
-    """*count* requests of so many hosts, such as ``response.follow_all`` makes them."""
+    """Return *count* requests spread over hosts, like those of ``response.follow_all``."""
     for number in range(count):
         host, page = number % hosts, number // hosts
         yield Request(
@@ -71,9 +71,9 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
 def open_queue(
     kind: str, url: str, serializer: Any = picklecompat
 ) -> HostQueue | PriorityQueue:
-    """A queue as scrapy-redis' scheduler opens it, of a crawl whose engine stands still.
+    """Return a queue opened as by scrapy-redis' scheduler, without a running engine.
 
-    What robots.txt files say is not asked: the server is told, by ``learn``.
+    The queue fetches no robots.txt: ``learn`` tells the server about them.
     """
     crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
     crawler.spider = spider = CrawlSpider.from_crawler(crawler)
@@ -94,7 +94,7 @@ def _engine() -> Any:
 
 
 def _stop_frontier(crawler: Crawler) -> None:
-    """Have it know of hosts, without an event loop to ask them."""
+    """Make the frontier know hosts, without an event loop to fetch robots.txt."""
     frontier = Frontier.of(crawler)
     frontier.alarms = SimpleNamespace(at=lambda *_: None, stop=lambda: None)
 
@@ -108,8 +108,8 @@ def _stop_frontier(crawler: Crawler) -> None:
 
 @contextmanager
 def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
-    """Send what is pushed in pipelines, and make dictionaries of requests without looking
-    for their callbacks each time: to have a full queue soon.
+    """Fill a queue quickly: send pushes in pipelines, and serialize requests without
+    looking up their callbacks each time.
     """
     if isinstance(queue, PriorityQueue):
         owner, name, server = queue, "server", queue.server
@@ -134,7 +134,7 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
             if script not in known:
                 return before(script, keys, *args)
             if script == "push":
-                args = (0, *args[1:])  # However long it waits, it is not too late.
+                args = (0, *args[1:])  # The pipeline may delay it.
             pipeline.evalsha(known[script], len(keys), *keys, *args)
             send(_AT_ONCE)
             return 1
@@ -144,7 +144,7 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
             pipeline.execute()
 
     (one,) = requests(queue.spider, 1, 1)
-    # Pickled, since of what is there twice in a request the pickle is shorter.
+    # Pickled, because pickle stores repeated values of a request once.
     found = pickle.dumps(one.to_dict(spider=queue.spider))
 
     def encode(request: Request) -> Any:
@@ -163,14 +163,14 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
 
 
 def learn(queue: HostQueue, hosts: int) -> None:
-    """Every robots.txt is known for a day, and asks for no delay."""
+    """Mark every robots.txt as known for a day, without a delay."""
     for request in requests(queue.spider, hosts, hosts):
         key = Frontier.of(queue.spider.crawler).key_of(request)
         queue._worker.learned(f"{key.host}\t{key.origin}", Terms(DAY))
 
 
 class Side:
-    """One queue, and what this worker has taken from it."""
+    """One queue, and the requests that this worker has taken from it."""
 
     def __init__(self, kind: str, url: str, hosts: int) -> None:
         self.queue = open_queue(kind, url)
@@ -185,7 +185,7 @@ class Side:
         if what == "push":
             made = list(requests(self.queue.spider, self._hosts, count))
         if isinstance(self.queue, HostQueue):
-            self.queue._beat()  # It lives.
+            self.queue._beat()  # Renew the lease.
         start, before = monotonic(), process_time()
         if what == "fill":
             self._fill(count)
@@ -210,7 +210,7 @@ class Side:
             if request is None:
                 misses += 1
                 assert misses < 10_000, "the queue hands out nothing"
-                sleep(0.001)  # A server that did not answer in time is left alone.
+                sleep(0.001)  # Ask again even after a time-out.
                 self.queue._ask_at = float("-inf")
                 continue
             count -= 1

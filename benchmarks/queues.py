@@ -1,8 +1,8 @@
-"""Queues in Redis: pops and pushes a second, beside scrapy-redis' own.
+"""Queues in Redis: pops and pushes a second, compared with scrapy-redis' own.
 
-Workers are processes of their own (``queue_worker.py``), which have no crawl around their
-queue. Each queue has a Redis server of its own, on loopback, that does nothing while
-another one is measured.
+Workers are processes of their own (``queue_worker.py``) without a crawl around their
+queue. Each queue has a Redis server of its own, on loopback, which is idle while another
+queue is measured.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ EACH = 600
 """Requests of each worker in a round."""
 
 FILL = 200_000
-"""Requests in each queue before, so that it is the hosts that differ. There have to be
-many: no host may run out of them while all others have their limit under way."""
+"""Requests that each queue has at first, so that only the number of hosts differs. No host
+may run out of requests while all others have their limit in flight."""
 
 
 class Queue(NamedTuple):
@@ -45,11 +45,11 @@ class Queue(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Seconds for one request."""
+    """Seconds for each request."""
 
     clock: float
     worker: float
-    """Of the processor, as the next one."""
+    """Processor time, like the next field."""
 
     server: float
 
@@ -105,7 +105,7 @@ def _rows(
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
-    """A request of the most hosts, beside one of the fewest."""
+    """Compare a request with the most hosts and one with the fewest."""
     few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
     name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
     ratios = few.ratios(many)
@@ -124,25 +124,25 @@ def _times(rounds: list[Round]) -> Times:
 def _measure(
     crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
 ) -> dict[tuple[Queue, str], list[Round]]:
-    """Each queue once a round; the first round, which warms up, does not count."""
+    """Measure each queue once a round; the first round warms up, and does not count."""
     taken: dict[tuple[Queue, str], list[Round]] = {}
     turns = list(all_queues)
     for number in range(rounds + 1):
         for queue in turns:
-            # There is always as much in it as in the beginning.
+            # Each push is followed by a pop, so the size of the queue stays the same.
             for what in ("push", "pop"):
                 times = taken.setdefault((queue, what), [])
                 one = _all(crew, queue, what, each)
                 if number:
                     times.append(one)
-        turns = [*turns[1:], turns[0]]  # Another one begins each time.
+        turns = [*turns[1:], turns[0]]  # Alternate which queue starts first.
     return taken
 
 
 def _all(
     crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
 ) -> Round:
-    """Have all workers do the same at the same time."""
+    """Make all workers do the same at the same time."""
     order = json.dumps(
         {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
     )
@@ -165,7 +165,7 @@ def _answer(worker: subprocess.Popen[str]) -> list[float]:
 
 
 def _processor_time(queue: Queue) -> float:
-    """What the server of *queue* has taken so far."""
+    """Return the processor time of the server of *queue* so far."""
     with Redis.from_url(queue.url) as client:
         found = client.info("cpu")
     return found["used_cpu_user"] + found["used_cpu_sys"]
@@ -173,7 +173,7 @@ def _processor_time(queue: Queue) -> float:
 
 @contextmanager
 def _serving() -> Iterator[str]:
-    """The address of a server."""
+    """Run a server, and yield its address."""
     port = free_port()
     with RedisServer(port):
         yield f"redis://127.0.0.1:{port}/0"

@@ -2,10 +2,10 @@
 
     python benchmarks/race.py
 
-A crawl sends 50 requests at once to a host it has not met. The host's robots.txt takes a
-second to arrive, and forbids all 50. A crawler that keeps to it asks for robots.txt once,
-and for none of the pages. Each crawl is a process of its own, and the access log of the
-server, which is on loopback, is what counts.
+A crawl sends 50 requests at once to an unknown host. The host's robots.txt takes a second
+to arrive, and forbids all 50. A crawler that obeys it requests robots.txt once, and none
+of the pages. Each crawl is a process of its own, and the access log of the server, which
+is on loopback, decides.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MODES = {
     "reactorless": {"TWISTED_REACTOR_ENABLED": False},
 }
 SETTINGS = {
-    "CONCURRENT_REQUESTS": PAGES + 1,  # and the request for robots.txt
+    "CONCURRENT_REQUESTS": PAGES + 1,  # One more for robots.txt
     "CONCURRENT_REQUESTS_PER_DOMAIN": PAGES,
     "HTTPPROXY_ENABLED": False,
     "LOG_LEVEL": "ERROR",
@@ -63,7 +63,7 @@ class Spider(scrapy.Spider):
             yield scrapy.Request(f"{self.origin}/private/{number}")
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Nothing to do: the server counts."""
+        """Do nothing: the server counts."""
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
@@ -77,7 +77,7 @@ def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
 
 class Server(ThreadingTCPServer):
     daemon_threads = True
-    request_queue_size = 2 * PAGES  # all of them may knock at once
+    request_queue_size = 2 * PAGES  # All requests may connect at once.
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
-        """Stay silent: the server keeps a log of its own."""
+        """Log nothing: the server keeps its own log."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def race(middleware: str, mode: str) -> Result:
         origin = f"http://127.0.0.1:{server.server_address[1]}"
         subprocess.run(
             [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
-            cwd=CHECKOUT,  # so that it is this checkout that races, installed or not
+            cwd=CHECKOUT,  # Runs this checkout, even if the package is installed.
             check=True,
             timeout=CRAWL_TIMEOUT,
         )
@@ -134,7 +134,7 @@ def race(middleware: str, mode: str) -> Result:
 def main() -> None:
     modes = list(MODES)
     if not hasattr(default_settings, "TWISTED_REACTOR_ENABLED"):
-        modes.remove("reactorless")  # before Scrapy 2.15
+        modes.remove("reactorless")  # Before Scrapy 2.15
     row = "{:8} {:11} {:16} {:>18} {:>26}".format
     heads = ("robots.txt fetches", f"forbidden pages, of {PAGES}")
     print(row("Scrapy", "middleware", "mode", *heads))

@@ -1,15 +1,14 @@
-"""A long crawl of many hosts in one process: nothing forbidden, nothing lost, memory flat.
+"""A long crawl of many hosts in one process: no forbidden page, no loss, constant memory.
 
     python -m benchmarks.soak [--pages 200000] [--hosts 2000] [--seed 1]
 
-Every host has rules, some a delay of a few milliseconds, and at any time one breaks down:
-its robots.txt answers 503, at the start and when it is asked for again, or nobody answers
-at all. A download handler is all of the hosts, and the judge. Each page leads to the next
-one of its host, and one in ten to a forbidden one as well, so that what is in the queue
-does not grow.
+Every host has rules, some have a delay of a few milliseconds, and any host can break
+down: its robots.txt has status 503, at the start or later, or the host does not answer at
+all. A download handler plays all hosts, and is the judge. Each page links to the next
+page of its host, and one in ten also to a forbidden one, so that the queue does not grow.
 
-What is printed: twenty times, the pages so far, seconds and memory; then the findings as
-JSON. The exit status is 1 where a forbidden page was asked for, a page was lost or came
+The output is the number of pages, seconds and memory, twenty times; then the findings as
+JSON. The exit status is 1 if a forbidden page was requested, a page was lost or fetched
 twice, a refusal is missing, or memory grew by more than a tenth after the first quarter.
 """
 
@@ -42,11 +41,11 @@ if TYPE_CHECKING:
 
 LATENCY = 0.005  # seconds
 HOLDS = 5
-"""Seconds for which a robots.txt holds, so that each is asked for often."""
+"""Seconds for which a robots.txt is fresh: few, so that each is fetched often."""
 
 FORBIDDEN_EVERY = 10
 BREAKDOWN = 0.01
-"""How likely each answer is to be the first of a breakdown, of up to LONGEST answers."""
+"""The probability that a response begins a breakdown, which lasts up to LONGEST responses."""
 
 LONGEST = 5
 SAMPLES = 20
@@ -59,23 +58,23 @@ SOAKED = {
     "REP_MIN_AGE": HOLDS,
     "REP_RETRY_TIMES": 0,
     "RETRY_ENABLED": True,
-    # Breakdowns end after a few answers, whatever the time.
+    # A breakdown ends after some responses, not after some time.
     "RETRY_TIMES": 50,
 }
 
 
 class Host:
-    """What one host has been asked for, and whether it answers."""
+    """The state of a host: its requests, and whether it answers."""
 
     def __init__(self, name: str, pages: int, chance: random.Random) -> None:
         self._chance = chance
-        # One in ten begins with a robots.txt that can't be had.
+        # One in ten begins with an unreachable robots.txt.
         self.robots_down = chance.randint(1, 2) if chance.random() < 0.1 else 0
         self.down = 0
         self.has_given = False
         delay = chance.choice(["", f"Crawl-delay: {chance.uniform(0.001, 0.01):.4f}\n"])
         self.robots = f"User-agent: *\nDisallow: /private/\n{delay}# {name}\n".encode()
-        # Made at once, so that the judge's own memory does not grow.
+        # Made at the start, so that the judge's own memory does not grow.
         self.pages = bytearray(pages)
         self.forbidden = self.robots_hits = self.breakdowns = 0
 
@@ -111,8 +110,8 @@ class Handler(BaseDownloadHandler):
         host = HOSTS[name]
         if path.startswith("private"):
             host.forbidden += 1
-        # Until it has given its robots.txt it answers with 503 at worst, and says when to
-        # come again: what is never to be had is not waited for until it is.
+        # Until the host has sent its robots.txt, it answers at worst with 503 and
+        # Retry-After: the crawler would not wait for a host that never answers.
         is_new = path == "robots.txt" and not host.has_given
         if not is_new and not host.answers():
             raise DownloadFailedError("The host is down")
@@ -136,7 +135,7 @@ class SoakSpider(scrapy.Spider):
             yield self.request(f"http://{name}/0")
 
     def request(self, url: str) -> scrapy.Request:
-        # What the duplicate filter keeps would grow.
+        # The memory of the duplicate filter would grow.
         return scrapy.Request(url, dont_filter=True, errback=self.note_error)
 
     def parse(self, response: Response) -> Iterator[scrapy.Request]:
@@ -170,13 +169,13 @@ class SoakSpider(scrapy.Spider):
 
 
 def memory() -> int:
-    """The bytes of this process that are in memory now."""
+    """Return the bytes of this process that are in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def soak(hosts: int, pages: int, seed: int) -> bool:
-    """Crawl, and say what came of it. Returns whether all is as it must be."""
+    """Crawl, and print the findings. Returns True if there is no error."""
     chance = random.Random(seed)
     each = pages // hosts
     for number in range(hosts):
@@ -187,7 +186,7 @@ def soak(hosts: int, pages: int, seed: int) -> bool:
     process.crawl(crawler, each=each, total=each * hosts)
     process.start()
     spider, stats = crawler.spider, crawler.stats.get_stats()
-    # The first samples are of a crawl that warms up.
+    # The first samples belong to the warm-up.
     warm = spider.samples[SAMPLES // 4 :] or [0]
     expected = hosts * len(range(0, each, FORBIDDEN_EVERY))
     found = {

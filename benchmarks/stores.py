@@ -4,10 +4,10 @@
     python benchmarks/stores.py --hosts 100000 --max-bytes 20000000
     python benchmarks/stores.py --corpus PATH     real files: a folder, or a tar archive
 
-Each host is met once: its robots.txt is put, and asked for three times, as is that of a
-host met some time before. The rate is of hosts; what it takes to put is above all
-deflating. RSS is what the process has grown by since before the first host, its peak
-included, as the operating system counts it.
+The robots.txt of each host is put once, and requested three times, as is that of an
+earlier host. The rate counts hosts; most of the time of a put is compression. RSS is the
+growth of the process since before the first host, with its peak, as the operating system
+counts it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ START = 1_800_000_000.0
 DAY = 24 * 3600.0
 MEGABYTE = 1_000_000
 
-# Sizes as real ones have them: half are under 550 bytes, one in ten is over 4 KB, one in
-# a hundred over 30 KB.
+# Sizes like those of real files: half are under 550 bytes, one in ten is over 4 KB, one
+# in a hundred over 30 KB.
 MEDIAN_SIZE = 550
 SIZE_SPREAD = 1.7
 
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
 def crawl(
     options: argparse.Namespace, bodies: list[bytes], generator: random.Random
 ) -> None:
-    """Meet the hosts, and print how things are at every tenth of them."""
+    """Visit the hosts, and print the state after every tenth of them."""
     store = MemoryStore(options.max_entries, options.max_bytes)
     print(
         f"{'hosts':>9} {'entries':>8} {'counted MB':>10} {'RSS MB':>7} {'peak':>6}"
@@ -136,7 +136,7 @@ def origin(host: int) -> str:
 
 
 def generated(generator: random.Random, count: int) -> list[bytes]:
-    """robots.txt files of made-up sites, their sizes spread as those of real ones."""
+    """Return robots.txt files of invented sites, with the sizes of real ones."""
     bodies = []
     for _ in range(count):
         size = int(MEDIAN_SIZE * generator.lognormvariate(0, SIZE_SPREAD))
@@ -164,7 +164,7 @@ def line(generator: random.Random, *, first: bool) -> str:
 
 
 def corpus(path: Path) -> list[bytes]:
-    """The files at *path*, as far as they are read."""
+    """Return the files at *path*, cut at the size limit."""
     if path.is_dir():
         found = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
     else:
@@ -175,10 +175,10 @@ def corpus(path: Path) -> list[bytes]:
 
 
 def resident() -> int:
-    """The bytes of memory that this process occupies."""
+    """Return the bytes of memory that this process occupies."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:  # not Linux: the most that it ever was
+    except OSError:  # Not Linux: the peak
         import resource  # noqa: PLC0415
 
         unit = 1 if sys.platform == "darwin" else 1024

@@ -1,4 +1,4 @@
-"""The rows of the table, and the parsers set to one task in turns."""
+"""The rows of the table, and the parsers that do one task in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """What a row has to reach."""
+    """The target of a row."""
 
     least_ratio: float | None = None
     most_ratio: float | None = None
@@ -42,18 +42,18 @@ class Row(NamedTuple):
     """Seconds, bytes, or times a second."""
 
     spread: float | None = None
-    """Half of what lies between the quartiles, as a part of the median."""
+    """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """How many times as much that parser needs as ours; in rows on growth, how many times
-    as much is needed for the larger input; in rows on crawls, than without the package."""
+    """How many times as much this parser needs as ours; in rows on growth, the larger input
+    as the smaller one; in rows on crawls, a crawl as one without the package."""
 
     target: Target | None = None
     unit: str = "s"
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """True if the target is reached; None without a target."""
         if self.target is None:
             return None
         least_ratio, most_ratio, most = self.target
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 class Table:
-    """Rows as they come, each beside the same one *before*, if that is given."""
+    """Prints each row as it comes, beside the row of the same name in *before*, if given."""
 
     def __init__(self, before: list[dict[str, Any]] | None) -> None:
         self.rows: list[Row] = []
@@ -125,19 +125,19 @@ def _change(before: float | None, now: float | None) -> str:
 
 
 def timed(what: str, parser: Parser, times: Times, count: int = 1) -> Row:
-    """A row on *times*, each for so many questions."""
+    """Return a row for *times*, each of which is for *count* questions."""
     return Row(what, parser.label, times.median / count, times.spread)
 
 
 class Task(NamedTuple):
-    """Something to do with files; ``do`` is called for each parser and its files."""
+    """A task with files; ``do`` is called for each parser and its files."""
 
     what: str
     do: Callable[[Parser, list[bytes]], None]
 
     target: Target | None = None
     rivals: tuple[Parser, ...] = (PROTEGO,)
-    """Whom the target is about."""
+    """The parsers that the target applies to."""
 
     questions: int = 1
     """For each file."""
@@ -146,7 +146,7 @@ class Task(NamedTuple):
 
 
 def compare(task: Task, files: list[bytes], rounds: int) -> Iterator[Row]:
-    """All parsers at the same task; ours with each sample of the files as well."""
+    """Time all parsers at one task; ours also with each sample of the files."""
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *task.peers)}
     tasks: dict[Any, Callable[[], None]] = {}

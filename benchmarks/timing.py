@@ -1,4 +1,4 @@
-"""Measuring things in turns, so that what slows the machine slows all of them."""
+"""Measures tasks in turns, so that slowdowns of the machine affect all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class Times(NamedTuple):
-    """Seconds of the processor, one number for each round."""
+    """Processor seconds, one number for each round."""
 
     rounds: tuple[float, ...]
 
@@ -27,27 +27,27 @@ class Times(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Half of what lies between the quartiles, as a part of the median."""
+        """Half of the interquartile range, as a fraction of the median."""
         if len(self.rounds) < 2:
             return 0.0
         first, _, third = quantiles(self.rounds, n=4, method="inclusive")
         return (third - first) / 2 / self.median
 
     def ratios(self, other: Times) -> Times:
-        """How many times as long *other* takes, in each round."""
+        """Return how many times as long *other* takes, in each round."""
         pairs = zip(other.rounds, self.rounds, strict=True)
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """The median of these ratios."""
+        """Return the median of the ratios to *other*."""
         return self.ratios(other).median
 
 
 def clocked(task: Callable[[], object]) -> float:
-    """How long a task takes in this process."""
+    """Return how long a task takes in this process."""
     gc.collect()
-    # A larger allocation tidies up what the task before has freed: after trees of pages
-    # that takes longer than reading a page, and is not this task's.
+    # A larger allocation makes the allocator tidy up after the task before. After trees
+    # of pages, that takes longer than parsing a page.
     bytearray(100_000)
     start = process_time()
     task()
@@ -61,7 +61,7 @@ def interleaved(
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Another one begins each time.
+        # Alternate which task starts first.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             seconds = clocked(tasks[name])
@@ -71,10 +71,11 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """That of a Python process whose start counts: ours, but for what changes Scrapy's
-    settings or measures coverage, with this checkout, installed or not, and with compiled modules in *folder*.
+    """Return the environment for a Python process whose start counts: the current one,
+    without variables that change Scrapy's settings or measure coverage, with this
+    checkout on the path, and with compiled modules in *folder*.
 
-    Where a package is installed they are beside it; in a checkout there may be none.
+    An installed package has its compiled modules beside it; a checkout may have none.
     """
     left_out = ("SCRAPY_", "COVERAGE_", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}

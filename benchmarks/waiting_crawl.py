@@ -2,9 +2,9 @@
 
     python -m benchmarks.waiting_crawl CASE SIDE PORT FOLDER [PAGES]
 
-CASE is a key of ``SPIDERS``, SIDE one of ``SIDES``, PAGES how many each healthy host has. What is printed, as JSON: the seconds
-that it took, those of the processor, the memory at most in bytes, and how long the event
-loop was held up at most, in seconds.
+CASE is a key of ``SPIDERS``, SIDE one of ``SIDES``, PAGES the pages of each healthy host.
+The output is JSON: elapsed seconds, processor seconds, peak memory in bytes, and the
+longest delay of the event loop in seconds.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ TICK = 0.01  # seconds
 
 
 class Lag:
-    """How long the event loop is held up, by a timer that goes off again and again.
+    """Measures delays of the event loop with a repeated timer.
 
-    The time of the processor between two ticks is that of this process alone; on the
-    clock, there is also that for which other processes had the processor.
+    The processor time between two ticks belongs to this process only; the elapsed time
+    also includes the time of other processes.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lag:
         self._next()
 
     def begin(self) -> None:
-        """Take no account of what was before."""
+        """Forget all measurements so far."""
         self.processor = self.clock = 0.0
 
     def _next(self) -> None:
@@ -68,12 +68,12 @@ class MeasuredSpider(scrapy.Spider):
     async def start(self) -> AsyncIterator[scrapy.Request]:
         self.began = time.monotonic()
         self.lag = Lag()
-        # The first response makes Scrapy import things, for a tenth of a second.
+        # The first response makes Scrapy import modules, for a tenth of a second.
         self.crawler.signals.connect(self._begin_lag, signals.response_received)
         for request in self.requests():
             yield request
-            # Where the downloader is full, Scrapy takes the next one at once, and nothing
-            # else has its turn until there is none left: that lag is none of a queue's.
+            # If the downloader is full, Scrapy takes the next request at once, in a
+            # loop that lets nothing else run. The queue does not cause that delay.
             await asyncio.sleep(0)
 
     def _begin_lag(self) -> None:
@@ -87,7 +87,7 @@ class MeasuredSpider(scrapy.Spider):
         return scrapy.Request(f"http://{host}:{self.port}{path}")
 
     def end(self) -> None:
-        """Say what it took, and end at once: closing the spider is not measured."""
+        """Print the results, and exit at once: closing the spider is not measured."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         found = {
             "seconds": time.monotonic() - self.began,
@@ -101,7 +101,7 @@ class MeasuredSpider(scrapy.Spider):
 
 
 class QueueSpider(MeasuredSpider):
-    """Very many requests for a host that gets one every few seconds."""
+    """Very many requests for a host with a delay of seconds."""
 
     name = "queue"
 
@@ -113,18 +113,18 @@ class QueueSpider(MeasuredSpider):
     def end(self) -> None:
         queued = self.crawler.stats.get_value("scheduler/enqueued/disk")
         if queued != REQUESTS:
-            # On a busy machine they may take longer; what is measured is the waiting.
+            # On a busy machine they may take longer; only the waiting is measured.
             self.logger.info("%s of %s requests are queued", queued, REQUESTS)
             asyncio.get_running_loop().call_later(SECONDS / 4, self.end)
             return
         super().end()
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Nothing to do: it is the others that count, which wait."""
+        """Do nothing: the waiting requests are measured."""
 
 
 class LinksSpider(QueueSpider):
-    """The same, where the requests come from a page."""
+    """Very many requests for a host with a delay of seconds, all from one page."""
 
     name = "links"
 
@@ -139,7 +139,7 @@ class LinksSpider(QueueSpider):
 
 
 class FilesSpider(MeasuredSpider):
-    """Pages with files that are on a host which is out of order."""
+    """Pages with files on an unreachable host."""
 
     name = "files"
 
@@ -152,13 +152,13 @@ class FilesSpider(MeasuredSpider):
         yield {"file_urls": [f"http://{BROKEN}:{self.port}/file/{name}"]}
 
     def closed(self, reason: str) -> None:
-        # Without all items, there is no result, which is an error.
+        # If an item is missing, the crawl prints no result, which is an error.
         if self.crawler.stats.get_value("item_scraped_count") == FILES:
             self.end()
 
 
 class HealthySpider(MeasuredSpider):
-    """Fifty hosts that answer."""
+    """Fifty healthy hosts."""
 
     name = "healthy"
     silent: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ class HealthySpider(MeasuredSpider):
 
 
 class SilentSpider(HealthySpider):
-    """The same beside those that never answer, which come first."""
+    """Fifty healthy hosts beside hosts that never answer, which come first."""
 
     name = "silent"
     silent = SILENT
@@ -191,8 +191,8 @@ SPIDERS = {
     for spider in (QueueSpider, LinksSpider, FilesSpider, HealthySpider, SilentSpider)
 }
 SETTINGS: dict[str, object] = {
-    # At the default of 100, Scrapy begins as many tasks for each page, whatever that
-    # yields: where some pages come at once, that alone holds the loop up for 80 ms.
+    # At the default of 100, Scrapy starts as many tasks for each page. If some pages
+    # arrive at once, that alone delays the loop by 80 ms.
     "CONCURRENT_ITEMS": 1,
     "HTTPPROXY_ENABLED": False,
     "LOG_LEVEL": "INFO",

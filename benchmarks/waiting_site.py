@@ -2,7 +2,7 @@
 
     python benchmarks/waiting_site.py
 
-Says its port on standard output, and serves until its standard input ends.
+It prints its port on standard output, and serves until its standard input ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 DELAY = 5
 SLOW = "127.0.0.1"
-"""Asks for a delay of so many seconds."""
+"""Asks for a crawl delay of ``DELAY`` seconds."""
 
 BROKEN = "127.0.0.2"
 """Answers 503."""
@@ -22,7 +22,7 @@ HEALTHY = tuple(f"127.0.1.{number}" for number in range(1, 51))
 SILENT = tuple(f"127.0.2.{number}" for number in range(1, 201))
 """Never answer."""
 
-# Seconds. That of many hosts is such that the processor is not what their crawl waits for.
+# In seconds. With the latency of many hosts, the processor does not limit their crawl.
 LATENCY = 0.05
 LATENCY_OF_MANY = 0.2
 
@@ -71,7 +71,7 @@ _SILENT = frozenset(SILENT)
 
 async def serve() -> None:
     loop = asyncio.get_running_loop()
-    port = 0  # any, and then the same for all
+    port = 0  # Any free port, then the same for all hosts
     for host in (SLOW, BROKEN, HOME, *HEALTHY, *SILENT):
         server = await loop.create_server(Connection, host, port)
         port = server.sockets[0].getsockname()[1]

@@ -38,8 +38,8 @@ __all__ = [
     "product_tokens",
 ]
 
-# Imported when they are asked for: a user of the protocol alone need not load Scrapy, and
-# Scrapy, which loads the command of this package at every start, need not load the rest.
+# Imported on first access: a program that uses only the protocol does not load Scrapy, and
+# Scrapy, which loads this package's command at every start, does not load the rest.
 _MODULES = {
     "CLASSIC": "protocol.dialect",
     "GOOGLE": "protocol.dialect",

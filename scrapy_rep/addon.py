@@ -1,4 +1,4 @@
-"""The one-line way in: ``ADDONS = {"scrapy_rep.Addon": 500}``."""
+"""The Scrapy add-on: ``ADDONS = {"scrapy_rep.Addon": 500}``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
 
 class Addon:
-    """Puts this package's components in their places, and one in that of Scrapy's own.
+    """Enables this package's components, and replaces Scrapy's RobotsTxtMiddleware.
 
-    What the project says in its own settings holds: ``ROBOTSTXT_OBEY`` is set at
-    ``addon`` priority, and a component that the project mentions stays as it is there.
+    The project's own settings take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
+    priority, and a component that the project sets keeps the order that the project gives.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -40,13 +40,13 @@ class Addon:
             settings.setdefault_in_component_priority_dict(
                 name, component, component.ORDER
             )
-        # To stop the start, rather than the first request, where one can't be read.
+        # An invalid setting stops Scrapy at the start, not at the first request.
         RepSettings.from_settings(settings)
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """Where the scheduler is scrapy-redis', have its workers share a queue by host and a
-    store, as far as the project does not say otherwise.
+    """If the scheduler is that of scrapy-redis, let its workers share a host queue and a
+    store, unless the project sets its own.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -58,7 +58,7 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     url = _redis_url(settings)
     if settings.getpriority("REP_STORE") is None and url is not None:
         settings.set("REP_STORE", url, "addon")
-    # The same filter, which writes together with the queue, and not without it.
+    # Our subclass of the filter leaves the fingerprints to our queue, so it needs that queue.
     from scrapy_rep.frontier.redis import HostQueue  # noqa: PLC0415  needs scrapy-redis
 
     is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), HostQueue)
@@ -69,7 +69,7 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """Where scrapy-redis connects to, if that can be said in a URL."""
+    """The URL of the server of scrapy-redis; None if a URL cannot express its settings."""
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
     if settings.getdict("REDIS_PARAMS"):
@@ -80,10 +80,10 @@ def _redis_url(settings: BaseSettings) -> str | None:
 
 
 def _disable_scrapys_own(settings: BaseSettings) -> None:
-    """Take Scrapy's own middleware out, unless the project mentions it.
+    """Disable Scrapy's own middleware, unless the project sets it.
 
-    ``setdefault_in_component_priority_dict`` does not do that: Scrapy 2.14 does not see that
-    a class means the same as its import path in the ``_BASE`` setting.
+    ``setdefault_in_component_priority_dict`` cannot do this: Scrapy 2.14 does not recognise
+    a class as the component whose import path is in the ``_BASE`` setting.
     """
     name = "DOWNLOADER_MIDDLEWARES"
     orders = settings.getdict(name)

@@ -1,7 +1,7 @@
 """Every error that this package raises.
 
-What a server wrote is made visible in a message, since Scrapy logs it; as it was written,
-it is in the attributes.
+Scrapy logs the messages, so control characters in text from a server are escaped in them.
+The attributes hold that text unchanged.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 class SettingError(ValueError):
-    """A setting has a value that it can't have. The message names the setting, the value
-    and what is allowed.
-    """
+    """A setting has an invalid value. The message names it, and says what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
@@ -31,9 +29,9 @@ class SettingError(ValueError):
 class RobotsDenied(IgnoreRequest):
     """A request is not sent, because robots.txt does not allow it.
 
-    It reaches the errback of the request as any IgnoreRequest does. *robotstxt_url* is
-    empty where no robots.txt was asked for: where the URL of the request has no host that
-    can be read, or where an override decided, whose pattern is *override*.
+    Scrapy passes it to the errback of the request. *robotstxt_url* is empty if no
+    robots.txt decided: the URL of the request has no valid host or port, or an entry of
+    ``REP_OVERRIDES`` decided, whose pattern is *override*.
     """
 
     def __init__(
@@ -67,15 +65,11 @@ class RobotsDenied(IgnoreRequest):
 
 
 class SpiderClosing(IgnoreRequest):
-    """A request waits no longer for a robots.txt, or for its turn, because the spider is
-    being closed. It says nothing about the site.
-    """
+    """The spider closes, so a request stops waiting for a robots.txt or for its turn."""
 
 
 class IndexingDenied(IgnoreRequest):
-    """A downloaded file is not handed to the media pipeline that asked for it, because
-    it must not be in an index.
-    """
+    """A media pipeline does not get a file, because the file must not be indexed."""
 
     def __init__(self, message: str, rules: IndexingRules) -> None:
         super().__init__(visible(message))
@@ -83,14 +77,14 @@ class IndexingDenied(IgnoreRequest):
 
 
 class ItemDenied(DropItem):
-    """An item is dropped, because its page must not be in an index. The message has the
-    URL of the page, the statement that says so, as written, and where it stands.
+    """An item is dropped, because its page must not be indexed. The message has the URL of
+    the page, the statement that forbids it, and the source of that statement.
     """
 
     def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
         statement = rules.because(rule)
         why = f"{statement.text} ({statement.source})" if statement else rule
-        super().__init__(visible(f"{url} is not for an index: {why}"))
+        super().__init__(visible(f"{url} must not be indexed: {why}"))
         self.rule = rule
         self.rules = rules
         self.statement = statement
@@ -98,53 +92,57 @@ class ItemDenied(DropItem):
 
 class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the URL of the page and the statement that says so, as written; *denial*
-    has the purpose, the statement and all the others, *entry* what was known of the
-    robots.txt, where that says anything of use.
+    The message has the URL of the page and the statement that forbids the use. *denial*
+    has the purpose and all statements. *entry* is the cache entry of the robots.txt, if
+    that states usage preferences.
     """
 
     def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
-        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
+        super().__init__(
+            visible(f"{url} must not be used for {denial.purpose}: {denial.why}")
+        )
         self.denial = denial
         self.entry = entry
 
 
 class MediaUsageDenied(IgnoreRequest):
-    """A file is not handed to the media pipeline that asked for it, because it must not be
-    used for a purpose of the crawl.
+    """A media pipeline does not get the file that it requested, because the file must not
+    be used for a purpose of the crawl.
     """
 
     def __init__(self, url: str, denial: Denial) -> None:
-        super().__init__(visible(f"{url} is not for {denial.purpose}: {denial.why}"))
+        super().__init__(
+            visible(f"{url} must not be used for {denial.purpose}: {denial.why}")
+        )
         self.denial = denial
 
 
 class QueueStateError(ValueError):
-    """A crawl can't go on with the queue in its JOBDIR. The message says which, and why."""
+    """A crawl can't be resumed from the queue in its JOBDIR. The message names the folder,
+    the reason and what to do.
+    """
 
     def __init__(self, folder: str) -> None:
         super().__init__(
-            f"{folder}: another SCHEDULER_PRIORITY_QUEUE than scrapy_rep.HostQueue or one "
-            "of Scrapy's has written this queue, or it is damaged; go on with that class, "
-            "or start anew in an empty JOBDIR."
+            f"{folder}: this queue is damaged, or a SCHEDULER_PRIORITY_QUEUE other than "
+            "scrapy_rep.HostQueue and Scrapy's own wrote it. Resume the crawl with the "
+            "class that wrote it, or start a new crawl in an empty JOBDIR."
         )
 
 
 class StoreError(Exception):
-    """A store of robots.txt files can't be read or written now. The message says which
-    one, and why.
-    """
+    """A store can't be read or written now. The message has its address and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))
 
 
 class StoreNotInstalled(StoreError):
-    """A store needs a package that is not installed. The message says which."""
+    """A store needs a package that is not installed. The message names the package."""
 
 
 class LedgerError(Exception):
-    """A ledger can't be read or written. The message says which one, and why."""
+    """A ledger can't be read or written. The message has its path and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))

@@ -1,4 +1,4 @@
-"""The loggers of this package: nothing that a stranger wrote leaves them unseen."""
+"""The loggers of this package, which escape control characters in what servers sent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import logging
 from scrapy_rep.protocol.display import visible
 
 _ITEM = "item"
-"""What Scrapy calls an item in what it logs: it writes that on many lines itself."""
+"""The name of an item in Scrapy's log records. Scrapy itself writes items on several
+lines, so they are not escaped."""
 
 
 class _Visible(logging.Filter):
-    """Makes the values in a record visible, as :func:`visible` does.
+    """Escapes control characters in the values of a record, with :func:`visible`.
 
-    URLs, rules, header values and errors are from servers. A line end in one would begin a
-    line of its own in the log, and an escape sequence would reach the terminal.
+    URLs, rules, header values and errors come from servers. A line end in a value could
+    forge a line of the log, and an escape sequence would reach the terminal.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -33,7 +34,7 @@ _visible = _Visible()
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of that *name*, whose messages are visible whatever is in them."""
+    """The logger *name*, which escapes control characters in the values that it logs."""
     found = logging.getLogger(name)
     found.addFilter(_visible)
     return found

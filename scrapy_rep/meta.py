@@ -1,7 +1,7 @@
 """Every key of ``Request.meta`` that this package reads or writes, and every flag that it
 sets on a Response.
 
-What the public ones mean is in ``docs/reference/meta.md``, and a test holds the two together.
+``docs/reference/meta.md`` describes the public ones; a test compares the two lists.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ PURPOSES = "rep_purposes"
 USAGE = "rep_usage"
 
 EXEMPT_ORIGIN = "_rep_exempt_origin"
-"""Internal: the origin of a request with DONT_OBEY_ROBOTSTXT when it was first met. What
-renders pages for a spider may have it sent elsewhere."""
+"""Internal: the origin of a request with DONT_OBEY_ROBOTSTXT when this package first saw it.
+A rendering service may change its URL later."""
 
 PAGE_INIT = "_rep_page_init_callback"
-"""Internal: what a spider has scrapy-playwright call with a new page, beside what this
-package has it call."""
+"""Internal: the spider's own function for scrapy-playwright to call with a new page. This
+package puts a function of its own in its place, which calls it."""
 
 REFUSALS = "_rep_refusals"
-"""Internal: what the page of an item has against the image that a media pipeline asks for."""
+"""Internal: the statements by which the page of an item forbids the indexing or use of the
+image that a media pipeline requests."""
 
 # Flags.
 COPIED_FLAG = "robotstxt_copy"

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 indexing_read = object()
-"""A response says something about indexing. Sent only where there is a ledger: of
-``REP_LEDGER_LEVEL`` ``"all"`` for each, else where something is denied.
+"""A response has indexing rules. Sent only if the crawl writes a ledger: with
+``REP_LEDGER_LEVEL`` ``"all"`` for each such response, otherwise if a rule denies something.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *rules*
 (IndexingRules), and *spider*.
 """
 
 item_annotated = object()
-"""The rules of a page that must not be in an index were written into an item of it, as far
-as the item has a field for them.
+"""The indexing rules of a page that must not be indexed were written into one of its items,
+if the item has a field for them.
 
 Arguments: *item*, *response* (scrapy.http.Response, the page), *rules* (IndexingRules),
 and *spider*.
 """
 
 link_dropped = object()
-"""A request that a callback made is not sent, because the page says that its links, or
-this one, must not be followed.
+"""A request that a callback made is dropped, because its page forbids crawlers to follow its
+links, or this link.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response, the page),
 *reason* (str: ``"page"`` or ``"rel"``), *statement* (Statement of the page, or the value
@@ -28,51 +28,52 @@ of ``rel`` as written), and *spider*.
 """
 
 media_refused = object()
-"""A downloaded file is not handed to the media pipeline that asked for it.
+"""A media pipeline does not get the file that it requested.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
-``"noindex"``, ``"noimageindex"``, or a purpose that the file is not for), *page_url* (str:
-who says so, the file itself or the page whose item names it), *statement* (Statement,
-UsageStatement or None), *entry* (Entry: what was known of the robots.txt, where that says
-what the file may be used for; else None), and *spider*.
+``"noindex"``, ``"noimageindex"``, or the purpose that is denied), *page_url* (str: the URL
+that denies it, of the file itself or of the page whose item names the file), *statement*
+(Statement, UsageStatement or None), *entry* (Entry: the cache entry of the robots.txt, if
+that states usage preferences for the file; else None), and *spider*.
 """
 
 request_allowed = object()
-"""A request may be sent. Sent only where there is a ledger: of ``REP_LEDGER_LEVEL``
-``"all"`` for each request, else where the user of the crawler has decided it.
+"""A request may be sent. Sent only if the crawl writes a ledger: with ``REP_LEDGER_LEVEL``
+``"all"`` for each request, otherwise if the user of the crawler decided, by a setting or by
+``meta``.
 
-Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin; None
-where host or port of the URL can't be read), *entry* (Entry: what is known of its
-robots.txt; None where that does not count), *override* (Override or None), *via* (Via: how a
-browser came to the URL where no spider asked for it; else None), and *spider*.
+Arguments: *request* (scrapy.Request), *decision* (Decision), *origin* (Origin; None if the
+URL has no valid host or port), *entry* (Entry: the cache entry of its robots.txt; None if
+robots.txt did not decide), *override* (Override or None), *via* (Via: how a browser came to
+the URL, if no spider requested it; else None), and *spider*.
 """
 
 request_denied = object()
 """A request is not sent, because robots.txt does not allow it.
 
-Arguments: *robotstxt_url* (str; empty where *origin* is None or an override decided), and
-those of ``request_allowed``.
+Arguments: those of ``request_allowed``, and *robotstxt_url* (str; empty if *origin* is None
+or an override decided).
 """
 
 robotstxt_known = object()
-"""It has come to be known what the robots.txt of an origin says, or that it can't be had.
+"""The robots.txt of an origin was fetched or read from the store, or could not be fetched.
 
-Arguments: *origin* (Origin), *entry* (Entry), *is_new* (bool: it was fetched, and is not
-from the store), *request* (scrapy.Request: the URL, proxy and User-Agent of one that waited
-for it), and *spider*.
+Arguments: *origin* (Origin), *entry* (Entry), *is_new* (bool: whether it was fetched, not
+read from the store), *request* (scrapy.Request: the URL, proxy and User-Agent of a request
+that waited for it), and *spider*.
 """
 
 usage_annotated = object()
-"""What a page may be used for was written into an item of it, and the crawl has a purpose
-that the page is not for.
+"""The uses that a page allows were written into one of its items, and the page denies a
+purpose of the crawl.
 
 Arguments: *item*, *response* (scrapy.http.Response, the page), *denial* (Denial), *entry*
 (Entry, as in ``media_refused``), and *spider*.
 """
 
 usage_read = object()
-"""It has come to be known what a response may be used for. Sent only where there is a
-ledger of ``REP_LEDGER_LEVEL`` ``"all"``, and something is stated.
+"""The usage preferences for a response were read. Sent only if there are any, and the crawl
+writes a ledger with ``REP_LEDGER_LEVEL`` ``"all"``.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *preferences*
 (UsagePreferences), *entry* (Entry, as in ``media_refused``), and *spider*.

@@ -1,4 +1,5 @@
-"""SQLite files of this package: recognised, made, and shared by processes."""
+"""Opens the SQLite files of this package: recognises them, makes their tables, and lets
+several processes share them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Schema(NamedTuple):
-    """What one kind of file has in it."""
+    """The format of one kind of file."""
 
     application_id: int
     """Marks files of this kind, in ``PRAGMA application_id``."""
@@ -19,16 +20,16 @@ class Schema(NamedTuple):
     """The version of the tables, in ``PRAGMA user_version``."""
 
     statements: tuple[str, ...]
-    """What makes the tables, in a file without any or in one of an earlier version."""
+    """The SQL that makes the tables, in an empty file or in one of an earlier version."""
 
 
 FAILURES = (sqlite3.Error, MemoryError)
-"""What reading a damaged file can raise: SQLite has no memory for a row that claims to be of a
-huge size. The second has no message: :func:`cause_of`."""
+"""The errors that reading a damaged file can raise. MemoryError is raised for a row that
+claims a huge size, and has no message."""
 
 
 def cause_of(failure: BaseException) -> object:
-    """What to say of one of :data:`FAILURES`."""
+    """The message for one of :data:`FAILURES`."""
     return str(failure) or "the file is damaged: a row claims more memory than there is"
 
 
@@ -37,11 +38,11 @@ class ForeignFile(Exception):
 
 
 def version_of(connection: sqlite3.Connection, schema: Schema) -> int:
-    """The version of the tables in a file; 0 where it has none.
+    """The version of the tables in a file; 0 if it has none.
 
     Raises ForeignFile for a file of another kind, before anything is written to it.
     """
-    # First: another process may be making the tables, and the rest comes with them.
+    # Read first: another process that makes the tables sets both numbers with them.
     [tables] = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables:
         return 0
@@ -58,14 +59,14 @@ def version_of(connection: sqlite3.Connection, schema: Schema) -> int:
 
 
 def make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
-    """Make the tables of a file that has none, or those of an earlier version.
+    """Make the tables of a file that has none, or has those of an earlier version.
 
-    The connection is in autocommit mode. Raises ForeignFile.
+    The connection must be in autocommit mode. Raises ForeignFile for a file of another kind.
     """
     if version_of(connection, schema) == schema.version:
         return
     connection.execute("BEGIN IMMEDIATE")
-    # Another process may have been faster.
+    # Another process may have made them meanwhile.
     if version_of(connection, schema) < schema.version:
         for statement in schema.statements:
             connection.execute(statement)
@@ -75,15 +76,15 @@ def make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log, where the file system can have one: then readers and
-    the one writer do not wait for each other.
+    """Switch to a write-ahead log if the file system supports it: then readers and the
+    writer do not wait for each other.
     """
     for _ in range(10):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError:
-            # The switch fails at once where another process is about to make it or writes;
-            # this waits for that process.
+            # The switch fails at once if another process writes or switches; a transaction
+            # waits for that process.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         else:
@@ -91,8 +92,8 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file at *path* from any other, which may have been put in its place
-    while it is open; None where there is none.
+    """The device and inode of the file at *path*; None if there is no file. They change if
+    another file takes its place.
     """
     try:
         found = path.stat()

@@ -1,6 +1,6 @@
 """Every stat key that this package writes.
 
-What each counts is in ``docs/reference/stats.md``, and a test holds the two together.
+``docs/reference/stats.md`` describes each of them; a test compares the two lists.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_walk(tmp_path: Path) -> None:
         "pages fetched were forbidden",
         "Hosts treated as having no robots.txt",
         "Hosts",
-        "robots.txt files, as they were",
+        "robots.txt files at the time of the crawls",
     ):
         assert said in report
     assert "no answer later" in report

@@ -157,8 +157,8 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_VISIT_TIME", 60, "REP_VISIT_TIME_WAIT"),
         ("REP_RETRY_TIMES", True, "0 or greater"),
         ("REP_RETRY_TIMES", [], "0 or greater"),
-        ("REP_LEDGER", [], "a name"),
-        ("REP_LEDGER", False, "a name"),
+        ("REP_LEDGER", [], "a string that is not empty"),
+        ("REP_LEDGER", False, "a string that is not empty"),
         ("REP_NOINDEX", [], "'annotate'"),
         ("REP_REL", ["nofolow"], "nofollow"),
         ("REP_REL", "nofollow ugc", "nofollow"),
@@ -235,7 +235,7 @@ def test_the_last_port() -> None:
 @pytest.mark.parametrize("dialect", ["classic", "rfc9309", MINE])
 def test_two_dialects(dialect: Any) -> None:
     """REP_GOOGLE_COMPATIBLE with another REP_DIALECT is an error."""
-    with pytest.raises(SettingError, match="where REP_GOOGLE_COMPATIBLE is True"):
+    with pytest.raises(SettingError, match="because REP_GOOGLE_COMPATIBLE is True"):
         read(REP_GOOGLE_COMPATIBLE=True, REP_DIALECT=dialect)
 
 

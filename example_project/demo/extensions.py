@@ -1,4 +1,4 @@
-"""What the project adds to its crawls: a table at the end, and a verdict."""
+"""Output that the project adds to its crawls: a table at the end, and a verdict."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Row(NamedTuple):
 
 
 class Report:
-    """Prints what became of each page and of its item, and who wanted it so."""
+    """Prints the outcome of each page and of its item, and the statement that decided."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Report:
         if crawler.settings["BUNDLED_SITE"]:
-            raise NotConfigured  # Whoever serves the site has its log.
+            raise NotConfigured  # The process that serves the site has its log.
         report = cls(crawler)
         connect = crawler.signals.connect
         connect(report.note_refusal, signal=request_denied)
@@ -52,7 +52,7 @@ class Report:
     def __init__(self, crawler: Crawler):
         self.crawler = crawler
         self.not_sent: list[Row] = []
-        self.items: dict[str, tuple[str, ...]] = {}  # by URL: the end of its page's row
+        self.items: dict[str, tuple[str, ...]] = {}  # By URL: the end of its row
 
     def note_refusal(
         self, request: Request, decision: Decision, robotstxt_url: str
@@ -82,7 +82,7 @@ class Report:
         self.items[item["url"]] = expiring if until else ("kept",)
 
     def print_report(self) -> None:
-        # What was fetched is not asked of the crawl, but of the site it reached.
+        # The fetched pages come from the log of the site, not from the crawl.
         log = self.crawler.get_downloader_middleware(BundledSite).server.log
         pages = [hit for hit in log if not hit.url.endswith("/robots.txt")]
         rows = list(self.not_sent)
@@ -106,7 +106,7 @@ class Report:
 
 
 def judge_hits(log: list[Hit], agent: str) -> int:
-    """Print what the site's log says of a crawl. Returns how much is wrong."""
+    """Print the findings in the site's log of a crawl. Return the number of errors."""
     pages = [hit for hit in log if not hit.url.endswith("/robots.txt")]
     forbidden = (hit.url for hit in forbidden_hits(pages, agent))
     wrong = accuse("requests that reached a forbidden path", forbidden)
@@ -122,7 +122,7 @@ def judge_hits(log: list[Hit], agent: str) -> int:
 
 
 def said_of_use(exception: UsageDenied) -> tuple[str, str]:
-    """Where it says that a page is not for a purpose, and in which words."""
+    """Return the place and the text of the statement that forbids a purpose."""
     statement = exception.denial.statement
     if statement is None:
         return "nobody", f"{exception.denial.purpose}: unknown"

@@ -1,8 +1,8 @@
 """The hosts of the bundled site.
 
 A host is a folder in ``site/``: its files are its pages, ``robots.txt`` among them, and a
-path without a file is answered with 404. Here stands only what files cannot say. The host
-of that name is ``http://NAME.example``.
+path without a file has status 404. This module has only what files cannot express. The
+host NAME is ``http://NAME.example``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a path is answered, where "200 with the file" would not do."""
+    """The response for a path, if it is not "200 with the file"."""
 
     status: int = 200
-    headers: tuple[tuple[str, str], ...] = ()  # pairs: a header may come twice
-    body: bytes | None = None  # in place of the file
+    headers: tuple[tuple[str, str], ...] = ()  # Pairs, since a header may occur twice
+    body: bytes | None = None  # Replaces the file
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def redirect(to: str) -> Answer:
 
 
 def closed_now() -> Answer:
-    """A robots.txt with a window for visits that opens in three hours."""
+    """Return a robots.txt with a visit window that opens in three hours."""
     now = datetime.now(timezone.utc)
     window = [f"{now + timedelta(hours=hours):%H%M}" for hours in (3, 9)]
     return Answer(body=f"User-agent: *\nVisit-time: {'-'.join(window)}\n".encode())
@@ -50,28 +50,28 @@ def robots_tag(*values: str) -> Answer:
 
 
 HOSTS = (
-    # Allows everything, but one of its pages leads into a forbidden folder of the shop.
+    # Allows everything, but one of its pages links to a forbidden folder of the shop.
     Host("open", {"/offer": redirect("http://shop.example/basket/offer.html")}),
-    # Has a group of rules for demobot, and another for all the rest.
+    # Has a group of rules for demobot, and another for all others.
     Host("shop"),
-    # Has rules with wildcards, and a longer one that takes part of a shorter one back.
+    # Has rules with wildcards, and a longer rule that allows part of a shorter one.
     Host("docs"),
-    # Keeps to the rules of docs: they hold for the host that was asked for them.
+    # Redirects to the robots.txt of docs, whose rules apply to this host too.
     Host("moved", {"/robots.txt": redirect("http://docs.example/robots.txt")}),
-    # Has no robots.txt, so it forbids nothing.
+    # Has no robots.txt, so everything is allowed.
     Host("bare"),
-    # Cannot say what it forbids, so nothing of it may be fetched.
+    # Its robots.txt is unreachable, so nothing may be fetched.
     Host("down", {"/robots.txt": Answer(503)}),
-    # Wants to be asked slowly, one request after the other.
+    # Asks for a delay between requests.
     Host("slow"),
-    # Wants to be asked so slowly that it is not asked at all.
+    # Asks for a delay so long that the crawl skips the host.
     Host("glacial"),
-    # Wants to be asked at certain hours, and this is none of them.
+    # Asks for visits at certain hours, and the crawl is always outside of them.
     Host("night", {"/robots.txt": closed_now()}),
     # Has mistakes in its robots.txt.
     Host("typo"),
-    # May be fetched, all of it, but says of its pages what may become of them: here, and
-    # in the <meta> tags of the pages.
+    # Allows every fetch, but restricts indexing of its pages: here, and in the <meta>
+    # tags of the pages.
     Host(
         "press",
         {
@@ -81,7 +81,7 @@ HOSTS = (
             "/rivals.html": robots_tag("otherbot: noindex"),
         },
     ),
-    # May be fetched, all of it, but not for all purposes. No other host links to it.
+    # Allows every fetch, but not every purpose. No other host links to it.
     Host(
         "gallery",
         {"/essay.html": Answer(headers=(("Content-Usage", "search=n, ai-use=n"),))},

@@ -1,8 +1,8 @@
-"""The verdict: which requests should a crawler not have made, or not yet, and which items
-not kept?
+"""The verdict: requests that a crawler must not have sent, or sent too early, and items
+that it must not have kept.
 
-The judge is not the accused: robots.txt is read by Protego, pages by parsel, which come
-with Scrapy, and both straight from the files of the site.
+The judge is independent of scrapy-rep: Protego parses robots.txt and parsel the pages.
+Both come with Scrapy, and read the files of the site.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Gap(NamedTuple):
-    """The smallest gap between two requests to a host that asks for one."""
+    """The smallest gap between two requests to a host with a delay."""
 
     host: Host
     asked: float
@@ -40,7 +40,7 @@ def forbidden_hits(hits: Iterable[Hit], user_agent: str) -> list[Hit]:
 
 
 def gaps(hits: Iterable[Hit], user_agent: str) -> list[Gap]:
-    """Of each host with a Crawl-delay that was asked more than once."""
+    """Return the gap of each host with a Crawl-delay and more than one request."""
     found = []
     for host in HOSTS:
         asked = Protego.parse(_robotstxt(host)).crawl_delay(user_agent)
@@ -52,14 +52,14 @@ def gaps(hits: Iterable[Hit], user_agent: str) -> list[Gap]:
 
 
 def untimely_hits(hits: Iterable[Hit], user_agent: str) -> list[Hit]:
-    """Those to hosts whose Visit-time is not now: the hours that it names are far off."""
+    """Return the requests to hosts whose Visit-time is closed; its window is hours away."""
     closed = {host.name for host in HOSTS if _is_closed(host, user_agent)}
     return [hit for hit in hits if hit.host.name in closed]
 
 
 def repeated_robotstxts(hits: Iterable[Hit]) -> list[str]:
-    """Those that were asked for more than once for a host that needs them: their own, and
-    each that redirects there.
+    """Return robots.txt URLs that were fetched more than once for each host that needs
+    them: the host itself, and each host that redirects there.
     """
     asked = Counter(hit.url for hit in hits if hit.url.endswith("/robots.txt"))
     for host in HOSTS:
@@ -77,8 +77,8 @@ def missing_pages(
     longest_delay: float,
     rel: Collection[str],
 ) -> set[str]:
-    """The URLs that a crawl from *start* should have asked for, and did not, if it skips
-    hosts with a longer delay and follows no links with one of the *rel*.
+    """Return the URLs that a crawl from *start* should have requested, but did not. Such
+    a crawl skips hosts with a longer delay, and follows no links with a value of *rel*.
     """
     name = user_agent.partition("/")[0]
     rules = {host.name: Protego.parse(_robotstxt(host)) for host in HOSTS}
@@ -99,7 +99,7 @@ def missing_pages(
 
 
 def _leads_to(url: str, name: str, rel: Collection[str]) -> set[str]:
-    """Where a crawler of that name may go from a page."""
+    """Return the URLs that a crawler of that name may follow from a page."""
     location = _location(url)
     if location:
         return {location}
@@ -119,7 +119,7 @@ def _leads_to(url: str, name: str, rel: Collection[str]) -> set[str]:
 
 
 def _location(url: str) -> str:
-    """Where the site redirects to; empty where it does not."""
+    """Return the target of a redirect, or "" for other pages."""
     answer = _host(url).answers.get(unquote(urlsplit(url).path), Answer())
     return dict(answer.headers).get("Location", "")
 
@@ -134,7 +134,7 @@ def noindex_pages(urls: Iterable[str], user_agent: str) -> list[str]:
 
 
 def _robotstxt(host: Host) -> str:
-    """What RFC 9309 makes of the answer that this host gives to /robots.txt."""
+    """Return the rules of a host's response to /robots.txt, by RFC 9309."""
     file = SITE / host.name / "robots.txt"
     default = Answer(200 if file.is_file() else 404)
     answer = host.answers.get("/robots.txt", default)
@@ -162,7 +162,7 @@ def _is_between(start: time, end: time, now: time) -> bool:
 
 
 def _statements(url: str, name: str) -> set[str]:
-    """What a page says to everyone and to the crawler of that name."""
+    """Return the statements of a page for everyone and for the crawler of that name."""
     host = _host(url)
     path = unquote(urlsplit(url).path)
     texts = []

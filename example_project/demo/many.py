@@ -1,10 +1,10 @@
-"""A crawl of the bundled site with several workers, judged by the site's log.
+"""A crawl of the bundled site with several workers, judged by the log of the site.
 
     python -m demo.many [WORKERS] [--kill]
 
-Starts a Redis server of its own, serves the site, and starts so many workers, which share
-a queue (``workers.py``). With ``--kill``, one of them is killed while it has requests under
-way, and another one started. The exit status is 1 where something was not as it should be.
+Starts a Redis server, the site, and the workers, which share a queue (``workers.py``).
+With ``--kill``, one worker is killed while it has requests in flight, and another one is
+started. The exit status is 1 if the verdict has an error.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 START = "http://open.example/"
 
-# Where one is killed: so many seconds later, others get its requests.
+# Seconds after which other workers get the requests of a killed one.
 LEASE = 5
 
-# Pages that a worker has asked for when it is killed, with the last one under way.
+# Requests of the worker that is killed, the last one still in flight.
 PAGES = 2
 
 
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def crawl(count: int, *, kill: bool) -> list[Hit]:
-    """What reached the site, whoever asked for it."""
+    """Return the requests that reached the site, of all workers."""
     victim = Victim()
     site = SiteServer(HOSTS, on_hit=victim.note if kill else None)
     site.start()
@@ -80,7 +80,7 @@ def crawl(count: int, *, kill: bool) -> list[Hit]:
 
 
 class Victim:
-    """The first worker that has asked for ``PAGES`` pages."""
+    """The first worker that has requested ``PAGES`` pages."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -96,7 +96,7 @@ class Victim:
 
 
 def worker(number: int) -> subprocess.Popen[bytes]:
-    # scrapy-redis has not followed Scrapy in this.
+    # scrapy-redis still uses what Scrapy deprecates.
     quiet = "ignore:Passing a 'spider' argument,ignore:Spider.log"
     return subprocess.Popen(
         [sys.executable, "-m", "scrapy", "crawl", "demo"],
@@ -106,7 +106,7 @@ def worker(number: int) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """The address of a server that keeps nothing when it ends."""
+    """Run a Redis server without persistence, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         socket = Path(folder) / "redis.sock"
         options = {
@@ -130,8 +130,8 @@ def redis_server() -> Iterator[str]:
 
 
 def judge(log: list[Hit], *, has_killed: bool) -> int:
-    """Print a verdict. Returns how much is wrong. What a worker had under way that was
-    killed is fetched again, which is no mistake.
+    """Print a verdict. Return the number of errors. A page that a killed worker had in
+    flight may be fetched twice.
     """
     settings = get_project_settings()
     agent = settings["USER_AGENT"]

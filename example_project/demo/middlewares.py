@@ -1,4 +1,4 @@
-"""Where the requests of this project go: to the site that comes with it."""
+"""Routes the requests of this project to the bundled site."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class BundledSite:
-    """Serves the site while a crawl lasts, and sends each request to it.
+    """Serves the bundled site during a crawl, and sends each request to it.
 
-    Several workers share a site, whose address is in ``BUNDLED_SITE``; each then says in a
-    header which one it is.
+    Several workers share one site, whose address is in ``BUNDLED_SITE``; each worker
+    identifies itself in a header.
     """
 
     @classmethod

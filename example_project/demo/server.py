@@ -28,16 +28,16 @@ class Hit(NamedTuple):
     host: Host
     status: int
     seconds: float
-    """When it came, on a clock that is not set."""
+    """The time of arrival, on the monotonic clock."""
 
     worker: str = ""
-    """Which of several workers sent it."""
+    """The name of the worker that sent it."""
 
 
 class SiteServer:
-    """All hosts of the site, while it runs; ``log`` has what reached them.
+    """Serves all hosts of the site; ``log`` has the requests that reached them.
 
-    It is an HTTP proxy: it is asked for whole URLs, so that hosts need no addresses.
+    It is an HTTP proxy: clients request whole URLs, so that hosts need no addresses.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SiteServer:
 
 
 class _Server(ThreadingTCPServer):
-    # A plain TCP server: http.server's own looks its name up, which can take seconds.
+    # A plain TCP server: http.server's own looks up its name, which can take seconds.
     daemon_threads = True
 
 
@@ -95,11 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_CONNECT(self) -> None:
-        """Refuse what leads elsewhere: nothing of this leaves the machine."""
+        """Refuse tunnels: no request leaves the machine."""
         self.send_error(502, "The bundled site has no such host")
 
     def log_message(self, *args: Any) -> None:
-        """Stay silent: the site keeps its own log."""
+        """Log nothing: the site keeps its own log."""
 
 
 def page_file(host: Host, path: str) -> Path | None:

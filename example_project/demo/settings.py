@@ -3,70 +3,69 @@
 BOT_NAME = "demo"
 SPIDER_MODULES = ["demo.spiders"]
 
-# The one line that makes a crawl keep to robots.txt, and to what pages say of themselves.
+# This line makes a crawl obey robots.txt and the rules that pages state.
 ADDONS = {"scrapy_rep.Addon": 500}
 
-# Sites know a crawler by its product token: this one's is "demobot".
+# Sites address a crawler by its product token: this one's is "demobot".
 USER_AGENT = "demobot/1.0 (+https://www.example.com/demobot)"
 
-# A few things that this project wants otherwise than they are by default (see below).
+# The settings of this project that differ from the defaults (see below).
 
-# One host of the site is down and stays down: to wait for it would take ten minutes.
+# One host of the site is always down: waiting for it would take ten minutes.
 REP_UNREACHABLE_WAIT = 0
 
-# Links that the author of a page does not vouch for are left alone.
+# Links with these rel values, for which the author does not vouch, are not followed.
 REP_REL = ["nofollow", "ugc", "sponsored"]
 
-# What was asked and decided is put on record, and each crawl added to it.
+# Requests and decisions are recorded; each crawl adds to the file.
 REP_LEDGER = "demo.ledger"
 REP_LEDGER_LEVEL = "all"
 
 # Every setting of scrapy-rep, with its default.
 #
-# --- How it is read -------------------------------------------------------------------
+# --- How robots.txt is parsed ---------------------------------------------------------
 
-# Which text to follow: "rfc9309", "google" or "classic", or the import path of a Dialect
-# of your own.
+# The dialect: "rfc9309", "google" or "classic", or the import path of your own Dialect.
 # REP_DIALECT = "rfc9309"
 
 # Short for REP_DIALECT = "google".
 # REP_GOOGLE_COMPATIBLE = False
 
-# Hosts that are treated otherwise: {host pattern: "obey", "ignore" or the text of a
-# robots.txt to use in place of theirs}.
+# Hosts with exceptions: {host pattern: "obey", "ignore" or the text of a robots.txt
+# that replaces theirs}.
 # REP_OVERRIDES = {}
 
-# --- How a robots.txt is fetched, and for how long it holds ---------------------------
+# --- How a robots.txt is fetched, and how long it stays fresh -------------------------
 
-# Seconds after which a robots.txt that has not come counts as unreachable.
+# Seconds after which a robots.txt request without a response counts as unreachable.
 # REP_DOWNLOAD_TIMEOUT = 30
 
-# How often a robots.txt is asked for again when there was no answer at all.
+# How often a robots.txt request without any response is retried.
 # REP_RETRY_TIMES = 1
 
-# Request.meta keys that the request for a robots.txt takes over from the request that
-# needs it, besides "proxy".
+# Request.meta keys that a robots.txt request copies, besides "proxy", from the request
+# that needs it.
 # REP_REQUEST_META_KEYS = ["download_slot"]
 
-# Seconds that a robots.txt holds at most, whatever its Cache-Control says.
+# Seconds that a robots.txt stays fresh at most, whatever its Cache-Control says.
 # REP_MAX_AGE = 86400
 
-# Seconds that it holds at least, so that it is not fetched again for each page.
+# Seconds that it stays fresh at least, so that it is not fetched again for each page.
 # REP_MIN_AGE = 300
 
 # Where robots.txt files are kept: "memory://", "sqlite:///FILE" for later crawls, or
 # "redis://HOST" for several machines. With a JOBDIR, the default is a file in it.
 # REP_STORE = "memory://"
 
-# Hosts whose robots.txt is kept in memory at most, and the bytes that all of them take.
+# Number of hosts whose robots.txt is kept in memory at most, and the bytes of all.
 # REP_STORE_MAX_ENTRIES = 100000
 # REP_STORE_MAX_BYTES = 134217728
 
-# Seconds that a request waits for a robots.txt that can't be had, before it is given up.
+# Seconds that a request waits for an unreachable robots.txt before it is refused.
 # REP_UNREACHABLE_WAIT = 600
 
-# Of several workers on one queue in Redis: seconds without a sign of life after which what
-# a worker has taken is given to others.
+# For several workers on one queue in Redis: seconds without a sign of life after which
+# other workers get a worker's requests.
 # REP_QUEUE_LEASE = 60
 
 # Whether a robots.txt on a public address may be redirected to a private one.
@@ -74,22 +73,22 @@ REP_LEDGER_LEVEL = "all"
 
 # --- How fast, and when ---------------------------------------------------------------
 
-# Whether Crawl-delay and Request-rate are kept to.
+# Whether Crawl-delay and Request-rate are respected.
 # REP_CRAWL_DELAY = True
 
-# Seconds; a host that asks for a longer delay is skipped.
+# Seconds; hosts that ask for a longer delay are skipped.
 # REP_CRAWL_DELAY_MAX = 180
 
-# Whether the workers on one store keep the delay of a host together.
+# Whether the workers on one store share the delay of a host.
 # REP_SHARED_DELAY = True
 
 # Whether hosts are visited only in the window of their Visit-time (UTC).
 # REP_VISIT_TIME = True
 
-# Seconds that a request waits for such a window to open, before it is given up.
+# Seconds that a request waits for such a window before it is refused.
 # REP_VISIT_TIME_WAIT = 3600
 
-# --- What pages say of themselves -----------------------------------------------------
+# --- The rules that pages state -------------------------------------------------------
 
 # Whether X-Robots-Tag headers count.
 # REP_HEADER_ENABLED = True
@@ -97,61 +96,61 @@ REP_LEDGER_LEVEL = "all"
 # Whether <meta name="robots"> tags count.
 # REP_META_ENABLED = True
 
-# What becomes of items from pages with noindex: "drop", "annotate" or "ignore".
+# What to do with items from pages with noindex: "drop", "annotate" or "ignore".
 # REP_NOINDEX = "drop"
 
-# The field of items that "annotate", and a date of expiry, is written into.
+# The item field for "annotate", and for the expiry date of a page.
 # REP_ITEM_FIELD = "robots"
 
-# What becomes of requests from pages with nofollow: "drop" or "ignore".
+# What to do with requests from pages with nofollow: "drop" or "ignore".
 # REP_NOFOLLOW = "drop"
 
-# Links with one of these values in their rel are not followed.
+# Values of rel whose links are not followed.
 # REP_REL = []
 
-# Whether a download ends at its headers where no item and no link of it is wanted.
+# Whether a download stops after its headers if no item and no link of it is wanted.
 # REP_STOP_DOWNLOAD = False
 
-# --- What the crawl is for ------------------------------------------------------------
+# --- The purposes of the crawl --------------------------------------------------------
 
-# Its purposes: "search", "ai-use", "train-ai", "tdm". Items of pages that are not for one
-# of them are dropped. With none, nothing is asked.
+# Purposes: "search", "ai-use", "train-ai", "tdm". Items of pages that forbid one of
+# them are dropped. Without purposes, usage preferences are ignored.
 # REP_PURPOSES = []
 
-# What becomes of such items: "drop", "annotate" or "ignore".
+# What to do with such items: "drop", "annotate" or "ignore".
 # REP_USAGE = "drop"
 
-# Whether a page may serve a purpose that nobody speaks about: "allow" or "deny".
+# Whether a page without a statement about a purpose may serve it: "allow" or "deny".
 # REP_USAGE_UNKNOWN = "allow"
 
 # Product tokens by purpose: {"train-ai": "mybot-train"}.
 # REP_AGENTS = {}
 
-# --- What is put on record ------------------------------------------------------------
+# --- The record -----------------------------------------------------------------------
 
-# The file that what was asked and decided is written into.
+# The file that requests and decisions are recorded in.
 # REP_LEDGER = None
 
-# "denied" for what was refused or dropped, "all" for every decision.
+# "denied" records refusals and drops, "all" every decision.
 # REP_LEDGER_LEVEL = "denied"
 
-# --- Scrapy's own settings that scrapy-rep keeps to -----------------------------------
+# --- Settings of Scrapy that scrapy-rep uses ------------------------------------------
 
-# Whether robots.txt counts. The add-on sets this to True.
+# Whether robots.txt is obeyed. The add-on sets this to True.
 # ROBOTSTXT_OBEY = True
 
 # The product token, or a list of tokens in order of preference; None takes it from the
 # User-Agent.
 # ROBOTSTXT_USER_AGENT = None
 
-# And what has nothing to do with scrapy-rep.
+# Settings without relation to scrapy-rep.
 
 # All requests go to the bundled site, and a table ends the crawl.
 DOWNLOADER_MIDDLEWARES = {"demo.middlewares.BundledSite": 700}
 EXTENSIONS = {"demo.extensions.Report": 0}
 
-# Let the table stand alone. "DEBUG" shows each decision when it is made.
+# Only the table is printed. "DEBUG" logs each decision.
 LOG_LEVEL = "WARNING"
-# Workers that start at the same moment can take the same port for it.
+# Workers that start at the same moment could take the same port for it.
 TELNETCONSOLE_ENABLED = False
 DEFAULT_DROPITEM_LOG_LEVEL = "INFO"

@@ -1,7 +1,7 @@
-"""``scrapy rep``: reads robots.txt files, pages and ledgers from the command line.
+"""The command ``scrapy rep``, which reads robots.txt files, pages and ledgers.
 
-Scrapy loads every command at every start. So this module imports as little as it can: what
-a subcommand needs is imported when that runs.
+Scrapy imports every command at every start. So this module imports little; the module of a
+subcommand is imported when the subcommand runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RepCommand(ScrapyCommand):
-    """Runs a subcommand."""
+    """The command ``scrapy rep``, which runs one of its subcommands."""
 
     requires_project = False
     requires_crawler_process = False
@@ -43,14 +43,14 @@ class RepCommand(ScrapyCommand):
         for name, (text, add_arguments) in SUBCOMMANDS.items():
             subparser = subcommands.add_parser(name, help=text, description=text)
             add_arguments(subparser)
-            # Scrapy's own options follow the subcommand.
+            # Scrapy's own options (-s, --nolog, ...) come after the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.shared.exit_status import exit_status  # noqa: PLC0415
 
         def run(arguments: Namespace, settings: Settings) -> int:
-            # To import what the subcommand needs takes long enough for a Ctrl-C.
+            # Imported inside exit_status(), which handles Ctrl-C: it can take a while.
             module = import_module(f"{__name__}.{arguments.subcommand}")
             status: int = module.run(arguments, settings)
             return status

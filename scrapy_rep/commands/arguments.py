@@ -1,7 +1,7 @@
-"""The options of the subcommands.
+"""The command-line options of the subcommands.
 
-The parser has those of every subcommand, whichever runs. So this module imports nothing
-heavy; the module of a subcommand is imported when that runs.
+The parser always has the options of all subcommands. So this module imports nothing heavy;
+the module of a subcommand is imported when the subcommand runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable
 
-_AS_A_CRAWL = "as a crawl with these settings"
+_FROM_SETTINGS = "from the settings, as in a crawl"
 
 
 class Subcommand(NamedTuple):
@@ -25,7 +25,7 @@ def _check(parser: ArgumentParser) -> None:
         "urls",
         nargs="+",
         metavar="URL",
-        help="a URL, or - for a list on standard input",
+        help="a URL, or - for a list on standard input, one URL per line",
     )
     _add_profile(parser)
     _add_purposes(parser)
@@ -37,12 +37,12 @@ def _check(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--robots",
         metavar="FILE",
-        help="judge every URL by the robots.txt in this file; nothing is fetched",
+        help="check every URL against the robots.txt in this file, and fetch nothing",
     )
     parser.add_argument(
         "--brief",
         action="store_true",
-        help="one line for each URL: verdict, URL and reason, separated by tabs",
+        help="print one line per URL: verdict, URL and reason, separated by tabs",
     )
     _add_format(parser)
 
@@ -52,8 +52,8 @@ def _lint(parser: ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE|URL",
-        help="a file, a URL, or - for standard input; a URL without a path stands for the "
-        "robots.txt of its host",
+        help="a file, a URL, or - for standard input; for a URL without a path, the "
+        "robots.txt of its host is checked",
     )
     parser.set_defaults(agent=["*"])
     _add_dialect(parser)
@@ -64,7 +64,7 @@ def _page(parser: ArgumentParser) -> None:
     parser.add_argument(
         "page",
         metavar="URL|FILE",
-        help="a URL, an HTML file, or - for HTML on standard input",
+        help="a URL, an HTML file, or - to read HTML from standard input",
     )
     _add_profile(parser)
     _add_purposes(parser)
@@ -73,13 +73,13 @@ def _page(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD",
-        help='a header field of a page in a file, such as "X-Robots-Tag: noindex"; can be '
-        "repeated",
+        help="a header field to add to a page that is read from a file, such as "
+        '"X-Robots-Tag: noindex"; can be repeated',
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="fetch the page even where robots.txt forbids it",
+        help="fetch the page even if robots.txt forbids it",
     )
     _add_format(parser)
 
@@ -89,20 +89,20 @@ def _diff(parser: ArgumentParser) -> None:
         parser.add_argument(
             name,
             metavar=name.upper(),
-            help="a file, a URL, or - for standard input",
+            help=f"the {name} robots.txt: a file, a URL, or - for standard input",
         )
     _add_profile(parser)
     parser.add_argument(
         "--urls",
         metavar="LIST|LEDGER",
-        help="the URLs whose verdicts to compare: a file with one on each line, - for "
-        "standard input, or the ledger of a crawl (default: paths made from the patterns)",
+        help="the URLs to compare: a file with one URL or path per line, - for standard "
+        "input, or the ledger of a crawl (default: paths made from the patterns)",
     )
     parser.add_argument(
         "--origin",
         metavar="URL",
-        help="compare URLs of this host alone (default: the host of NEW or OLD, where one "
-        "is a URL)",
+        help="compare only URLs of this host (default: the host of NEW, or of OLD, if "
+        "that is a URL)",
     )
     _add_format(parser)
 
@@ -112,18 +112,18 @@ def _replay(parser: ArgumentParser) -> None:
         "ledgers",
         nargs="+",
         metavar="LEDGER",
-        help="the ledger of a crawl; without REP_LEDGER_LEVEL = 'all' it has no URLs that "
-        "could be newly forbidden",
+        help="the ledger of a crawl; it has the URLs that were fetched only if the crawl "
+        "had REP_LEDGER_LEVEL = 'all'",
     )
-    _add_profile(parser, default="as in each past crawl")
+    _add_profile(parser, default="from each past crawl")
     parser.add_argument(
         "--robots",
         action="append",
         default=[],
         metavar="[ORIGIN=]FILE",
-        help="use this file as the robots.txt of an origin "
-        "(https://example.com=robots.txt), or of all origins without a file of their own, "
-        "and do not fetch it; can be repeated",
+        help="use this file instead of fetching robots.txt: for one origin, as in "
+        "https://example.com=robots.txt, or for all origins without a file of their own; "
+        "can be repeated",
     )
     parser.add_argument(
         "--purge-list",
@@ -135,7 +135,7 @@ def _replay(parser: ArgumentParser) -> None:
 
 def _report(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "ledgers", nargs="+", metavar="LEDGER", help="ledgers of crawls (REP_LEDGER)"
+        "ledgers", nargs="+", metavar="LEDGER", help="a crawl's ledger (REP_LEDGER)"
     )
     parser.add_argument(
         "-o",
@@ -143,21 +143,21 @@ def _report(parser: ArgumentParser) -> None:
         default="robots-report.html",
         metavar="FILE",
         help="the file to write, or - for standard output (default: %(default)s); an "
-        "older report is replaced, any other file is not",
+        "older report is replaced, any other file is kept",
     )
     parser.add_argument(
         "--hosts",
         type=int,
         default=10_000,
         metavar="N",
-        help="how many hosts to list at most (default: %(default)s)",
+        help="list at most this many hosts (default: %(default)s)",
     )
     parser.add_argument(
         "--robotstxt",
         type=int,
         default=200,
         metavar="N",
-        help="how many hosts to show the robots.txt of at most (default: %(default)s)",
+        help="show the robots.txt of at most this many hosts (default: %(default)s)",
     )
 
 
@@ -181,24 +181,24 @@ SUBCOMMANDS = {
     ),
     "report": Subcommand("Write a report on past crawls, as one HTML file", _report),
 }
-"""Each is a module of this package, with a function ``run``."""
+"""Each subcommand is a module of this package with a function ``run``."""
 
 
-def _add_profile(parser: ArgumentParser, default: str = _AS_A_CRAWL) -> None:
-    """The options that ``profile.profile_of`` reads: agents and dialect."""
+def _add_profile(parser: ArgumentParser, default: str = _FROM_SETTINGS) -> None:
+    """Add ``--agent`` and ``--dialect``, which ``profile.profile_of`` reads."""
     parser.add_argument(
         "--agent",
         action="append",
         default=[],
         metavar="NAME",
-        help="whose rules to follow: a product token or a User-Agent header; of several "
-        "tokens, separated by commas or by repeating the option, the first that has a "
-        f"group is followed, and * (everyone) where none has (default: {default})",
+        help="the crawler whose rules to follow: a product token or a User-Agent header; "
+        "of several tokens (separated by commas, or the option repeated) the first with a "
+        f"group counts, or else the group for everyone, * (default: {default})",
     )
     _add_dialect(parser, default)
 
 
-def _add_dialect(parser: ArgumentParser, default: str = _AS_A_CRAWL) -> None:
+def _add_dialect(parser: ArgumentParser, default: str = _FROM_SETTINGS) -> None:
     parser.add_argument(
         "--dialect",
         metavar="NAME",
@@ -207,23 +207,23 @@ def _add_dialect(parser: ArgumentParser, default: str = _AS_A_CRAWL) -> None:
 
 
 def _add_purposes(parser: ArgumentParser) -> None:
-    """The option that says what the content is for, as ``profile.profile_of`` reads it."""
+    """Add ``--purpose``, which ``profile.profile_of`` reads."""
     parser.add_argument(
         "--purpose",
         action="append",
         default=[],
         metavar="NAME",
-        help="what the content is for: search, ai-use, train-ai or tdm; several are "
-        "separated by commas or by repeating the option (default: REP_PURPOSES; all are "
-        "shown where that is empty)",
+        help="what the crawl uses content for: search, ai-use, train-ai or tdm; give "
+        "several separated by commas, or repeat the option (default: REP_PURPOSES; if "
+        "that is empty, all purposes are shown)",
     )
 
 
 def _add_format(parser: ArgumentParser) -> None:
-    """The option that ``output.Output`` reads: text or JSON."""
+    """Add ``--format``, which ``output.Output`` reads."""
     parser.add_argument(
         "--format",
         choices=("text", "json"),
         default="text",
-        help="text for people, or JSON for programs: an object on each line",
+        help="text for people, or JSON for programs: one object per line",
     )

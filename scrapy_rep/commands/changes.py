@@ -1,4 +1,4 @@
-"""The differences of two robots.txt files in one dialect."""
+"""The differences between two robots.txt files, read in one dialect."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.groups import Group
 
-# Lines that are compared, in all. Only hostile files have more: those with thousands of
-# agents, each in a group of its own and in one with thousands of rules.
+# The most lines to compare. Only hostile files have more: thousands of agents, each in a
+# group of its own and in a shared group with thousands of rules.
 _MAX_COMPARED = 500_000
 
 
 Followed: TypeAlias = tuple[tuple[int, int], ...]
-"""The groups that an agent follows, by number, each with a run of user-agent lines whose
-delays are for it, or 0."""
+"""The groups that an agent follows: the number of each group, and the number of the run of
+user-agent lines there whose delays apply to the agent, or 0."""
 
 
 class Record(NamedTuple):
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """The changes for some agents."""
+    """What changed for agents that have the same lines in both files."""
 
     agents: tuple[str, ...]
     """In lower case; ``*`` is everyone."""
@@ -50,13 +50,13 @@ class GroupChange(NamedTuple):
     removed: tuple[Record, ...]
 
     moved: tuple[Record, ...]
-    """Rules that stand elsewhere among those that were kept, with their new lines."""
+    """Rules that are in both files, but in another order, with their new line numbers."""
 
 
 def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bool]:
-    """The changes in the groups, and whether these are all.
+    """Return the changes in the groups, and whether the list is complete.
 
-    Agents with the same lines share one change.
+    The list is cut short if the files have too many lines to compare.
     """
     old_groups, new_groups = old.groups, new.groups
     before, after = _followed(old_groups, old), _followed(new_groups, new)
@@ -88,14 +88,14 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
-    """Paths that the patterns of robots.txt files are about, each once."""
+    """Yield paths that the patterns of robots.txt files match, each once."""
     seen = set()
     for robots in files:
         for group in robots.groups:
             for pattern in _patterns(group):
                 path = pattern.replace("*", "").rstrip("$")
                 path = path if path.startswith("/") else f"/{path}"
-                # A pattern may end at the path itself, or go on below it.
+                # A pattern with a $ matches the first of these paths only.
                 for sample in (path, f"{path}x"):
                     if sample not in seen:
                         seen.add(sample)
@@ -103,7 +103,7 @@ def sample_paths(*files: RobotsTxt) -> Iterator[str]:
 
 
 def records_for_all(robots: RobotsTxt) -> set[tuple[str, str]]:
-    """The records about use that stand before any group: fields and values."""
+    """Return the field and value of each usage record before the first group."""
     groups = usage_groups(lines(robots.body, robots.dialect), robots.dialect)
     return {
         (line.field, line.value.decode("utf-8", "replace")) for line in groups.for_all
@@ -115,7 +115,7 @@ def _patterns(group: Group) -> Iterator[str]:
         yield rule.pattern
     for record in group.records:
         if record.field in USAGE_FIELDS:
-            # One without a path is about all.
+            # A record without a path applies to all paths.
             path, _ = split_path(record.value.encode("utf-8", "surrogatepass"))
             yield path.decode("utf-8", "replace") or "/"
 
@@ -123,9 +123,7 @@ def _patterns(group: Group) -> Iterator[str]:
 def _followed(
     groups: Sequence[Group], robots: RobotsTxt
 ) -> dict[str, list[tuple[int, int]]]:
-    """The numbers of the groups that each agent follows, and of the runs of user-agent
-    lines there that name it and have records about pace below.
-    """
+    """Return for each agent the pairs of numbers that ``Followed`` describes."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, group in enumerate(groups):
         slow = {record.run for record in group.records if record.field in PACE_FIELDS}
@@ -142,7 +140,7 @@ def _followed(
 def _records(
     groups: Sequence[Group], followed: Followed
 ) -> dict[tuple[str, str], Record]:
-    """The records of the groups that an agent follows, each once, in order."""
+    """Return the records of the groups that an agent follows, each once, in order."""
     found: dict[tuple[str, str], Record] = {}
 
     def add(field: str, value: str, line: int) -> None:
@@ -162,7 +160,7 @@ def _records(
 def _moved(
     was: dict[tuple[str, str], Record], now: dict[tuple[str, str], Record]
 ) -> Iterator[Record]:
-    """The fewest rules that must be moved for the rest to be in their old order."""
+    """Yield the fewest rules whose removal leaves the others in their old order."""
     place = {key: number for number, key in enumerate(was)}
     kept = [record for key, record in now.items() if key in place and _is_rule(record)]
     in_order = _longest_rising([place[record[:2]] for record in kept])
@@ -176,10 +174,10 @@ def _is_rule(record: Record) -> bool:
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:
-    """The indices of a longest rising subsequence of distinct numbers.
+    """Return the indices of a longest rising subsequence of distinct numbers.
 
-    difflib finds no longest one, and takes 2 s for 5,000 rules that are swapped in pairs,
-    and four times as long for twice as many; this takes some milliseconds.
+    difflib may find a shorter one, and takes quadratic time: 2 s for 5,000 rules that are
+    swapped in pairs. This takes a few milliseconds.
     """
     ends: list[int] = []
     """The smallest number that a rising subsequence of each length ends with."""

@@ -18,7 +18,7 @@ from scrapy_rep.commands.shared.robotstxt import (
     loaded_record,
 )
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.urls import asked_argument, by_origins, line_batches
+from scrapy_rep.commands.shared.urls import by_origins, line_batches, parse_argument
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import Rule
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
-# What is shown to people: sitemaps, and characters of a line of a robots.txt.
+# Limits of the text output: sitemaps, and characters of a line of robots.txt.
 _SITEMAPS_SHOWN = 5
 _SHOWN_OF_LINE = 120
 
 _Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision]]"
-"""The decision of each dialect on one URL, that of the crawl first."""
+"""The decision of each dialect on one URL; the dialect of the crawl comes first."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -55,7 +55,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.dialects:
         dialects += [each for each in DIALECTS.values() if each != profile.dialect]
     if "-" in arguments.urls and (len(arguments.urls) > 1 or arguments.robots == "-"):
-        raise UsageError("- stands for all of standard input, and can be given once")
+        raise UsageError("- reads all of standard input: give it alone")
     given: Given = {}
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)
@@ -79,7 +79,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 
 
 class Checker:
-    """Shows a verdict for each URL, as they come."""
+    """Shows the verdict on each URL as soon as it is known."""
 
     def __init__(self, profile: Profile, output: Output, *, brief: bool) -> None:
         self._profile = profile
@@ -89,10 +89,10 @@ class Checker:
         self._counts: Counter[str] = Counter()
 
     def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """The URLs that arguments are. Names the others on standard error."""
+        """Yield the arguments that are URLs; report the others on standard error."""
         for text in texts:
             try:
-                yield 0, asked_argument(text).url
+                yield 0, parse_argument(text).url
             except UsageError as error:
                 self._status = WRONG_USAGE
                 notify(str(error))
@@ -102,27 +102,28 @@ class Checker:
     ) -> int:
         for batch in batches:
             for part in by_origins(batch):
-                origins = {asked.origin for *_, asked in part if asked is not None}
+                origins = {parsed.origin for *_, parsed in part if parsed is not None}
                 found = await sources.of(origins)
-                for number, text, asked in part:
-                    if asked is None:
+                for number, text, parsed in part:
+                    if parsed is None:
                         self._counts["bad"] += 1
                         self._status = WRONG_USAGE
                         notify(
                             f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
                         )
                     else:
-                        self._show(asked.url, found[asked.origin])
+                        self._show(parsed.url, found[parsed.origin])
             self._output.flush()
         return self._status
 
     def sum_up(self) -> None:
-        """Say how many URLs of a list are allowed, and how many are not."""
+        """Report how many URLs of a list are allowed and denied."""
         counts = self._counts
         words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
-        if counts["used otherwise"]:
+        if counts["use denied"]:
             words += (
-                f"; {counts['used otherwise']:,} of the allowed not for the purposes"
+                f"; {counts['use denied']:,} of the allowed may not be used for a "
+                "purpose of the crawl"
             )
         if counts["bad"]:
             words += f"; lines that are not URLs: {counts['bad']:,}"
@@ -133,11 +134,11 @@ class Checker:
         judged = [(each, self._profile.decide(each.robots, url)) for each in by_dialect]
         loaded, decision = judged[0]
         usage = robotstxt_usage(loaded.robots, url, self._profile)
-        is_used_otherwise = is_denied(usage, self._profile)
-        if not decision.allowed or is_used_otherwise:
+        is_use_denied = is_denied(usage, self._profile)
+        if not decision.allowed or is_use_denied:
             self._status = max(self._status, FOUND)
         self._counts["allowed" if decision.allowed else "denied"] += 1
-        self._counts["used otherwise"] += decision.allowed and is_used_otherwise
+        self._counts["use denied"] += decision.allowed and is_use_denied
         if self._output.as_json:
             self._output.record(self._record(url, judged, usage))
         elif self._brief:
@@ -171,7 +172,7 @@ class Checker:
         return record
 
     def _show_brief(self, url: str, judged: _Judged) -> None:
-        """A line with the verdict, those of the other dialects behind it."""
+        """Show one line: the verdict, then the verdicts of the other dialects."""
         (_, decision), *others = judged
         word, style = verdict(decision)
         cells: list[str | Painted]
@@ -242,7 +243,7 @@ def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:
 
 
 def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted]]:
-    """The lines around a rule, with carets under its pattern."""
+    """Yield the lines around a rule, with carets under its pattern."""
     lines = loaded.lines_around(rule.line)
     width = len(str(lines[-1][0])) if lines else 1
     for number, text in lines:
@@ -262,9 +263,8 @@ def _shortened(text: str) -> str:
 
 
 def _pointed(text: str, pattern: str) -> tuple[str, int, int]:
-    """A line, shortened, and where in it the pattern stands."""
-    # The field of a line never has a colon; where a dialect does without one, the
-    # pattern follows white space.
+    """Return a line, shortened, and the start and end of the pattern in it."""
+    # A field name has no colon. A dialect may accept white space instead of the colon.
     start = text.find(pattern, text.find(":") + 1) if pattern else text.find(":") + 1
     start = max(start, 0)
     if start > _SHOWN_OF_LINE // 2:

@@ -20,10 +20,10 @@ from scrapy_rep.commands.shared.robotstxt import (
 )
 from scrapy_rep.commands.shared.sources import given_files
 from scrapy_rep.commands.shared.urls import (
-    asked_argument,
-    asked_url,
     line_batches,
     opened,
+    parse_argument,
+    parse_url,
 )
 from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import verdict, why
@@ -52,14 +52,14 @@ _SQLITE = b"SQLite format 3\0"
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if [arguments.old, arguments.new, arguments.urls].count("-") > 1:
-        raise UsageError("- stands for all of standard input, and can be given once")
-    given = arguments.origin and asked_argument(arguments.origin).origin
+        raise UsageError("- reads all of standard input: give it only once")
+    given = arguments.origin and parse_argument(arguments.origin).origin
     if profile.note:
         notify(profile.note)
     old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
     origin = given or _origin(new) or _origin(old)
     source = arguments.urls
-    # A list that can't be read is an error before anything is shown.
+    # Opened here, so that an unreadable list is reported before any output.
     is_ledger = source is not None and _is_ledger(source)
     if is_ledger and origin is None and origin_count(source) > 1:
         raise UsageError(
@@ -96,7 +96,7 @@ def _is_ledger(path: str) -> bool:
 
 
 class Differences:
-    """Shows the differences of two robots.txt files, as they are found."""
+    """Shows the differences between two robots.txt files as it finds them."""
 
     def __init__(
         self,
@@ -150,13 +150,13 @@ class Differences:
             _show_line(self._output, change, text)
 
     def listed(self, path: str, origin: Origin | None) -> Iterator[str]:
-        """The URLs in a list. Names other lines on standard error."""
+        """Yield the URLs and paths in a list; report other lines on standard error."""
         with opened(path) as file:
             for number, text in chain.from_iterable(line_batches(file)):
-                asked = asked_url(text)
-                if asked is not None:
-                    if origin is None or asked.origin == origin:
-                        yield asked.url
+                parsed = parse_url(text)
+                if parsed is not None:
+                    if origin is None or parsed.origin == origin:
+                        yield parsed.url
                 elif text.startswith("/"):
                     yield text
                 else:
@@ -164,7 +164,7 @@ class Differences:
                     notify(f"{path}, line {number}: {text[:200]!r} is not a URL")
 
     def show_verdicts(self, urls: Iterable[str]) -> None:
-        """Show the URLs that one of the files allows and the other denies."""
+        """Show the URLs that only one file allows, and those whose use changes."""
         for url in urls:
             self._compared += 1
             old = self._profile.decide(self._old.robots, url)
@@ -184,7 +184,7 @@ class Differences:
             else:
                 word = "now allowed" if new.allowed else "now denied"
                 painted = Painted(word, verdict(new).style)
-                reasons = f"was {why(old)}; is {why(new)}"
+                reasons = f"was: {why(old)}; now: {why(new)}"
                 self._output.row(painted, url, reasons)
 
     def _show_usage(self, url: str) -> None:
@@ -225,7 +225,7 @@ class Differences:
             )
             if self._usage_changed:
                 count = f"{self._usage_changed} of {self._compared}"
-                self._output.line(f"{count} URLs may be used for other purposes.")
+                self._output.line(f"{count} URLs change their permitted purposes.")
         if self._is_wrong:
             return WRONG_USAGE
         return FOUND if self._has_changed or self._changed else CLEAN

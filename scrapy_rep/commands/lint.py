@@ -62,12 +62,12 @@ def _findings(file: LoadedRobotsTxt) -> Sequence[Finding]:
 
 
 def _no_file(result: AccessResult, dialect: Dialect) -> Finding:
-    """The finding where there is no robots.txt to read."""
+    """Return the finding on a robots.txt that could not be fetched."""
     code, text = str(result.access), str(result)
     if result.access is Access.UNREACHABLE or result.status in dialect.denying_statuses:
         message = (
-            "there is no robots.txt to read, and crawlers take that for a prohibition: "
-            "answer with status 200, or with 404 if everything is allowed"
+            "crawlers can't read robots.txt, and treat all URLs as forbidden: answer "
+            "with status 200, or with 404 if everything is allowed"
         )
         return Finding(0, code, "error", message, text)
     message = "there is no robots.txt, so everything is allowed"

@@ -10,7 +10,7 @@ from scrapy.exceptions import UsageError
 from scrapy.http import HtmlResponse
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.shared.urls import asked_url, read_file
+from scrapy_rep.commands.shared.urls import parse_url, read_file
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.shared.profile import Profile
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.commands.shared.sources import Sources
-    from scrapy_rep.commands.shared.urls import AskedUrl
+    from scrapy_rep.commands.shared.urls import ParsedUrl
     from scrapy_rep.commands.shared.web import Web
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -38,17 +38,17 @@ _MAX_REDIRECTS = 20
 
 @dataclass(kw_only=True)
 class Page:
-    """A page, with everything that indexing rules and usage preferences are read from."""
+    """A page, with all sources of its indexing rules and usage preferences."""
 
     where: str
-    """Its URL, the last one where it was redirected, or the name of its file."""
+    """Its URL after redirects, or the name of its file."""
 
     status: int | None = None
     headers: Sequence[bytes] = ()
     """The values of its ``X-Robots-Tag`` field lines."""
 
     fields: Sequence[tuple[str, bytes]] = ()
-    """Its other header fields about use; names in lower case."""
+    """Its header fields about use; names in lower case."""
 
     tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
@@ -58,7 +58,7 @@ class Page:
     redirects: list[str] = field(default_factory=list)
 
     decision: Decision | None = None
-    """The decision of its robots.txt, if it is on the web."""
+    """The robots.txt decision on its URL; None for a page from a file."""
 
     loaded: LoadedRobotsTxt | None = None
     """The robots.txt that decided."""
@@ -72,12 +72,12 @@ class Page:
 
     @property
     def is_error_page(self) -> bool:
-        """Whether it was sent with a status that makes it no page to index."""
+        """Whether its status is not 2xx, so that there is no page to index."""
         return self.status is not None and self.status // 100 != 2
 
 
 def page_of_file(path: str, fields: Sequence[str]) -> Page:
-    """The page in a file, sent with header *fields*. Raises UsageError for bad ones."""
+    """Return the page in a file, sent with *fields*. Raises UsageError for a bad field."""
     values, others = [], []
     for each in fields:
         name, colon, value = each.partition(":")
@@ -96,58 +96,59 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
 
 
 async def fetched_page(
-    asked: AskedUrl, profile: Profile, sources: Sources, *, force: bool
+    target: ParsedUrl, profile: Profile, sources: Sources, *, force: bool
 ) -> Page:
-    """The page that a URL leads to. A page, or a redirect target, that robots.txt forbids is
-    not fetched, unless *force* is given.
+    """Fetch a page, and follow its redirects.
+
+    A URL that robots.txt forbids, also one of a redirect, is fetched only with *force*.
     """
     redirects: list[str] = []
     while True:
-        (loaded,) = (await sources.of([asked.origin]))[asked.origin]
-        decision = profile.decide(loaded.robots, asked.url)
-        found = Page(
-            where=asked.url, decision=decision, loaded=loaded, redirects=redirects
+        (loaded,) = (await sources.of([target.origin]))[target.origin]
+        decision = profile.decide(loaded.robots, target.url)
+        page = Page(
+            where=target.url, decision=decision, loaded=loaded, redirects=redirects
         )
-        if not (found.is_allowed or force):
-            return found
+        if not (page.is_allowed or force):
+            return page
         try:
-            response = await sources.web.page(asked.url)
-        except Exception as error:  # noqa: BLE001  whatever a handler raises
-            found.error = in_words(error)
-            return found
+            response = await sources.web.page(target.url)
+        except Exception as error:  # noqa: BLE001  download handlers raise anything
+            page.error = in_words(error)
+            return page
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
-            found.tdmrep = await _mining(asked, profile, loaded, sources.web)
-            return _with_response(found, response)
-        next_url = _joined(asked.url, location)
+            page.tdmrep = await _tdmrep(target, profile, loaded, sources.web)
+            return _with_response(page, response)
+        next_url = _joined(target.url, location)
         if next_url is None or len(redirects) >= _MAX_REDIRECTS:
-            found.error = (
+            page.error = (
                 "redirected to an address that is not a URL"
                 if next_url is None
                 else f"redirected more than {_MAX_REDIRECTS} times"
             )
-            return found
-        asked = next_url
-        redirects.append(asked.url)
+            return page
+        target = next_url
+        redirects.append(target.url)
 
 
-async def _mining(
-    asked: AskedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
+async def _tdmrep(
+    target: ParsedUrl, profile: Profile, loaded: LoadedRobotsTxt, web: Web
 ) -> UsagePreferences:
-    """What the tdmrep.json of an origin states, if a purpose needs it."""
-    url = url_of(asked.origin)
+    """Return what tdmrep.json of the origin states, if a purpose needs it."""
+    url = url_of(target.origin)
     wanted = any(map(is_about_mining, profile.rep.purposes))
     if not wanted or not profile.decide(loaded.robots, url).allowed:
         return NOTHING_STATED
     (result,) = await web.robotstxts([url])
     if result.access is not Access.SUCCESSFUL:
         return NOTHING_STATED
-    return TdmRep.parse(result.body).usage(asked.url)
+    return TdmRep.parse(result.body).usage(target.url)
 
 
-def _joined(url: str, location: bytes) -> AskedUrl | None:
+def _joined(url: str, location: bytes) -> ParsedUrl | None:
     try:
-        return asked_url(urljoin(url, location.decode("utf-8", "replace")))
+        return parse_url(urljoin(url, location.decode("utf-8", "replace")))
     except ValueError:  # "http://["
         return None
 

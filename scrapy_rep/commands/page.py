@@ -1,4 +1,4 @@
-"""``scrapy rep page``: the indexing rules of a page, and the statements behind them."""
+"""``scrapy rep page``: the indexing rules of a page, and the statements they follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scrapy_rep.commands.shared.robotstxt import (
     describe_access,
 )
 from scrapy_rep.commands.shared.sources import ask
-from scrapy_rep.commands.shared.urls import asked_argument, is_url
+from scrapy_rep.commands.shared.urls import is_url, parse_argument
 from scrapy_rep.commands.shared.usage import (
     is_denied,
     robotstxt_usage,
@@ -38,81 +38,81 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.indexing.statements import Statement
 
-_SILENCE = IndexingRules().to_dict()
+_DEFAULTS = IndexingRules().to_dict()
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
     if profile.note:
         notify(profile.note)
-    found = _found(arguments, profile)
+    page = _load(arguments, profile)
     output = Output(arguments)
-    is_fetched = (found.is_allowed or arguments.force) and not found.error
-    rules = _rules(found, profile, profile.dialect)
-    usage = _usage(found, profile, rules)
+    is_fetched = (page.is_allowed or arguments.force) and not page.error
+    rules = _rules(page, profile, profile.dialect)
+    usage = _usage(page, profile, rules)
     now = datetime.now(timezone.utc)
     if output.as_json:
-        record = _record(found, profile, rules if is_fetched else None, now)
+        record = _record(page, profile, rules if is_fetched else None, now)
         if is_fetched:
             record["usage"] = usage_record(usage, profile)
         output.record(record)
     else:
-        _show(output, found, profile, rules if is_fetched else None, now)
+        _show(output, page, profile, rules if is_fetched else None, now)
         if is_fetched:
             show_usage(output, usage, profile)
-    may_be_used = _indexable(found, rules, now) and not is_denied(usage, profile)
-    return CLEAN if found.is_allowed and is_fetched and may_be_used else FOUND
+    may_be_used = _indexable(page, rules, now) and not is_denied(usage, profile)
+    return CLEAN if page.is_allowed and is_fetched and may_be_used else FOUND
 
 
-def _found(arguments: Namespace, profile: Profile) -> Page:
+def _load(arguments: Namespace, profile: Profile) -> Page:
     if not is_url(arguments.page):
         return page_of_file(arguments.page, arguments.header)
     if arguments.header:
         raise UsageError(
-            "--header is for a page in a file; a URL is sent with its own header fields"
+            "--header is only for a page from a file; a URL has its own header fields"
         )
-    asked = asked_argument(arguments.page)
+    parsed = parse_argument(arguments.page)
     force = arguments.force
     return ask(
         profile,
         [profile.dialect],
         {},
-        lambda sources: fetched_page(asked, profile, sources, force=force),
+        lambda sources: fetched_page(parsed, profile, sources, force=force),
     )
 
 
-def _rules(found: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
+def _rules(page: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
     return IndexingRules.parse(
-        found.headers, found.html, profile.agents, dialect, found.encoding
+        page.headers, page.html, profile.agents, dialect, page.encoding
     )
 
 
-def _indexable(found: Page, rules: IndexingRules, now: datetime) -> bool:
-    return rules.indexable(now) and not found.is_error_page
+def _indexable(page: Page, rules: IndexingRules, now: datetime) -> bool:
+    return rules.indexable(now) and not page.is_error_page
 
 
-def _usage(found: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
-    """The usage preferences of the page, its robots.txt and its tdmrep.json together."""
+def _usage(page: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
+    """Return the preferences in the page, its robots.txt and its tdmrep.json, combined."""
     usage = UsagePreferences.of_page(
-        found.fields, rules.statements, rules.tags, found.tdmrep
+        page.fields, rules.statements, rules.tags, page.tdmrep
     )
-    if found.loaded is None:
+    if page.loaded is None:
         return usage
-    return robotstxt_usage(found.loaded.robots, found.where, profile) | usage
+    return robotstxt_usage(page.loaded.robots, page.where, profile) | usage
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
-    """The statements behind each rule that differs from what silence allows."""
+    """Return the statements behind each rule that differs from its default."""
     said = rules.to_dict()
     return {
-        key: [each for each in rules.statements if key in _bears_on(each)]
+        key: [each for each in rules.statements if key in _affected_rules(each)]
         for key in said
-        if said[key] != _SILENCE[key]
+        if said[key] != _DEFAULTS[key]
     }
 
 
-def _bears_on(statement: Statement) -> set[str]:
-    """The rules that a statement affects."""
+def _affected_rules(statement: Statement) -> set[str]:
+    """Return the names of the rules that a statement affects."""
     name = statement.name
     if not statement.known or (name in VALUED and statement.value is None):
         return set()
@@ -138,24 +138,24 @@ def _statement_record(statement: Statement) -> dict[str, Any]:
 
 
 def _record(
-    found: Page, profile: Profile, rules: IndexingRules | None, now: datetime
+    page: Page, profile: Profile, rules: IndexingRules | None, now: datetime
 ) -> dict[str, Any]:
     record: dict[str, Any] = {
-        "page": found.where,
+        "page": page.where,
         "agents": list(profile.agents),
         "dialect": profile.dialect.name,
         "fetched": rules is not None,
-        "status": found.status,
-        "redirects": found.redirects,
-        "error": found.error,
-        "robotstxt": found.loaded and found.loaded.where,
-        "access": found.loaded and access_record(found.loaded),
-        "decision": found.decision and decision_record(found.decision),
+        "status": page.status,
+        "redirects": page.redirects,
+        "error": page.error,
+        "robotstxt": page.loaded and page.loaded.where,
+        "access": page.loaded and access_record(page.loaded),
+        "decision": page.decision and decision_record(page.decision),
     }
     if rules is None:
         return record | {"indexable": False}
     return record | {
-        "indexable": _indexable(found, rules, now),
+        "indexable": _indexable(page, rules, now),
         "rules": rules.to_dict(),
         "evidence": {
             key: [_statement_record(each) for each in statements]
@@ -165,42 +165,42 @@ def _record(
         "findings": [each._asdict() for each in rules.findings],
         "dialects": {
             name: {
-                "indexable": _indexable(found, each, now),
+                "indexable": _indexable(page, each, now),
                 "rules": each.to_dict(),
             }
-            for name, each in _in_each_dialect(found, profile).items()
+            for name, each in _in_each_dialect(page, profile).items()
         },
     }
 
 
-def _in_each_dialect(found: Page, profile: Profile) -> dict[str, IndexingRules]:
+def _in_each_dialect(page: Page, profile: Profile) -> dict[str, IndexingRules]:
     dialects = {profile.dialect.name: profile.dialect} | DIALECTS
-    return {name: _rules(found, profile, dialect) for name, dialect in dialects.items()}
+    return {name: _rules(page, profile, dialect) for name, dialect in dialects.items()}
 
 
 def _show(
     output: Output,
-    found: Page,
+    page: Page,
     profile: Profile,
     rules: IndexingRules | None,
     now: datetime,
 ) -> None:
     show = output.line
-    show(_verdict(found, rules, now), "  ", Painted(found.where, "bold"))
-    for url in found.redirects:
+    show(_verdict(page, rules, now), "  ", Painted(page.where, "bold"))
+    for url in page.redirects:
         show("  redirected to ", url)
-    if found.decision is not None and found.loaded is not None:
-        word = "allows" if found.decision.allowed else "forbids"
-        show(f"  robots.txt {word} to fetch it: ", why(found.decision))
-        show("  (", found.loaded.where, ", ", describe_access(found.loaded), ")")
-    if found.error:
-        show("  It could not be fetched: ", found.error)
+    if page.decision is not None and page.loaded is not None:
+        word = "allows" if page.decision.allowed else "forbids"
+        show(f"  robots.txt {word} fetching it: ", why(page.decision))
+        show("  (", page.loaded.where, ", ", describe_access(page.loaded), ")")
+    if page.error:
+        show("  The page could not be fetched: ", page.error)
     if rules is None:
-        if not found.error:
-            show("  It was not fetched, so its indexing rules are unknown.")
+        if not page.error:
+            show("  The page was not fetched, so its indexing rules are unknown.")
         return
-    if found.is_error_page:
-        show(f"  It was sent with status {found.status}, so there is no page to index.")
+    if page.is_error_page:
+        show(f"  The status is {page.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
         show("  ", Painted(key, "bold"), ": ", _value(said[key]))
@@ -210,17 +210,17 @@ def _show(
         show("  without effect in this dialect: ", *_described(statement))
     for finding in rules.findings:
         show(f"  [{finding.code}] ", finding.message)
-    if found.is_error_page:
+    if page.is_error_page:
         return
-    for name, each_rules in _in_each_dialect(found, profile).items():
-        verdict = _verdict(found, each_rules, now)
+    for name, each_rules in _in_each_dialect(page, profile).items():
+        verdict = _verdict(page, each_rules, now)
         show(f"  {name:<10} ", verdict, "  ", each_rules.to_header())
 
 
-def _verdict(found: Page, rules: IndexingRules | None, now: datetime) -> Painted:
+def _verdict(page: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules is None:
         return Painted("unknown  ", "red")
-    if found.is_error_page:
+    if page.is_error_page:
         return Painted("no page  ", "red")
     if rules.indexable(now):
         return Painted("indexable", "green")

@@ -1,4 +1,4 @@
-"""``scrapy rep replay``: what the robots.txt files of today say of past crawls."""
+"""``scrapy rep replay``: judges the URLs of past crawls by today's robots.txt files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
 
-# The number of robots.txt files that are fetched before their URLs are judged.
+# The most robots.txt files to fetch before judging the URLs of their origins.
 _ORIGINS_AT_ONCE = 128
 
 _STYLES: dict[str, Style] = {
@@ -73,7 +73,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 def _dialects(
     arguments: Namespace, profile: Profile, crawls: PastCrawls
 ) -> dict[str, Dialect]:
-    """The dialect for each name of a dialect in the ledgers."""
+    """Return the dialect to judge by, for each dialect name in the ledgers."""
     names = crawls.dialects | {""}
     if arguments.dialect is not None:
         return dict.fromkeys(names, profile.dialect)
@@ -82,7 +82,7 @@ def _dialects(
 
 
 def _origin_and_path(value: str) -> tuple[Origin | None, str]:
-    """The origin and the file of an option ``--robots``; None is every other origin."""
+    """Split a value of ``--robots`` into origin and file; None is every other origin."""
     before, equals, path = value.partition("=")
     origin = origin_of(before) if equals else None
     return origin, path if origin else value
@@ -121,19 +121,17 @@ class Changes:
                 f"URLs that were refused and are now allowed: {counts['allowed']:,}"
             )
         if counts["usage"] and not self.output.as_json:
-            notify(
-                f"URLs whose content may be used for other purposes: {counts['usage']:,}"
-            )
+            notify(f"URLs whose permitted purposes have changed: {counts['usage']:,}")
         if counts["unknown"]:
             notify(
-                "URLs that can't be judged, since their robots.txt is unreachable: "
+                "URLs that can't be judged because their robots.txt is unreachable: "
                 f"{counts['unknown']:,}"
             )
         return FOUND if counts["forbidden"] or counts["unknown"] else CLEAN
 
 
 class Replayer:
-    """Judges each URL of past crawls by the robots.txt of today, origin by origin."""
+    """Judges each URL of past crawls by today's robots.txt, origin by origin."""
 
     def __init__(
         self,
@@ -144,13 +142,13 @@ class Replayer:
         *,
         agents: tuple[str, ...] | None,
     ) -> None:
-        """*agents* are asked for in the place of those of each crawl, if given."""
+        """*agents*, if not None, replace the agents of each crawl."""
         self._crawls = crawls
         self._places = {name: place for place, name in enumerate(dialects)}
         self._profile = profile
         self._agents = agents
         self._changes = changes
-        # Decisions come in the order of origins, so one file is enough to keep.
+        # Decisions are sorted by origin, so it is enough to cache one file.
         self._past_robotstxt = lru_cache(maxsize=1)(past_robotstxt)
         self._advance: Callable[[int], object]
 
@@ -179,13 +177,13 @@ class Replayer:
             loaded = by_dialect[self._places.get(past.dialect, 0)]
             result = loaded.result
             if result is not None and result.access is Access.UNREACHABLE:
-                # A URL that was refused for this reason would be refused again.
+                # A URL that the crawl refused for this reason would be refused again.
                 unknown += past.reason != Reason.UNREACHABLE.value
             else:
                 self._compare(past, loaded)
             self._advance(past.times)
         if unknown:
-            # An outage is no prohibition: what was fetched need not be purged for it.
+            # An outage may pass, so the pages that were fetched need not be purged.
             self._changes.add(
                 {
                     "change": "unknown",
@@ -225,7 +223,7 @@ class Replayer:
     def _compare_usage(
         self, past: PastDecision, loaded: LoadedRobotsTxt, profile: Profile
     ) -> None:
-        """Compare what the content of a URL could be used for then and now."""
+        """Show whether the content of a URL may be used for other purposes than then."""
         if past.snapshot is None:
             return
         robots = self._past_robotstxt(past.snapshot, loaded.dialect)
@@ -249,20 +247,20 @@ class Replayer:
 
 @contextmanager
 def _progress(output: Output, total: int) -> Iterator[Callable[[int], object]]:
-    """Show a bar on standard error while the block runs, if that is a terminal.
+    """Show a progress bar while the block runs, if standard error is a terminal.
 
-    The block gets a function to call with the count of URLs that were judged since the
-    last call. Without tqdm, which comes with the extra ``report``, there is no bar.
+    Yields a function that takes the number of URLs judged since the last call. There is
+    no bar without tqdm, which the extra ``report`` installs.
     """
     try:
         from tqdm import tqdm  # noqa: PLC0415
     except ImportError:
         yield lambda _: None
         return
-    # None: shown on a terminal alone.
+    # With disable=None, tqdm shows the bar only on a terminal.
     with tqdm(total=total, unit=" URLs", disable=None) as bar:
         if not bar.disable:
-            # A bar on the same terminal has to make room for each line.
+            # tqdm.write() moves the bar, which may be on the same terminal.
             output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")
         yield bar.update
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    """The exit status: 0. Raises UsageError or LedgerError where no report is written."""
+    """Write the report, and return 0. Raises UsageError or LedgerError if that fails."""
     try:
         from scrapy_rep.report.render import MARK, render  # noqa: PLC0415
     except ImportError as error:
@@ -46,7 +46,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
         sys.stdout.buffer.flush()
         return CLEAN
     if not _may_be_replaced(output, MARK):
-        raise UsageError(f"{output} exists and is not a report; it is not replaced")
+        raise UsageError(f"{output} exists and is not a report; choose another file")
     with OutputFile(output, output, arguments.ledgers) as file:
         for part in _parts(arguments, render):
             file.write(part)
@@ -57,7 +57,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
 def _parts(
     arguments: Namespace, render: Callable[[Report, float], Iterator[str]]
 ) -> Iterator[str]:
-    """The parts of the page, one after the other."""
+    """Yield the HTML of the report in parts."""
     ledgers = dict.fromkeys(os.path.realpath(path) for path in arguments.ledgers)
     limits = Limits(hosts=arguments.hosts, documents=arguments.robotstxt)
     with closing(Scratch(ledgers)) as scratch:
@@ -70,7 +70,7 @@ def _parts(
 def _may_be_replaced(output: str, mark: str) -> bool:
     """Whether *output* does not exist, is empty or begins with the *mark* of a report.
 
-    A user who mistakes the argument of ``-o`` must not lose a ledger.
+    So a mistaken ``-o`` does not overwrite a ledger.
     """
     path = Path(output)
     if not path.exists():

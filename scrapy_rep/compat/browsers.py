@@ -1,4 +1,4 @@
-"""What download handlers that have a browser do in ways of their own."""
+"""Recognises download handlers that use a browser, and names of scrapy-playwright."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 PAGE_INIT_META = "playwright_page_init_callback"
-"""What scrapy-playwright calls with a page before that goes to the URL of a request."""
+"""The meta key of the function that scrapy-playwright calls with a new page, before the page
+opens the URL of the request."""
 
 _NAMES = re.compile(
     "camoufox|headless|nodriver|patchright|playwright|puppeteer|pyppeteer|selenium"
@@ -25,7 +26,7 @@ _PLAYWRIGHT = "scrapy_playwright."
 
 
 def is_for_browser(request: Request) -> bool:
-    """Whether scrapy-playwright is to download *request* with its browser."""
+    """Whether scrapy-playwright will download *request* with its browser."""
     return bool(request.meta.get("playwright"))
 
 
@@ -35,15 +36,16 @@ def is_from_browser(response: Response) -> bool:
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """The path of a download handler of http or https that has a browser, going by its
-    name and the names of what it is made of, and whether it is scrapy-playwright's.
+    """The import path of a download handler for http or https that uses a browser, and
+    whether it is scrapy-playwright's; None if there is none. Its name and those of its base
+    classes decide.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):
         try:
             handler = load_object(handlers.get(scheme) or "")
         except (ImportError, NameError, TypeError, ValueError):
-            # The download of the first request says what is wrong with it.
+            # Scrapy reports the invalid handler at the first download.
             continue
         paths = [
             f"{kind.__module__}.{kind.__qualname__}"
@@ -56,5 +58,5 @@ def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
 
 
 def abort_setting(settings: BaseSettings) -> Any:
-    """What scrapy-playwright asks whether to abort a request of its browser."""
+    """The function by which scrapy-playwright decides whether to abort a request."""
     return settings.get("PLAYWRIGHT_ABORT_REQUEST")

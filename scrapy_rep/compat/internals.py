@@ -1,7 +1,7 @@
 """The private names of Scrapy that this package uses.
 
-Tested on Scrapy 2.14.0 and 2.19.0. Where a later Scrapy lacks one of them, the function
-here returns a neutral value, and one warning names what is missing.
+Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks one of them, the function here
+returns a neutral value, and logs one warning that names it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ logger = get_logger(__name__)
 
 _warn = cache(
     partial(
-        logger.warning, "This version of Scrapy has no %s: scrapy-rep does without it"
+        logger.warning,
+        "This version of Scrapy has no %s, so scrapy-rep works without it. Look for a newer "
+        "scrapy-rep that supports this Scrapy",
     )
 )
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
-"""The meta key of the proxy that the ``Proxy-Authorization`` header of a request is for."""
+"""The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
 
 
 class SlotState(NamedTuple):
-    """The state of a download slot. Times are in seconds, moments those of the monotonic
-    clock."""
+    """The state of a download slot: seconds, and moments on the monotonic clock."""
 
     concurrency: int
     active: int = 0
@@ -46,18 +47,18 @@ class SlotState(NamedTuple):
     """Whether a request waits in the slot."""
 
     last_seen: float = float("-inf")
-    """The moment at which it last sent a request."""
+    """The moment at which the slot last sent a request."""
 
 
 def is_closing(crawler: Crawler) -> bool:
-    """Whether the spider is being closed. Scrapy sends no signal before the end of that."""
+    """Whether the spider is closing. Scrapy sends a signal only when it has closed."""
     if _find(crawler.engine, "_slot") is None:  # It is closed.
         return hasattr(crawler.engine, "_slot")
     return _find(crawler.engine, "_slot.closing") is not None
 
 
 def wake(crawler: Crawler) -> None:
-    """Make the engine ask its scheduler for requests now rather than at its next heartbeat."""
+    """Make the engine ask its scheduler for requests now, not only at its next heartbeat."""
     schedule = _find(crawler.engine, "_slot.nextcall.schedule")
     if schedule is not None:
         schedule()
@@ -74,13 +75,13 @@ def requests_in_progress(crawler: Crawler) -> Collection[object]:
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:
-    """The key of the download slot of *request*, nearly always its host."""
+    """The key of the download slot of *request*, which is nearly always its host."""
     get_slot_key = _find(crawler.engine, "downloader.get_slot_key")
     return str(get_slot_key(request) if get_slot_key else origin_of(request.url))
 
 
 def slot_state(crawler: Crawler, key: str) -> SlotState | None:
-    """The state of the download slot with that key; None where it is unknown."""
+    """The state of the download slot *key*; None if it is unknown."""
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None:
@@ -98,11 +99,11 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
 def room_in_downloader(crawler: Crawler) -> Iterator[None]:
     """Let the downloader take one request more than ``CONCURRENT_REQUESTS``."""
     downloader: Any = getattr(crawler.engine, "downloader", None)
-    # The handler that Scrapy uses without a reactor has connections of aiohttp's.
+    # The handler that Scrapy uses without a reactor has a connection pool of aiohttp.
     handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
     sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
     pools = [(getattr(session, "connector", None), "_limit") for session in sessions]
-    # None means that there is no such attribute, and 0 that there is no limit.
+    # None: there is no such attribute. 0: there is no limit.
     limits = [(downloader, "total_concurrency"), *pools]
     raised = [limit for limit in limits if getattr(*limit, None)]
     for owner, name in raised:
@@ -115,8 +116,8 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
 
 
 def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
-    """Whether the downloader has room for another request, if requests of class *apart* do
-    not count, and its limit is *raised* by so many for them.
+    """Whether the downloader has room for another request, not counting requests of the class
+    *apart*, for which its limit is *raised* by that number.
     """
     limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
     active = active_requests(crawler)
@@ -126,21 +127,21 @@ def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
 
 
 def is_scraper_full(crawler: Crawler) -> bool:
-    """Whether the scraper has too much to do: callbacks and item pipelines cannot keep up."""
+    """Whether the scraper is overloaded: callbacks and item pipelines cannot keep up."""
     needs_backout = _find(crawler.engine, "scraper.slot.needs_backout")
     return needs_backout is not None and needs_backout()
 
 
 def fail(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Call the errback of *request* with *error*, as if a download had ended with it."""
+    """Call the errback of *request* with *error*, as if its download had failed."""
     enqueue = _find(crawler.engine, "scraper.enqueue_scrape")
     if request.errback is not None and enqueue is not None:
-        # The engine checks whether the crawl is done when a download ends; here none has.
+        # The engine checks for the end of the crawl only after a download; there was none.
         enqueue(Failure(error), request).addBoth(lambda _: wake(crawler))
 
 
 def _find(owner: Any, path: str) -> Any:
-    """The attribute at a dotted *path*; None where there is none."""
+    """The attribute at a dotted *path*; None if there is none."""
     try:
         return _getter(path)(owner)
     except AttributeError:
@@ -151,7 +152,7 @@ _getter = cache(attrgetter)
 
 
 def _look_for(owner: Any, path: str) -> Any:
-    """The same, for what may be missing on the way."""
+    """The attribute at *path*; None, with a warning, if one on the way is missing."""
     for name in path.split("."):
         if owner is not None and not hasattr(owner, name):
             _warn(path)

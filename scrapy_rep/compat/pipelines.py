@@ -1,4 +1,4 @@
-"""Media pipelines: which item it is that they fetch a file for, of which they tell nobody."""
+"""Marks the requests of media pipelines with the refusals of their item."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    # What is against an image at that URL, for an item.
+    # Returns the refusals of the image at a URL, for an item.
     Refusals = Callable[[Any, str], dict[str, Any]]
 
 
 def mark_media_requests(crawler: Crawler, key: str, refusals: Refusals) -> None:
-    """Have the requests of media pipelines say in their meta, at *key*, what *refusals* has
-    against their item.
+    """Make media pipelines put the *refusals* of an item and URL into the meta of each of
+    their requests, at *key*.
 
-    A pipeline fetches once what several items name, and remembers what became of it. A
-    request with something against it is none that others can share.
+    A pipeline fetches a URL once for all items, and caches the result. A request with
+    refusals gets a fingerprint of its own, so that other items do not share its result.
     """
     try:
         manager = crawler.engine.scraper.itemproc
     except (AttributeError, RuntimeError):
-        return  # There is no crawl, so there are no pipelines.
+        return  # Without a crawl there are no pipelines.
     for pipeline in getattr(manager, "middlewares", ()):
         if isinstance(pipeline, MediaPipeline) and hasattr(pipeline, "_fingerprinter"):
-            asked: Any = pipeline
-            asked.get_media_requests = partial(
+            patched: Any = pipeline
+            patched.get_media_requests = partial(
                 _marked, pipeline.get_media_requests, key, refusals
             )
-            asked._fingerprinter = _Apart(pipeline._fingerprinter, key)
+            patched._fingerprinter = _Fingerprinter(pipeline._fingerprinter, key)
 
 
 def _marked(
@@ -46,8 +46,8 @@ def _marked(
         yield request
 
 
-class _Apart:
-    """Tells requests with something against them from others of the same URL."""
+class _Fingerprinter:
+    """Gives requests with refusals other fingerprints than requests without."""
 
     def __init__(self, fingerprinter: Any, key: str) -> None:
         self._fingerprinter = fingerprinter

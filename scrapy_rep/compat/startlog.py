@@ -1,7 +1,7 @@
-"""One sentence in the log where a wrong setting stops the start, and no traceback.
+"""Removes the traceback from the log when an invalid setting stops Scrapy at the start.
 
-Scrapy leaves an exception at the start to asyncio or to Twisted, which log it with all the
-calls that led to it. Those say nothing about a setting that its message does not.
+asyncio or Twisted logs an exception at the start with its traceback. For an invalid setting
+the message says all that the user needs.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from twisted.logger import globalLogBeginner
 
 from scrapy_rep.exceptions import LedgerError, SettingError
 
-_SENTENCES = (SettingError, LedgerError)
+_WITHOUT_TRACEBACK = (SettingError, LedgerError)
 
 _PREAMBLE = "Unhandled error in Deferred:"
 """What Twisted logs before the error itself."""
 
 _AFTERMATH = "Unclosed client session"
-"""How aiohttp begins what it logs of the session that Scrapy has opened before the error."""
+"""The start of what aiohttp logs about the session that Scrapy opened before the error."""
 
 
-class _OneSentence(logging.Filter):
-    """Takes the traceback from what is logged of an error that is a sentence."""
+class _TracebackFilter(logging.Filter):
+    """Removes the traceback of these errors from the log, and what is logged with it."""
 
     is_expecting = False
-    """Whether such an error was raised, and has not been logged yet."""
+    """Whether such an error was raised, and not logged yet."""
 
     has_stopped = False
     """Whether such an error was raised."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, _SENTENCES):
+        if not isinstance(error, _WITHOUT_TRACEBACK):
             message = record.getMessage()
             is_preamble = self.is_expecting and message == _PREAMBLE
             is_aftermath = self.has_stopped and message.startswith(_AFTERMATH)
@@ -43,15 +43,15 @@ class _OneSentence(logging.Filter):
         return True
 
 
-_one_sentence = _OneSentence()
+_filter = _TracebackFilter()
 
 
-def say_in_one_sentence() -> None:
-    """Have the log show the message alone of an error that is about to stop the start."""
-    _one_sentence.is_expecting = _one_sentence.has_stopped = True
+def log_without_traceback() -> None:
+    """Have only the message logged of an error that is about to stop Scrapy at the start."""
+    _filter.is_expecting = _filter.has_stopped = True
     for name in ("asyncio", "twisted"):
-        logging.getLogger(name).addFilter(_one_sentence)
-    # Until somebody begins logging, Twisted writes errors to standard error besides.
+        logging.getLogger(name).addFilter(_filter)
+    # Until logging has begun, Twisted writes errors to standard error too.
     if getattr(globalLogBeginner, "_temporaryObserver", None) is not None:
         globalLogBeginner.beginLoggingTo(
             [], discardBuffer=True, redirectStandardIO=False

@@ -1,4 +1,4 @@
-"""Differences between versions of Scrapy, and what the components of a crawl share."""
+"""Differences between versions of Scrapy, and objects that a crawl's components share."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _P = ParamSpec("_P")
 # Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
-# Scrapy 2.15 and later; before, there always is a reactor.
+# Scrapy 2.15 and later. Earlier versions always have a reactor.
 HAS_RUN_IN_THREAD = hasattr(scrapy_asyncio, "run_in_thread")
 
-# Older versions keep the moments of download slots by the wall clock.
+# Older versions record the moments of download slots on the wall clock.
 SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
 
 NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
@@ -41,21 +41,21 @@ NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
         if hasattr(exceptions, name)
     ),
 )
-"""The errors of a download where there is no server at a host."""
+"""The errors of a download if there is no server at the host."""
 
 
 def slot_moment(moment: float) -> float:
-    """The *moment* that a download slot keeps, on the monotonic clock."""
+    """Convert a *moment* of a download slot to the monotonic clock."""
     if SLOTS_HAVE_WALL_CLOCK:
         return moment - time.time() + time.monotonic()
     return moment
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether a person waits for one page: ``scrapy shell``, ``fetch`` and ``view``."""
+    """Whether ``scrapy shell``, ``fetch`` or ``view`` runs, where a person waits."""
     spider = crawler.spider
-    # The shell changes a setting; the others use a spider of Scrapy's, or replace its start
-    # method.
+    # The shell changes a setting. The others use a spider of Scrapy's own, or replace the
+    # start method of the spider.
     in_shell = crawler.settings.getpriority("DUPEFILTER_CLASS")
     start = getattr(type(spider), "start", None)
     return (
@@ -66,15 +66,16 @@ def is_interactive(crawler: Crawler) -> bool:
 
 
 def is_parse_command(crawler: Crawler) -> bool:
-    """Whether ``scrapy parse`` runs a callback, whose items pass no spider middleware."""
+    """Whether the command is ``scrapy parse``, which runs a callback without passing its
+    output through the spider middlewares."""
     start = getattr(type(crawler.spider), "start", None)
     return getattr(start, "__module__", "") == "scrapy.commands.parse"
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
-    """The object of a *kind* that the components of a crawl share; made at the first call.
+    """The object of *kind* that the components of a crawl share, which the first call makes.
 
-    It is kept with the crawler, and freed with it.
+    The crawler holds it, so it is freed with the crawler.
     """
     components = vars(crawler).setdefault("_scrapy_rep_components", {})
     if kind not in components:
@@ -84,7 +85,7 @@ def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
 
 
 async def sleep(seconds: float) -> None:
-    """Wait for *seconds*, with any reactor and without one (Scrapy 2.18 has its own)."""
+    """Wait for *seconds*, with a reactor or without (Scrapy 2.18 has such a function)."""
     over: Deferred[None] = Deferred()
     timer = scrapy_asyncio.call_later(seconds, over.callback, None)
     try:
@@ -99,7 +100,7 @@ async def run_in_thread(
     """The result of *function*, called on a thread."""
     if HAS_RUN_IN_THREAD:
         return await scrapy_asyncio.run_in_thread(function, *args, **kwargs)
-    # Imports the reactor, which must not be done before Scrapy has installed it.
+    # This imports the reactor, so it must run after Scrapy has installed one.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415
 
     deferred = deferToThread(function, *args, **kwargs)

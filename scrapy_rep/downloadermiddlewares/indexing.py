@@ -1,4 +1,5 @@
-"""What may I do with this response?"""
+"""The downloader middleware that reads what a response allows: to index it, to follow its
+links, to use it for a purpose."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
-from scrapy_rep.responses.parsecommand import say_what_drops
+from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
@@ -35,17 +36,16 @@ if TYPE_CHECKING:
 
 
 class IndexingMiddleware:
-    """Reads the indexing rules of each response and what it may be used for, once, for all
-    who want to know them.
+    """Reads the indexing rules and usage preferences of each response.
 
-    They are in ``response.meta["rep_indexing"]``, and in short in ``response.flags``; and
-    in ``response.meta["rep_usage"]``.
+    They are in ``response.meta["rep_indexing"]`` and ``response.meta["rep_usage"]``.
+    ``response.flags`` has ``"noindex"`` and ``"nofollow"`` if the rules say so.
     """
 
     ORDER = 545
-    """Responses pass in descending order: after HttpCompressionMiddleware (590), when
-    bodies can be read, and after MetaRefreshMiddleware (580), RedirectMiddleware (600)
-    and RetryMiddleware (550), when it is certain that the response is the last."""
+    """Scrapy calls ``process_response`` in descending order: after HttpCompressionMiddleware
+    (590), which decompresses bodies, and after RedirectMiddleware (600),
+    MetaRefreshMiddleware (580) and RetryMiddleware (550), which replace responses."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -78,9 +78,9 @@ class IndexingMiddleware:
             self._tell_ledger(request, response, rules, preferences)
         if is_parse_command(self._crawler):
             denial = self._purposes.denial(request, preferences)
-            # The response has its request from the engine, which is behind this.
+            # The engine sets this, but only after all middlewares.
             response.request = request
-            say_what_drops(self._crawler, response, rules, denial)
+            warn_of_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
             if self._settings.noindex == "drop":
                 self._refuse_media(request, response, rules)
@@ -93,7 +93,7 @@ class IndexingMiddleware:
     ) -> tuple[IndexingRules, UsagePreferences]:
         settings = self._settings
         html, encoding = b"", None
-        # Tags about use count where there is a purpose, whatever becomes of the others.
+        # Usage tags apply if the crawl has a purpose, even if REP_META_ENABLED is False.
         if isinstance(response, HtmlResponse) and (
             settings.meta_enabled or settings.purposes
         ):
@@ -127,8 +127,8 @@ class IndexingMiddleware:
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Tell what a ledger needs to know: of most pages that say something, it is that
-        all is allowed.
+        """Send the signals that the ledger records. Most pages with rules allow everything;
+        the ledger records these only at the level ``"all"``.
         """
         has_all = self._settings.ledger_level == "all"
         denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
@@ -148,7 +148,7 @@ class IndexingMiddleware:
     def _refuse_media(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> None:
-        """Keep a file that must not be in an index from the pipeline that asked for it."""
+        """Raise IndexingDenied, for the media pipeline, if the file must not be indexed."""
         why, because = "noindex", None
         if not rules.index:
             because = response.url, rules.because("noindex")
@@ -160,13 +160,13 @@ class IndexingMiddleware:
         if because is None or request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
-        self._tell_of_refusal(request, response, why, *because)
-        raise IndexingDenied(f"{response.url} is not for an index: {why}", rules)
+        self._send_refusal(request, response, why, *because)
+        raise IndexingDenied(f"{response.url} must not be indexed: {why}", rules)
 
     def _refuse_use_of_media(
         self, request: Request, response: Response, preferences: UsagePreferences
     ) -> None:
-        """Keep a file from the pipeline that asked for it, if a purpose must not have it."""
+        """Raise MediaUsageDenied if a purpose of the crawl must not use the file."""
         is_image = _is_image(response)
         page_url = response.url
         denial = self._purposes.denial(request, preferences, image=is_image)
@@ -177,10 +177,10 @@ class IndexingMiddleware:
             return
         purpose = denial.purpose
         self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=purpose))
-        self._tell_of_refusal(request, response, purpose, page_url, denial.statement)
+        self._send_refusal(request, response, purpose, page_url, denial.statement)
         raise MediaUsageDenied(response.url, denial)
 
-    def _tell_of_refusal(
+    def _send_refusal(
         self,
         request: Request,
         response: Response,
@@ -202,7 +202,7 @@ class IndexingMiddleware:
     # Downloads.
 
     def _headers_received(self, headers: Headers, request: Request) -> None:
-        """Stop a download of which nothing would be used: no item, and no link."""
+        """Stop a download if the crawl would use neither an item nor a link of it."""
         if isinstance(request, RobotsTxtRequest):
             return
         rules = self._rules(request, headers)
@@ -232,10 +232,10 @@ class IndexingMiddleware:
         stated = self._purposes.read(request, headers, rules, ())
         content_type = (headers.get(b"Content-Type") or b"").lower()
         if b"html" in content_type or not content_type:
-            # A tag of the page can override what headers and files say of mining; nothing
-            # can loosen the rest.
+            # A tag of the page can override a TDM reservation of headers and files, but no
+            # other denial.
             stated = stated.without(Signal.TDM_RESERVATION)
-        # Of a use that nothing is stated of, the page itself may speak.
+        # An unstated use counts as allowed here, since the page itself may state it.
         purposes = self._identity.purposes(request)
         is_image = content_type.startswith(b"image/")
         return stated.denial(purposes, image=is_image) is None
@@ -246,7 +246,7 @@ def _is_image(response: Response) -> bool:
     return content_type.startswith(b"image/")
 
 
-# A site has few of them.
+# A site uses few different Content-Type values.
 @lru_cache(maxsize=256)
 def _declared_encoding(content_type: bytes | None) -> str | None:
     return http_content_type_encoding((content_type or b"").decode("latin-1"))

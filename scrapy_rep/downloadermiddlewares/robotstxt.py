@@ -1,4 +1,4 @@
-"""May I fetch this URL?"""
+"""The downloader middleware that decides whether and when a request may be sent."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 
 class RobotsTxtMiddleware:
-    """Keeps a crawl to the robots.txt of each origin.
+    """Makes a crawl follow the robots.txt of each origin.
 
-    To be used in the place of Scrapy's own, at :attr:`ORDER`.
+    It replaces Scrapy's own RobotsTxtMiddleware, at :attr:`ORDER`.
     """
 
     ORDER = 595
-    """After UserAgentMiddleware (500), so that the User-Agent is the one that is sent;
-    and between HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that the
-    responses to this package's own requests are seen before they are decompressed."""
+    """After UserAgentMiddleware (500), which sets the User-Agent; and between
+    HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that this middleware
+    checks the responses to its own requests before they are decompressed."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -77,8 +77,8 @@ class RobotsTxtMiddleware:
 
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
-            # Not to be compressed; and services that fetch for others, which choose that
-            # themselves, complain of a value of ours.
+            # robots.txt is requested uncompressed. Without the header, since fetching services
+            # choose the encoding themselves and warn about a value set by the client.
             request.headers.pop("Accept-Encoding", None)
             return None
         if not is_of_http(request):
@@ -108,11 +108,11 @@ class RobotsTxtMiddleware:
     async def _keep_to_robotstxt(
         self, where: Origin, request: Request
     ) -> Response | None:
-        """Have *request* keep to the robots.txt of its origin. Returns a response where a
-        spider asks for what is known of that itself.
+        """Apply the robots.txt of the origin to *request*. If the spider requests that
+        robots.txt itself, return a response from the cache.
         """
         while True:
-            # Nearly always it is at hand, and there is nothing to wait for.
+            # It is nearly always cached, so there is nothing to await.
             known = self._access.at_hand(where) or await self._learn(where, request)
             case = Case(request, where, known.entry)
             if is_robotstxt(request.url) and request.method == "GET":
@@ -131,13 +131,13 @@ class RobotsTxtMiddleware:
                 self._access.cache.update_weight(known)
 
     async def _learn(self, where: Origin, request: Request) -> Known:
-        """What *request* must keep to, once that is known."""
+        """Wait until the robots.txt of the origin of *request* is known, and return it."""
         self._frontier.waits_in_place(request)
         is_patient = self._frontier.is_patient(request)
         return await self._access.known(where, request, is_patient=is_patient)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        # Where it was fetched, that has been seen.
+        # For a response from a cache: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
             response = without_false_encoding(response)
@@ -146,12 +146,12 @@ class RobotsTxtMiddleware:
         if is_for_browser(request):
             self._browsers.end(request, response)
         if self._browsers.has_moved(request, response):
-            # Not for its turn: it has been to the host.
+            # It was already sent to the host, so it does not wait for its turn.
             await self._browsers.arrive(request, response)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        # Another component has dropped it; where it was sent, that has been seen.
+        # For a dropped request: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
         if is_for_browser(request):
             self._browsers.end(request)
@@ -159,8 +159,9 @@ class RobotsTxtMiddleware:
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
     ) -> bool:
-        """Deny a request, or let it go when its turn has come. Returns False where it has
-        waited for visiting hours, and is to be judged by the robots.txt of then.
+        """Deny a request, or wait for its turn and let it pass. Return False if it waited for
+        the ``Visit-time``: then the caller must apply the robots.txt again, which may have
+        changed.
         """
         decision, pace = self._judge.judge(robots, case, tdmrep)
         if pace is not None and not await self._take_turn(pace, case):
@@ -171,9 +172,7 @@ class RobotsTxtMiddleware:
         return True
 
     async def _take_turn(self, pace: Pace, case: Case) -> bool:
-        """Let a request go when its turn has come: at once, where it was popped from a
-        queue that knows of turns.
-        """
+        """Wait for the turn of a request, which it has already if a host queue popped it."""
         request, where, entry = case.request, case.origin, case.entry
         assert where is not None
         self._frontier.waits_in_place(request)
@@ -181,9 +180,9 @@ class RobotsTxtMiddleware:
         return await self._access.turn(request, where, pace, fetched=fetched)
 
     def _copy(self, known: Known, request: Request) -> Response | None:
-        """The answer to a spider that wants to see robots.txt itself.
+        """The cached response to a spider's own request for a robots.txt.
 
-        None, so that it is downloaded, where there is nothing at hand to answer with.
+        None if no response is cached, so that Scrapy downloads it.
         """
         result = known.entry.result
         if result.status is None or result.access is access.Access.UNREACHABLE:

@@ -1,1 +1,1 @@
-"""Extensions that keep a crawl polite, and on record."""
+"""The extension that records the decisions of a crawl in a ledger."""

@@ -1,4 +1,4 @@
-"""Makes the records of a ledger from the signals of a crawl."""
+"""Turns the signals of a crawl into records of a ledger."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.usage.statements import UsageStatement
     from scrapy_rep.settings import RepSettings
 
-# The statements of one response that are recorded. A response can have a thousand.
+# The most statements of one response to record. A response can have a thousand.
 _MAX_STATEMENTS = 100
 
-# The number of decisions that are remembered at the level "denied", so that they are not
-# recorded twice.
+# The most decisions to remember at the level "denied", so that they are not recorded twice.
 _MAX_REMEMBERED = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
@@ -51,10 +50,10 @@ _STOPPED_FLAG = "download_stopped"
 
 
 class Evidence:
-    """Makes records from signals, and gives them to *write*.
+    """Turns signals into records, and passes them to *write*.
 
-    The level ``"denied"`` also has the permissions of the user's overrides, once for each
-    origin, since they have to be justified.
+    At the level ``"denied"``, what the user's overrides allow is recorded once for each
+    origin, since the user has to justify it.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class Evidence:
             )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
-        """Whether a decision about *origin* has not been recorded yet."""
+        """Remember a decision about *origin*; return False if it is recorded already."""
         key = str(origin or ""), what
         if key in self._recorded:
             return False
@@ -162,7 +161,7 @@ class Evidence:
             self._kept(url, NOFOLLOW, rules.because("nofollow"))
 
     def _kept(self, url: str, reason: str, because: Statement | None) -> None:
-        """Record that a statement of a page is not obeyed."""
+        """Record that the crawl does not obey a statement of a page."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
             decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
@@ -249,7 +248,7 @@ def _why(rules: IndexingRules) -> str:
 def _grounds(
     decision: Decision, override: Override | None
 ) -> tuple[Layer, str, str | None]:
-    """The layer that a decision comes from, its reason, and the rule or override."""
+    """Return the layer of a decision, its reason, and the rule or override."""
     rule, reason = decision.rule, decision.reason
     statement = rule and storable(f"{rule.kind.title()}: {rule.pattern}")
     if override is not None:

@@ -9,7 +9,7 @@ import time
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import scrapy
 import twisted
@@ -18,7 +18,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
-from scrapy_rep.compat.startlog import say_in_one_sentence
+from scrapy_rep.compat.startlog import log_without_traceback
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The seconds between two checks of the writer.
-_LOOK_EVERY = 1.0
+# Seconds between two checks of the writer.
+_CHECK_INTERVAL = 1.0
 
 
 class Ledger:
-    """Writes the file of ``REP_LEDGER``. Where that fails, the crawl continues."""
+    """Writes the file of ``REP_LEDGER``. The crawl continues if that fails."""
 
     ORDER = 500
-    """After Scrapy's own extensions, so that their stats of the end are in the record."""
+    """After Scrapy's own extensions, so that the ledger has their stats at the end."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -57,11 +57,11 @@ class Ledger:
             self._path = _path(settings.ledger, str(spider.name))
             prepare(self._path)
         except LedgerError:
-            say_in_one_sentence()
+            log_without_traceback()
             raise
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
-        self._look = create_looping_call(self._look_after)
+        self._checking = create_looping_call(self._check_writer)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
@@ -70,7 +70,7 @@ class Ledger:
         return cls(crawler)
 
     def _spider_opened(self, spider: Spider) -> None:
-        header, agents = self._identity.introduced(spider)
+        header, agents = self._identity.header_and_tokens(spider)
         crawl = StartedCrawl(
             spider=spider.name,
             user_agent=header,
@@ -85,18 +85,18 @@ class Ledger:
         for signal, receiver in self._evidence.receivers.items():
             self._crawler.signals.connect(receiver, signal)
         self._writer.start()
-        self._look.start(_LOOK_EVERY, now=False)
+        self._checking.start(_CHECK_INTERVAL, now=False)
 
     async def _spider_closed(self, reason: str) -> None:
         if self._writer is None:
             return
-        self._look.stop()
-        self._look_after()
+        self._checking.stop()
+        self._check_writer()
         end = EndedCrawl(time.time(), reason, dict(self._crawler.stats.get_stats()))
         await run_in_thread(self._writer.close, end)
-        self._look_after()
+        self._check_writer()
 
-    def _look_after(self) -> None:
+    def _check_writer(self) -> None:
         """Update the stats of the writer, and log each kind of failure once."""
         writer = self._writer
         assert writer is not None
@@ -109,27 +109,29 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "The ledger cannot be written; the crawl continues and tries again: %s",
+                "A write to the ledger %s failed; the crawl continues, and the write is "
+                "retried every two seconds: %s",
+                self._path,
                 writer.error,
             )
         if writer.dropped:
             self._warn(
-                "The ledger %s lacks records that could not be written in time; the stat "
-                "rep/ledger/dropped counts them",
+                "Records of the ledger %s were lost, since they could not be written in "
+                "time; the stat rep/ledger/dropped counts them",
                 self._path,
             )
 
-    def _warn(self, message: str, detail: Any) -> None:
+    def _warn(self, message: str, *details: object) -> None:
         if message not in self._has_warned:
             self._has_warned.add(message)
-            logger.warning(message, detail, extra={"spider": self._crawler.spider})
+            logger.warning(message, *details, extra={"spider": self._crawler.spider})
 
 
 def _path(setting: str, spider: str) -> Path:
-    """The path that the setting gives. Raises LedgerError for an unknown placeholder."""
+    """Return the path in the setting. Raises LedgerError for an unknown placeholder."""
     now = datetime.now(timezone.utc).replace(microsecond=0)
     values = {
-        # Not the path of another folder, whatever the spider is called.
+        # The name of a spider must not lead to another folder.
         "name": re.sub(r"^\.+|[/\\\0]", "_", spider),
         "pid": str(os.getpid()),
         "time": now.isoformat().replace(":", "-"),
@@ -138,7 +140,7 @@ def _path(setting: str, spider: str) -> Path:
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
             known = ", ".join(f"%({name})s" for name in values)
-            raise LedgerError(setting, f"{match[0]} is none of {known}")
+            raise LedgerError(setting, f"{match[0]} is not one of {known}")
         return values[match[1]]
 
     return Path(re.sub(r"%\(([^)]*)\)s", value, setting))

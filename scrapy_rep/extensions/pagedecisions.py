@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.results import Entry
 
 Because: TypeAlias = "Statement | UsageStatement | str | None"
-"""The evidence: a statement, the value of a ``rel``, or None."""
+"""The evidence for a decision: a statement, the value of a ``rel``, or None."""
 
 
 class PageDecision(NamedTuple):
@@ -28,10 +28,10 @@ class PageDecision(NamedTuple):
     because: Because = None
 
     entry: Entry | None = None
-    """The entry of the robots.txt, if the statement is from there."""
+    """The cache entry of the robots.txt, if the statement is from there."""
 
     def decided(self, url: str, page: str | None, now: float) -> Decided:
-        """The row about *url*, which is *page* or is linked from it; *now* is the time."""
+        """Return the row about *url*, which is *page* or is linked from it, at *now*."""
         origin, shown = _place(url)
         agent, statement = None, self.because
         fetched, line, source = None, None, None
@@ -58,9 +58,9 @@ class PageDecision(NamedTuple):
         )
 
 
-# A page has several statements, and several items.
+# Cached, since a page has several statements and several items.
 @lru_cache(maxsize=64)
 def _place(url: str) -> tuple[str, str]:
-    """The origin of a URL, and the URL, in the form that a ledger has them."""
+    """Return the origin of a URL and the URL, as a ledger stores them."""
     origin = origin_of(url)
     return "" if origin is None else str(origin), url_text(url)

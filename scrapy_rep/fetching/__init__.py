@@ -1,1 +1,1 @@
-"""Fetching: brings robots.txt files from their servers or a store to the crawl."""
+"""Fetches robots.txt files, from their servers or a store."""

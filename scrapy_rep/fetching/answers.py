@@ -1,4 +1,4 @@
-"""Reads the answer to a request for robots.txt, except its body."""
+"""Reads the status, headers and encoding of the response to a request for robots.txt."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from scrapy.http import Response
 
-# What no text has. A byte of which a text has a few only is above ASCII, unless all of it is
-# UTF-8; of what is compressed, half of the bytes are.
+# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is
+# not UTF-8 has only a few of those.
 _NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
 _MAX_ABOVE_ASCII = 0.3
 
@@ -28,16 +28,17 @@ _MAX_COOKIES = 8_192
 
 
 def are_cookies_short(response: Response) -> bool:
-    """Whether the cookies of an answer are short enough to be parsed quickly."""
+    """Whether *response* sets cookies, and they are short enough to be parsed quickly."""
     fields = response.headers.getlist("Set-Cookie")
     return 0 < sum(map(len, fields)) <= _MAX_COOKIES
 
 
 def is_encoded(response: Response) -> bool:
-    """Whether a body is encoded in what its ``Content-Encoding`` names.
+    """Whether the body of *response* is still encoded, as its ``Content-Encoding`` says.
 
-    Servers name what is none (``utf-8``), what only a proxy was to see (``aws-chunked``), or
-    what they have not done. A body that is text has been decoded, or was never encoded.
+    Servers send names that are not encodings (``utf-8``), names meant for a proxy
+    (``aws-chunked``), and names of encodings that they did not apply. If the body is text,
+    it was decoded already or never encoded.
     """
     fields = b",".join(response.headers.getlist("Content-Encoding")).split(b",")
     if {field.strip().lower() for field in fields} <= {b"", b"identity"}:
@@ -46,7 +47,7 @@ def is_encoded(response: Response) -> bool:
 
 
 def without_false_encoding(response: Response) -> Response:
-    """*response*, whose ``Content-Encoding`` is taken away where its body is not encoded."""
+    """Return *response*, without its ``Content-Encoding`` if its body is not encoded."""
     if "Content-Encoding" in response.headers and not is_encoded(response):
         del response.headers["Content-Encoding"]
     return response
@@ -77,7 +78,7 @@ def headers_of(response: Response) -> Iterator[tuple[str, str]]:
 
 
 def redirect_target(url: str, response: Response) -> str | None:
-    """The URL that a redirect leads to; None if that is not http or https."""
+    """The absolute URL that a redirect of *url* leads to; None if it is not http or https."""
     location = response.headers.get("Location")
     if not location:
         return None
@@ -89,6 +90,6 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     if where is None or where.scheme not in {"http", "https"}:
         return None
-    # Without user information, which not every handler takes, and without the fragment,
-    # which is never sent.
+    # Without user information, which some download handlers refuse, and without the
+    # fragment, which is never sent.
     return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))

@@ -1,4 +1,4 @@
-"""Where redirects may lead: not from the Internet into the network of the crawler."""
+"""Keeps redirects of robots.txt from leading from the Internet into private networks."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ if TYPE_CHECKING:
 
 
 class Boundary:
-    """Watches the redirects of one fetch.
+    """Checks the redirects of one fetch.
 
-    Whoever writes a robots.txt on the Internet can have it redirected to the router, or to
-    the metadata service, of whoever crawls. So a redirect from a public address to a private
-    one is not followed. That is told before anything is asked there, by the address or the
-    name in the URL and by the addresses that the resolver has for it; and once more by the
-    address that has answered, since a resolver can say something else the next time.
+    A site could redirect its robots.txt to the router or the metadata service in the
+    crawler's network. So the fetcher does not follow a redirect from a public address to a
+    private one. It checks the address or name in the URL and the resolved addresses before
+    it sends a request, and the address of the server after the response, since a resolver
+    can give another address the next time.
 
-    What a proxy connects to is not known here: through one, a URL tells by itself.
+    The addresses that a proxy connects to are not known, so for a request through a proxy
+    only the URL is checked.
     """
 
     def __init__(self, settings: RepSettings) -> None:
         self._settings = settings
         self._is_from_outside = False
 
-    async def lets_follow(self, asked: str, response: Response, target: str) -> bool:
-        """Whether the redirect to *target* that the *response* to the URL *asked* is may be
-        followed.
+    async def may_follow(self, asked: str, response: Response, target: str) -> bool:
+        """Whether the fetcher may follow the redirect to the URL *target*, which is in the
+        *response* to a request for the URL *asked*.
         """
         self._is_from_outside = False
         if self._settings.redirect_private:
@@ -60,10 +61,8 @@ class Boundary:
             return True
         return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
 
-    def lets_use(self, response: Response) -> bool:
-        """Whether *response*, the one to the last redirect that was followed, is from where
-        that may lead.
-        """
+    def may_use(self, response: Response) -> bool:
+        """Whether the server of *response* has an address to which a redirect may lead."""
         is_known = self._is_from_outside and not _is_proxied(response)
         return not (is_known and _is_answer_inside(response))
 
@@ -91,19 +90,17 @@ def _is_proxied(response: Response) -> bool:
 
 
 def _is_answer_inside(response: Response) -> bool | None:
-    """Whether an answer is from a private address; None where the download handler does not
-    tell.
-    """
+    """Whether the server has a private address; None if the handler does not report it."""
     address = response.ip_address
     return None if address is None else is_private(address)
 
 
 async def _addresses_of(name: str, timeout: float) -> list[Address]:
-    """The addresses of a host of that *name*; none where it has none, or none can be had in
-    so many seconds.
+    """The addresses of the host *name*; an empty list if the resolver finds none in *timeout*
+    seconds.
 
-    It asks whom the downloader asks: with a reactor, the resolver that Scrapy has installed,
-    which remembers the answer for the download (``DNSCACHE_ENABLED``).
+    This uses the resolver of the downloader: with a reactor, the one that Scrapy has
+    installed, which caches the addresses for the download (``DNSCACHE_ENABLED``).
     """
     try:
         if "twisted.internet.reactor" in sys.modules:
@@ -116,13 +113,13 @@ async def _addresses_of(name: str, timeout: float) -> list[Address]:
         return [ip_address(address) for address in found]
     except CancelledError:
         raise
-    except Exception:  # noqa: BLE001  whatever a resolver raises, there is no address
+    except Exception:  # noqa: BLE001  after any error of a resolver, there is no address
         return []
 
 
 @implementer(IResolutionReceiver)
 class _Receiver:
-    """Collects the addresses that a resolver of Twisted finds."""
+    """Collects the addresses that Twisted's resolver finds."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

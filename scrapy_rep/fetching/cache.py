@@ -1,4 +1,4 @@
-"""The cache of robots.txt files, and of the tdmrep.json files that are fetched with them."""
+"""The cache of robots.txt files and of the tdmrep.json files that are fetched with them."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What is known of the robots.txt of an origin."""
+    """The parsed robots.txt of an origin, with its cache entry."""
 
     origin: Origin
     entry: Entry
     robots: RobotsTxt
 
     tdmrep: TdmRep | None = None
-    """Its tdmrep.json, where a purpose needs it."""
+    """The tdmrep.json of the origin, if a purpose of the crawl needs it."""
 
     @property
     def state(self) -> State:
-        """What a crawler keeps to of the robots.txt."""
+        """What the crawler follows: the rules of the last answer, of an older copy, or none."""
         return self.entry.state(self.robots.dialect)
 
 
 class RobotsTxtCache(FileCache[RobotsTxt]):
-    """What is known of the robots.txt of each origin, while it is fresh.
+    """The robots.txt of each origin, while it is fresh.
 
-    Where TDMRep has a label for a purpose of the crawl, an origin counts as known when its
-    tdmrep.json is known too. That is fetched if robots.txt allows it, by *may_fetch*.
+    If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
+    its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
+    robots.txt allows it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         self._may_fetch = may_fetch
 
     def at_hand(self, origin: Origin) -> Known | None:
-        """What is known of *origin* in memory, if it is fresh."""
+        """The files of *origin*, if they are in memory and fresh."""
         cached = self._cached(origin)
         if cached is None:
             return None
@@ -79,10 +80,10 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         return known._replace(tdmrep=tdmrep)
 
     def update_weight(self, known: Known) -> None:
-        """Update the memory that a robots.txt counts with.
+        """Update the size with which a robots.txt counts towards the memory limit.
 
-        Rules are indexed when they are first used, and the index can take many times the
-        memory of the text.
+        A robots.txt indexes its rules when they are first used, and the index can take many
+        times the memory of the text.
         """
         cached = self._files.get(known.origin)
         weight = known.robots.weight
@@ -94,34 +95,34 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             self._put(known.origin, replace(cached, weight=weight))
 
     def cause_of(self, request: Request) -> Request:
-        """The part of *request* that is remembered until its robots.txt is fetched."""
+        """The part of *request* that a request for its robots.txt takes over."""
         return cause_of(request, self._settings.request_meta_keys)
 
     async def learn(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
-        """What is known of *origin*, from the store or its server, and whether it was just
-        fetched.
+        """The files of *origin*, from the store or its server, and whether its robots.txt was
+        just fetched.
 
-        *causes* are requests that wait for it; see :meth:`cause_of`. Raises SpiderClosing, or a cancellation, where the
-        spider closes meanwhile; then nothing is stored. After any other error robots.txt
-        counts as unreachable.
+        *causes* are the requests that wait for it, as :meth:`cause_of` makes them. Raises
+        SpiderClosing or a cancellation if the spider closes meanwhile; then nothing is
+        stored. After any other error robots.txt counts as unreachable.
         """
         cached, is_new = await self._obtain(origin, causes)
         known = Known(origin, cached.entry, cached.parsed)
         if self._needs_tdmrep and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
-            # It may have expired meanwhile, and is still used for the requests that waited.
+            # robots.txt may have expired meanwhile, but the waiting requests still use it.
             self._put(origin, replace(cached, arrived=self._now()))
         return known, is_new
 
     def lacks_tdmrep(self, known: Known) -> bool:
-        """Whether the tdmrep.json of an origin has yet to come."""
+        """Whether the tdmrep.json of an origin is not cached, and may be fetched."""
         if self._tdmrep.at_hand(known.origin) is not None:
             return False
         return self._may_fetch(known.robots, url_of(known.origin))
 
     async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
-        """The tdmrep.json of an origin, once it is known; None where it must not be
-        fetched. Raises SpiderClosing, or a cancellation.
+        """Return the tdmrep.json of an origin, and fetch it if necessary; None if robots.txt
+        forbids that. Raises SpiderClosing or a cancellation if the spider closes meanwhile.
         """
         if not self._may_fetch(known.robots, url_of(known.origin)):
             return None

@@ -1,8 +1,7 @@
-"""What is checked before Scrapy decompresses a robots.txt: its size, and that it is whole.
+"""Checks a compressed robots.txt before Scrapy decompresses it: that its body is complete.
 
-What unpacks responses in Scrapy takes what it can get: of a body whose end is missing it
-returns the beginning, and where that is too short, nothing. Half of a robots.txt is not
-to be taken for all of it, nor nothing for permission.
+If the end of a compressed body is missing, Scrapy returns what it could decompress, or an
+empty body. Then rules would be missing, and the crawler would fetch what they disallow.
 """
 
 from __future__ import annotations
@@ -18,35 +17,34 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-# The largest size of a decompressed robots.txt. Compression is not requested, and the
-# dialect limits what is read. This is the limit for malicious servers that compress all the
-# same.
+# The limit for a decompressed robots.txt, in bytes. The crawler does not request compression,
+# and the dialect limits how much is parsed; this protects from servers that send a
+# decompression bomb.
 _MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 _CHUNK = 65_536
 
 
 class IncompleteBody(Exception):
-    """The end of a compressed body is missing, or can't be read."""
+    """The end of a compressed body is missing or damaged."""
 
 
 def before_decompression(request: Request, response: Response) -> None:
-    """Limit the decompression of a robots.txt, and raise IncompleteBody where its end is
+    """Limit the decompression of a robots.txt, and raise IncompleteBody if its end is
     missing.
 
-    Called between download and decompression: as a limit of the download it would make long
-    files fail rather than cut them.
+    Called between download and decompression, since a limit that is set before the download
+    makes long files fail instead of cutting them.
     """
     check_complete(response)
     request.meta["download_maxsize"] = _MAX_DECOMPRESSED
 
 
 def check_complete(response: Response) -> None:
-    """Raise IncompleteBody where the body of *response* is the beginning of a compressed
-    one.
+    """Raise IncompleteBody if the body of *response* is compressed, and its end is missing.
 
-    What is compressed in a way that is not known here, or not at all, whatever its header
-    says, is left to whoever unpacks it.
+    Does nothing if the encoding is unknown here, or the body is not in the encoding that the
+    header names: Scrapy handles these.
     """
     named = response.headers.get("Content-Encoding") or b""
     encoding = named.strip().lower().decode("latin-1")
@@ -61,14 +59,14 @@ def check_complete(response: Response) -> None:
                 return
     except ImportError:
         return
-    except Exception as error:  # noqa: BLE001  each library has errors of its own
+    except Exception as error:  # noqa: BLE001  each library has its own errors
         if size or isinstance(error, EOFError):
             why = f"the {encoding} body ends early or is damaged"
             raise IncompleteBody(why) from None
 
 
-# Each of these yields the sizes of the parts that a body unpacks to, and raises EOFError
-# where its end is missing.
+# Each of these functions decompresses a body in parts, yields the size of each part, and
+# raises EOFError if the end of the body is missing.
 
 
 def _gzip(body: bytes) -> Iterator[int]:
@@ -76,7 +74,7 @@ def _gzip(body: bytes) -> Iterator[int]:
 
 
 def _deflate(body: bytes) -> Iterator[int]:
-    # With the header of zlib or, as some servers send it, without.
+    # With the zlib header or, as some servers send it, without.
     has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
     return _inflated(body, zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
 

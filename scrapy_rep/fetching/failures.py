@@ -1,4 +1,4 @@
-"""Why a download has failed, in words."""
+"""Describes in words why a download failed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _INCOMPLETE = "the answer is incomplete"
 _NOT_HTTP = "the answer is not valid HTTP"
 _TIMED_OUT = "timed out"
 
-# By the names of classes: the download handlers, of Scrapy and of others, raise errors of
-# several libraries, which need not be installed, and whose modules are partly private.
+# By class name: download handlers raise the errors of several libraries, which need not be
+# installed and have private modules.
 _WORDS = {
     "BadHttpMessage": _NOT_HTTP,
     "BadStatusLine": _NOT_HTTP,
@@ -37,12 +37,12 @@ _WORDS = {
     "gaierror": _NO_HOST,
 }
 
-# Errors that are raised because of each other never end; no handler nests more of them.
+# The limit for chains of causes, which can be circular. Download handlers nest fewer errors.
 _MAX_DEPTH = 5
 
 
 def in_words(error: BaseException) -> str:
-    """Why a download has failed that ended with *error*, as logs and reports say it."""
+    """The reason for *error*, which ended a download, for logs and reports."""
     causes = list(_causes(error))
     for cause in causes:
         for kind in type(cause).__mro__:
@@ -55,8 +55,8 @@ def in_words(error: BaseException) -> str:
 
 
 def _causes(error: BaseException, depth: int = 0) -> Iterator[BaseException]:
-    """What *error* was raised because of, the first cause first, and itself."""
-    # Twisted keeps failures in a list, without raising one from the other.
+    """The causes of *error*, the first cause first, and *error* itself."""
+    # Twisted keeps causes in a list of failures, without ``raise ... from``.
     failures = getattr(error, "reasons", None)
     causes = [
         getattr(failure, "value", failure)
@@ -73,7 +73,7 @@ def _is_of_tls(error: BaseException) -> bool:
 
 
 def _reason_of_tls(error: BaseException) -> str:
-    """What OpenSSL says: the text of its error, or the last part of its error queue."""
+    """OpenSSL's reason: the text of its error, or the last part of its error queue."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")
@@ -84,7 +84,7 @@ def _reason_of_tls(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """The message of *error*; none where that is the list of its causes."""
+    """The message of *error*; empty if it is only the list of its causes."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "" if hasattr(error, "reasons") else " ".join(str(error).split())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 MAX_ON_NETWORK = 256
-"""So many robots.txt files are asked for at once."""
+"""The number of requests for robots.txt that may be on the network at once."""
 
 _PROXY_REFUSES = 407
 
@@ -49,31 +49,31 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Turn(Protocol):
-    """Has a request for robots.txt wait for its turn at a host."""
+    """Makes a request for robots.txt wait for its turn at a host."""
 
     def __call__(
         self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
-        """Wait until *request* may be sent to its host, and have others wait until it is
-        done. One that *is redirected* is for the robots.txt of another host.
+        """Wait until *request* may be sent to its host. Other requests to the host wait until
+        the context ends. *is_redirected* is True for a redirect to another origin.
         """
 
 
 @asynccontextmanager
 async def at_once(request: Request, *, is_redirected: bool) -> AsyncIterator[None]:
-    """A turn that nobody has to wait for."""
+    """A turn without a wait."""
     yield
 
 
 class RobotsTxtFetcher:
-    """Fetches robots.txt, and keeps the rest of Scrapy from having a say in how.
+    """Fetches robots.txt through Scrapy's downloader.
 
-    What decides about proxies, TLS and connections serves these requests too. What
-    follows, repeats, stores or drops ordinary requests must not: a robots.txt that such a
-    component redirects, replays or loses is taken for permission.
+    These requests use the proxies, TLS settings and connections of ordinary requests. But
+    the middlewares that redirect, retry, cache or drop ordinary requests must not touch them:
+    the crawler would take the result for the rules of the site.
 
     Each request is sent in a *turn* of its host. At most :data:`MAX_ON_NETWORK` are on the
-    network at once, besides the ``CONCURRENT_REQUESTS``.
+    network at once, in addition to ``CONCURRENT_REQUESTS`` others.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class RobotsTxtFetcher:
 
     @property
     def leaves_room(self) -> bool:
-        """Whether fewer pages than ``CONCURRENT_REQUESTS`` are under way.
+        """Whether fewer pages than ``CONCURRENT_REQUESTS`` are in flight.
 
-        Scrapy does not know. Its limit is raised for each robots.txt, and lowered a little
-        after that has left the downloader.
+        Scrapy can't tell: this class raises Scrapy's limit for each robots.txt, and lowers
+        it only a little after the robots.txt has left the downloader.
         """
         raised = self._on_network
         return has_room(self._crawler, raised=raised, apart=RobotsTxtRequest)
@@ -100,14 +100,14 @@ class RobotsTxtFetcher:
     async def fetch(
         self, url: str, causes: Causes, *, is_robotstxt: bool = True
     ) -> AccessResult:
-        """Fetch the robots.txt at *url*, or a file like it, which Scrapy's stats about
-        robots.txt do not count.
+        """Fetch the file at *url*. If it is not a robots.txt (*is_robotstxt*), Scrapy's stats
+        about robots.txt do not count it.
 
-        *causes* are requests that wait for it, as :func:`cause_of` makes them. The first
-        attempt goes through the proxy of the first of them, the next through that of the
-        next one. Follows the redirects itself (RFC 9309, 2.3.1.2). Never raises for what
-        a server or the network does; raises SpiderClosing where it has to wait for its
-        turn and the spider closes.
+        *causes* are the requests that wait for it, as :func:`cause_of` makes them. The first
+        attempt uses the proxy of the first of them, the next attempt that of the next one.
+        Follows redirects itself (RFC 9309, 2.3.1.2). Errors of the server or the network are
+        in the result. Raises SpiderClosing if the spider closes while the request waits for
+        its turn.
         """
         if is_robotstxt:
             self._crawler.stats.inc_value(stats.REQUEST_COUNT)
@@ -115,7 +115,7 @@ class RobotsTxtFetcher:
             self._uncounted.add(url)
         self._under_way += 1
         if self._under_way == 1:
-            # Only while it is needed: the signal is sent for each chunk of each page.
+            # Connected only during fetches: Scrapy sends the signal for each chunk of each page.
             self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
         try:
             return await self._follow(url, causes)
@@ -129,7 +129,7 @@ class RobotsTxtFetcher:
 
     async def _follow(self, url: str, causes: Causes) -> AccessResult:
         asked, redirects = url, list[str]()
-        # For sites that redirect to themselves until a cookie comes back.
+        # For sites that redirect to the same URL until the client sends a cookie.
         cookies = CookieJar()
         boundary = Boundary(self._settings)
         where = origin_of(url)
@@ -139,20 +139,20 @@ class RobotsTxtFetcher:
                 asked, causes, cookies, is_redirected=is_redirected
             )
             response, error = answer.response, answer.error
-            if response is not None and not boundary.lets_use(response):
+            if response is not None and not boundary.may_use(response):
                 response, error = None, _PRIVATE.format(origin_of(asked))
             if response is None or response.status not in _REDIRECTS:
                 break
             target = redirect_target(asked, response)
             if target is None:
-                error = "redirected to what is no URL of http or https"
+                error = "redirected to something other than an http or https URL"
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
                 if target in {url, *redirects}:
                     error += ", in a loop"
                 break
-            if not await boundary.lets_follow(asked, response, target):
+            if not await boundary.may_follow(asked, response, target):
                 response, error = None, _PRIVATE.format(origin_of(target))
                 break
             redirects.append(target)
@@ -167,7 +167,7 @@ class RobotsTxtFetcher:
         return result if response is None else self._answered(result, response)
 
     def _answered(self, result: AccessResult, response: Response) -> AccessResult:
-        """*result* with what is in the last answer."""
+        """*result* with the status, headers and body of *response*."""
         status = response.status
         if result.url not in self._uncounted:
             key = stats.RESPONSE_STATUS_COUNT.format(status=status)
@@ -177,7 +177,7 @@ class RobotsTxtFetcher:
         if status // 100 != 2:
             return replace(result, status=status)
         if is_encoded(response):
-            return replace(result, error="compressed in a way that can't be read")
+            return replace(result, error="compressed in an unsupported encoding")
         return replace(result, status=status, body=response.body)
 
     async def _ask(
@@ -188,9 +188,9 @@ class RobotsTxtFetcher:
         *,
         is_redirected: bool,
     ) -> _Answer:
-        """One answer to one request, or why there is none.
+        """Send a request for *url* until there is a response or no attempt is left.
 
-        An answer that is the refusal of a proxy is the last to be taken for one.
+        A refusal by a proxy is retried; it is the answer only of the last attempt.
         """
         attempt, attempts = 0, 1 + self._settings.retry_times
         while True:
@@ -203,7 +203,7 @@ class RobotsTxtFetcher:
             is_answered = (
                 answer.response is not None and answer.response.status != _PROXY_REFUSES
             )
-            # There may be more of them by now.
+            # Requests with other proxies may have been added to the causes meanwhile.
             is_last = attempt >= max(attempts, len(causes))
             if is_answered or answer.is_dropped or is_last:
                 break
@@ -216,32 +216,32 @@ class RobotsTxtFetcher:
             async with self._turn(request, is_redirected=is_redirected):
                 return _Answer(await self._download(request))
         except (CancelledError, SpiderClosing):
-            # Twisted's cancellation is an Exception, asyncio's is none. None of these says
-            # anything about the site.
+            # Neither says anything about the site. asyncio's CancelledError is not an
+            # Exception, so it needs no clause.
             raise
         except StopDownload:
             seconds = self._settings.download_timeout
             unit = "second" if seconds == 1 else "seconds"
             return _Answer(None, f"took longer than {seconds:g} {unit}")
         except IgnoreRequest as exception:
-            # A component of the project does not want it sent; it won't later.
+            # A component of the project dropped it, and would drop a retry too.
             error = f"dropped: {exception}"
             return _Answer(None, error, is_permanent=True, is_dropped=True)
-        except Exception as exception:  # noqa: BLE001  whatever a handler raises
+        except Exception as exception:  # noqa: BLE001  download handlers raise any error
             kind = type(exception)
             if request.url not in self._uncounted:
                 self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
-            # Of a proxy it says nothing about the site.
+            # If a proxy is unreachable, that says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
             return _Answer(None, in_words(exception), is_permanent=is_permanent)
 
     async def _download(self, request: Request) -> Response:
-        # Taken last, so that what waits for its turn takes no place from others.
+        # Acquired last, so that a request that waits for its turn does not block others.
         await maybe_deferred_to_future(self._places.acquire())
         self._on_network += 1
         try:
-            # What is slow to come takes no place from pages.
+            # A slow robots.txt must not reduce the number of concurrent pages.
             with room_in_downloader(self._crawler):
                 response = await self._crawler.engine.download_async(request)
         finally:
@@ -262,7 +262,7 @@ class _Answer(NamedTuple):
     error: str = ""
 
     is_permanent: bool = False
-    """Whether it is of no use to ask again soon."""
+    """Whether another attempt soon would fail in the same way."""
 
     is_dropped: bool = False
-    """Whether a component of the project did not let it be asked."""
+    """Whether a component of the project dropped the request."""

@@ -1,4 +1,4 @@
-"""A cache of one file of each origin: in memory, in a store, or from its server."""
+"""A cache of one file per origin: in memory, then in a store, then from its server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The files that are kept parsed. More are in the store, as they were sent.
+# The limits for parsed files. The store keeps more of them, unparsed.
 _MAX_FILES = 5_000
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -46,7 +46,7 @@ class Parsed(Protocol):
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate number of bytes that it takes in memory."""
 
 
 _Parsed = TypeVar("_Parsed", bound=Parsed)
@@ -60,18 +60,17 @@ class CachedFile(Generic[_Parsed]):
     parsed: _Parsed
 
     arrived: float
-    """When it arrived. A file that has expired by then is still used for the requests that
-    waited."""
+    """When it arrived. The requests that waited use it even if it has expired by then."""
 
     weight: int
-    """The memory that it counts with."""
+    """The number of bytes with which it counts towards the memory limit."""
 
 
 class FileCache(ABC, Generic[_Parsed]):
-    """What is known of one file of each origin, while it is fresh.
+    """One file per origin, while it is fresh.
 
-    The key of a file is its *place*: an Origin for its robots.txt, the URL for another
-    file. *now* returns the seconds since the epoch.
+    The key of a file is its *place*: the Origin for a robots.txt, the URL for another file.
+    *now* returns the seconds since the epoch.
     """
 
     def __init__(
@@ -91,10 +90,10 @@ class FileCache(ABC, Generic[_Parsed]):
 
     @abstractmethod
     def _parse(self, entry: Entry) -> _Parsed:
-        """Parse an entry."""
+        """Parse the file in *entry*."""
 
     def _cached(self, place: Place) -> CachedFile[_Parsed] | None:
-        """The file from memory, if it is fresh."""
+        """The file at *place* if it is in memory and fresh, or has just arrived."""
         now = self._now()
         cached = self._files.get(place)
         if cached is None:
@@ -108,8 +107,10 @@ class FileCache(ABC, Generic[_Parsed]):
     async def _obtain(
         self, place: Place, causes: Causes
     ) -> tuple[CachedFile[_Parsed], bool]:
-        """The file from the store or its server, and whether it was just fetched; see
-        :meth:`RobotsTxtCache.learn`.
+        """The file at *place*, from the store or its server, and whether it was just fetched.
+
+        *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
+        the spider closes meanwhile. After any other error the file counts as unreachable.
         """
         try:
             entry, is_new = await self._learn(place, causes)
@@ -119,13 +120,13 @@ class FileCache(ABC, Generic[_Parsed]):
         except (CancelledError, asyncio.CancelledError):
             if is_closing(self._crawler):
                 raise
-            # Another component cancelled it. The requests that wait must continue.
+            # Another component cancelled the fetch. The waiting requests must continue.
             entry = self._renewed(place, _failed(place, "cancelled"), None)
             return self._cache(place, entry), True
         except Exception as exception:
             logger.exception(
-                "%(url)s counts as unreachable: an error in this crawler, not of the site, "
-                "while it was fetched or stored. It is fetched again later",
+                "%(url)s counts as unreachable and will be fetched again later: an error in "
+                "this crawler, not of the site, interrupted its fetch or storage",
                 {"url": _url(place)},
                 extra={"spider": self._crawler.spider},
             )

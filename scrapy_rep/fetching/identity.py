@@ -1,4 +1,4 @@
-"""The identity of the crawler: its product tokens, and so the groups that it follows."""
+"""The identity of the crawler: the product tokens that select the groups it follows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _tokens = lru_cache(maxsize=256)(product_tokens)
 
 
 class Identity:
-    """The product tokens of a crawler: those of ``REP_AGENTS`` for a purpose, those of
-    ``ROBOTSTXT_USER_AGENT``, or else those in the ``User-Agent`` header of each request.
+    """The product tokens of a crawler: for a purpose, from ``REP_AGENTS``; otherwise from
+    ``ROBOTSTXT_USER_AGENT``; otherwise from the ``User-Agent`` header of each request.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -38,8 +38,8 @@ class Identity:
         settings = RepSettings.of(crawler)
         self._agents = settings.agents
         self._purposes = settings.purposes
-        self._of_purpose = settings.purpose_agents
-        self._usual: tuple[str, ...] | None = None
+        self._tokens_by_purpose = settings.purpose_agents
+        self._default_tokens: tuple[str, ...] | None = None
         self._has_warned = False
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
 
@@ -50,12 +50,12 @@ class Identity:
 
     @property
     def has_agents_by_purpose(self) -> bool:
-        """Whether purposes have their own product tokens."""
-        return bool(self._of_purpose)
+        """Whether any purpose has its own product tokens."""
+        return bool(self._tokens_by_purpose)
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
-        """The purposes of the response to *request*. Raises ValueError where its meta key
-        has anything else than purposes.
+        """The purposes of the response to *request*. Raises ValueError if the value of its
+        meta key is not a list of purposes.
         """
         own = None if request is None else request.meta.get(PURPOSES)
         if own is None:
@@ -64,90 +64,89 @@ class Identity:
         if not isinstance(names, (list, tuple)) or not CATEGORIES.keys() >= set(names):
             allowed = ", ".join(CATEGORIES)
             raise ValueError(
-                f"meta[{PURPOSES!r}] is {own!r}, but it must be of {allowed}"
+                f"meta[{PURPOSES!r}] is {own!r}, but it must be one or a list of {allowed}"
             )
         return tuple(names)
 
     def purposes_by_tokens(
         self, request: Request | None
     ) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """The product tokens to follow for *request*, with the purposes of each; for None,
-        those of a request without a User-Agent header of its own.
+        """The product tokens to follow for *request*, with the purposes that use them. None
+        stands for a request without a User-Agent header of its own.
         """
         purposes = self.purposes(request)
-        if not purposes or not self._of_purpose:
-            return {self._own(request): purposes}
+        if not purposes or not self._tokens_by_purpose:
+            return {self._tokens_of(request): purposes}
         found: dict[tuple[str, ...], tuple[str, ...]] = {}
         for purpose in purposes:
-            tokens = self._of_purpose.get(purpose) or self._own(request)
+            tokens = self._tokens_by_purpose.get(purpose) or self._tokens_of(request)
             found[tokens] = (*found.get(tokens, ()), purpose)
         return found
 
     def tokens(self, request: Request | None) -> tuple[str, ...]:
-        """All product tokens for *request*: a statement to any of them counts."""
-        if not self._of_purpose:
-            return self._own(request)
+        """All product tokens for *request*. A statement for any of them applies."""
+        if not self._tokens_by_purpose:
+            return self._tokens_of(request)
         names = self.purposes_by_tokens(request)
         return tuple(dict.fromkeys(token for tokens in names for token in tokens))
 
     def pace(self, robots: RobotsTxt, request: Request | None = None) -> Pace:
-        """The delays, rates and windows of *robots* for any of these product tokens."""
-        if not self._of_purpose:
-            return robots.pace(self._own(request))
+        """The delays, rates and visit times of *robots* for the product tokens of *request*."""
+        if not self._tokens_by_purpose:
+            return robots.pace(self._tokens_of(request))
         paces = [robots.pace(tokens) for tokens in self.purposes_by_tokens(request)]
         records = dict.fromkeys(record for pace in paces for record in pace.records)
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* allows *url* to any of the product tokens, for a request that no
-        spider makes."""
+        """Whether *robots* allows *url* to this package, by any of the product tokens."""
         return any(
             robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
         )
 
-    def _own(self, request: Request | None) -> tuple[str, ...]:
-        """The product tokens for purposes without their own."""
+    def _tokens_of(self, request: Request | None) -> tuple[str, ...]:
+        """The product tokens of *request* for purposes without tokens of their own."""
         if self._agents:
             return self._agents
         if request is not None:
             sent = request.headers.get(b"User-Agent") or b""
             return self._of_header(sent.decode("latin-1"))
-        if self._usual is None:
+        if self._default_tokens is None:
             assert self._crawler.spider is not None
             header = default_header(self._crawler.settings, self._crawler.spider)
-            self._usual = self._of_header(header)
-        return self._usual
+            self._default_tokens = self._of_header(header)
+        return self._default_tokens
 
-    def introduced(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
+    def header_and_tokens(self, spider: Spider) -> tuple[str, tuple[str, ...]]:
         """The User-Agent header of the settings, and the product tokens to follow."""
         return default_header(self._crawler.settings, spider), self.tokens(None)
 
     def _spider_opened(self, spider: Spider) -> None:
-        """Warn at the start of a User-Agent without a product token, of tokens that RFC 9309
-        does not allow, of a parser that is not used, and of settings that change nothing.
+        """Warn about a User-Agent without a product token, product tokens that RFC 9309 does
+        not allow, unknown settings, and a parser that is not used.
         """
         agents = self.tokens(None)
         unusual = [agent for agent in agents if not is_rfc_token(agent)]
         if unusual:
             logger.warning(
-                "The product token %(token)r has other characters than letters, '_' and "
-                "'-', the only ones that RFC 9309 knows (2.2.1). It is followed as it is; "
-                "some sites and checkers may cut it.",
+                "The product token %(token)r has characters other than letters, '_' and "
+                "'-', the only ones that RFC 9309 (2.2.1) allows. scrapy-rep matches it "
+                "unchanged; some sites and checkers may cut it at such a character.",
                 {"token": ", ".join(unusual)},
                 extra={"spider": spider},
             )
         for name, nearest in unknown_names(self._crawler.settings):
-            meant = f"; is it {nearest} that is meant?" if nearest else ""
+            meant = f" Did you mean {nearest}?" if nearest else ""
             logger.warning(
-                "%(name)s is no setting of scrapy-rep, and changes nothing%(meant)s",
+                "%(name)s is not a setting of scrapy-rep and has no effect.%(meant)s",
                 {"name": name, "meant": meant},
                 extra={"spider": spider},
             )
         parser = _unused_parser(self._crawler.settings)
         if parser:
             logger.warning(
-                "%(setting)s = %(parser)r is not used: scrapy-rep reads robots.txt itself. "
-                "Leave it out, or use Scrapy's own middleware for robots.txt.",
+                "%(setting)s = %(parser)r has no effect: scrapy-rep parses robots.txt with "
+                "its own parser. Remove the setting, or use Scrapy's RobotsTxtMiddleware.",
                 {"setting": PARSER, "parser": parser},
                 extra={"spider": spider},
             )
@@ -157,9 +156,9 @@ class Identity:
         if not found and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "The User-Agent %(header)r does not say which crawler this is, so only "
-                "the rules for everyone (*) are followed. Set %(setting)s to the name "
-                "of your crawler, and let USER_AGENT contain it.",
+                "The User-Agent %(header)r does not say which crawler this is, so the crawl "
+                "follows only the groups for all crawlers (*). Set %(setting)s to the name "
+                "of your crawler, and include that name in USER_AGENT.",
                 {"header": header, "setting": USER_AGENT},
                 extra={"spider": self._crawler.spider},
             )
@@ -167,7 +166,7 @@ class Identity:
 
 
 def default_header(settings: BaseSettings, spider: Spider | None = None) -> str:
-    """The ``User-Agent`` of requests that have none of their own; empty if there is none."""
+    """The ``User-Agent`` of requests without their own; empty if the settings have none."""
     header: Any = getattr(spider, "user_agent", settings["USER_AGENT"])
     for name, value in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
         if name.lower() == "user-agent" and isinstance(value, (str, bytes)):
@@ -177,9 +176,7 @@ def default_header(settings: BaseSettings, spider: Spider | None = None) -> str:
 
 
 def _unused_parser(settings: BaseSettings) -> str | None:
-    """The value of ``ROBOTSTXT_PARSER`` in the project, if it is another parser than that
-    of this package: the components of this package do not use it.
-    """
+    """The import path in ``ROBOTSTXT_PARSER``, if that is not this package's parser."""
     value = settings.get(PARSER)
     priority = settings.getpriority(PARSER) or 0
     if not value or priority <= SETTINGS_PRIORITIES["default"]:

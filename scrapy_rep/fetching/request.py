@@ -21,11 +21,10 @@ _MAX_CAUSES = 8
 
 
 class RobotsTxtRequest(Request):
-    """A request for robots.txt that this package makes itself.
+    """A request for robots.txt that this package makes.
 
-    Only these requests pass RobotsTxtMiddleware without being judged. They are recognized
-    by their class, which ``replace()`` keeps, and which a copied meta does not give to
-    another request.
+    RobotsTxtMiddleware passes only these requests without a decision. It recognises them by
+    their class, which ``replace()`` keeps; a meta key could be copied to other requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,8 +34,8 @@ class RobotsTxtRequest(Request):
 
     @classmethod
     def of(cls, url: str, cause: Request, timeout: float) -> Self:
-        """A request for *url* that goes by the same proxy, TLS and connections as *cause*,
-        which waits for it.
+        """A request for *url* with the proxy and connection settings of *cause*, a request
+        that waits for it. *timeout* is in seconds.
         """
         return cls(
             url,
@@ -53,7 +52,7 @@ class RobotsTxtRequest(Request):
                 "dont_redirect": True,
                 "dont_retry": True,
                 "download_fail_on_dataloss": True,
-                # Cut when enough is there, never failed for its size.
+                # A long file is cut (see :meth:`received`) and must not fail.
                 "download_maxsize": 0,
                 "download_timeout": timeout,
                 "download_warnsize": 0,
@@ -62,25 +61,25 @@ class RobotsTxtRequest(Request):
         )
 
     def received(self, size: int, limit: int, timeout: float) -> None:
-        """Count *size* bytes that were received. Raises StopDownload where all are more
-        than *limit*, or have taken longer than *timeout* seconds.
+        """Count *size* received bytes. Raises StopDownload if the body is longer than *limit*
+        bytes, or has taken longer than *timeout* seconds.
         """
         now = time.monotonic()
         if not self._bytes:
             self._since = now
         self._bytes += size
-        # One byte more than is read, so that the reader knows that it was cut.
+        # One byte more than the limit tells the parser that the body was cut.
         if self._bytes > limit:
             raise StopDownload(fail=False)
-        # Some handlers apply the time-out to each read, so that single bytes could arrive
-        # without end.
+        # Some download handlers apply the timeout to each read, so a server could send
+        # single bytes forever.
         if now - self._since > timeout:
             raise StopDownload(fail=True)
 
 
 class Causes:
-    """The requests that wait for one robots.txt, one for each proxy, so that another proxy
-    is tried where one fails. More may be added during the fetch.
+    """The requests that wait for one robots.txt, one per proxy, so that the fetcher can try
+    another proxy if one fails. More may be added during the fetch.
     """
 
     __slots__ = ("_requests",)
@@ -92,7 +91,7 @@ class Causes:
         return len(self._requests)
 
     def nth(self, attempt: int) -> Request:
-        """The request for an *attempt*, counted from 0; they are used in turn."""
+        """The request for an *attempt*, counted from 0. The attempts use them in turn."""
         return self._requests[attempt % len(self._requests)]
 
     def add(self, request: Request) -> bool:
@@ -106,18 +105,18 @@ class Causes:
         return True
 
     def rotate(self) -> None:
-        """Let the last request be the first one for the next fetch."""
+        """Move the last request to the front, for the next fetch."""
         self._requests.insert(0, self._requests.pop())
 
 
 def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:
-    """What a request for robots.txt takes over from *request*, which waits for it: its
-    User-Agent, its proxy, and *meta_keys*, those of ``REP_REQUEST_META_KEYS``.
+    """A copy of *request* with only what the request for its robots.txt takes over: the
+    User-Agent, the proxy, and the *meta_keys* of ``REP_REQUEST_META_KEYS``.
     """
     keys, headers = [*meta_keys], ["User-Agent"]
     if "proxy" in request.meta:
         keys += ["proxy", PROXY_AUTH_META_KEY]
-        # Where a request is sent again, its proxy's credentials are here.
+        # When Scrapy retries a request, the credentials for its proxy are in this header.
         headers.append("Proxy-Authorization")
     return Request(
         request.url,

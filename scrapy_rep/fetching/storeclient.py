@@ -1,4 +1,4 @@
-"""The client of a store, by which a crawl continues while the store fails."""
+"""The client of a store. While the store fails, the crawl continues without it."""
 
 from __future__ import annotations
 
@@ -30,27 +30,26 @@ logger = get_logger(__name__)
 
 _T = TypeVar("_T")
 
-# In seconds. The lock of a dead worker expires after this time; a live one renews it
-# before.
+# In seconds. A worker renews its lock before it expires; the lock of a dead worker expires.
 _LOCK_HOLDS = 6.0
 _LOCK_RENEWED_EVERY = 2.0
 
-# The seconds between two checks whether another worker has fetched what this one needs:
-# nothing can be awaited across processes and all kinds of stores.
-_LOOK_EVERY = 0.2
+# The seconds between two checks whether another worker has fetched a robots.txt. The client
+# polls, since not every kind of store can notify other processes.
+_POLL_EVERY = 0.2
 
-# The seconds for which a store is not called after a failure, so that not every request
-# waits for another one.
-_LEFT_ALONE = 3.0
+# The seconds for which the client does not call a store after a failure, so that not every
+# request waits for another failure.
+_PAUSE = 3.0
 
-# The name of a lock for the turn at a host, which equals no origin.
+# The name of the lock for the turn at a host. No origin has such a name.
 _PLACE = "place {}"
 
 
 class StoreClient:
-    """Calls a store. While it fails, the crawl continues without it.
+    """Calls a store, and replaces its errors by default values.
 
-    An entry is that of the robots.txt of an *origin*, or of the file at a URL.
+    The key *origin* of an entry is an Origin for its robots.txt, or the URL of another file.
     """
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
@@ -59,7 +58,7 @@ class StoreClient:
         self._owner = uuid.uuid4().hex
         self._failed_at: float | None = None
         self._failed_to_write = False
-        self._is_tried = False
+        self._is_testing = False
         self._is_closed = False
         self._renewals: dict[Origin | str, Deferred[Any]] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -70,7 +69,7 @@ class StoreClient:
         return self._store.blocking
 
     def at_hand(self, origin: Origin | str, now: float) -> Entry | None:
-        """The entry of *origin*, if the store is in memory."""
+        """The entry of *origin*, if the store is in memory; None otherwise."""
         if self._store.blocking:
             return None
         return self._store.get(str(origin), now)
@@ -86,42 +85,45 @@ class StoreClient:
     async def entry_or_lock(
         self, origin: Origin | str, known: Entry | None
     ) -> Entry | None:
-        """Wait for the lock, or for another worker. Return a fresh entry, newer than
-        *known*, that another worker has fetched meanwhile; or None with the lock held: then
-        this worker fetches. Raises SpiderClosing where the spider has closed
-        meanwhile.
+        """Wait for the lock of *origin*, or for another worker to fetch its file.
+
+        Return the fresh entry, newer than *known*, that another worker has stored; or None
+        if this worker holds the lock and must fetch the file. Raises SpiderClosing if the
+        spider closes meanwhile.
         """
         while True:
             entry = await self.get(origin)
-            if _is_news(entry, known):
+            if _is_newer(entry, known):
                 return entry
             has_lock = await self._lock(origin)
             if self._is_closed:
-                # Without a store there are no others, but now there is no crawl either.
-                raise SpiderClosing(f"The robots.txt of {origin} is not waited for")
+                # The closed store is not called, so the lock was not really acquired.
+                raise SpiderClosing(
+                    f"The spider closes, so the robots.txt of {origin} is not fetched"
+                )
             if has_lock:
-                # Another worker may have stored it before the lock was free.
+                # Another worker may have stored the file before it released the lock.
                 entry = await self.get(origin)
-                if not _is_news(entry, known):
+                if not _is_newer(entry, known):
                     return None
                 await self.unlock(origin)
                 return entry
-            await sleep(_LOOK_EVERY)
+            await sleep(_POLL_EVERY)
 
     async def unlock(self, origin: Origin | str) -> None:
         renewal = self._renewals.pop(origin, None)
         if renewal is not None:
-            # A renewal that is still under way would lock it again.
+            # A renewal that ends after the unlock would lock it again.
             await maybe_deferred_to_future(renewal)
         await self._call(lambda: self._store.unlock(str(origin), self._owner), None)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        """Lock the turn at *host* for *seconds*, under the name *place*. Return whether
-        that worked."""
+        """Lock the turn at *host* for *seconds*, with *place* as the owner. Return whether
+        *place* has the lock."""
         return await self._lock_for(_PLACE.format(host), place, seconds)
 
     async def vacate(self, host: str, place: str, seconds: float) -> None:
-        """Let others lock the turn at *host* after *seconds*."""
+        """Release the turn at *host*, which *place* holds, after *seconds*."""
         if seconds:
             await self.reserve(host, place, seconds)
         else:
@@ -130,10 +132,10 @@ class StoreClient:
 
     @contextmanager
     def renewing(self, origin: Origin | str) -> Iterator[None]:
-        """Renew the lock during a fetch."""
+        """Renew the lock of *origin* as long as the context lasts."""
 
         def renew() -> None:
-            # A looping call of Scrapy's must not return a coroutine.
+            # The function of a Scrapy looping call must not return a coroutine.
             before = self._renewals.get(origin)
             if before is None or before.called:
                 renewal = deferred_from_coro(self._lock(origin))
@@ -151,7 +153,7 @@ class StoreClient:
         return await self._lock_for(str(origin), self._owner, _LOCK_HOLDS)
 
     async def _lock_for(self, name: str, owner: str, seconds: float) -> bool:
-        # Without a store there are no other workers to agree with.
+        # While the store fails, every worker fetches for itself.
         return await self._call(
             lambda: self._store.lock(name, owner, seconds, time.time()), True
         )
@@ -163,11 +165,11 @@ class StoreClient:
         *,
         writes: bool = True,
     ) -> _T:
-        """The result of a call of the store, or *otherwise* where the store fails."""
-        if self._is_closed or self._is_left_alone():
+        """The result of a call of the store, or *otherwise* if the store fails."""
+        if self._is_closed or self._is_paused():
             return otherwise
-        # After a failure, one call finds out whether the store works again.
-        self._is_tried = self._failed_at is not None
+        # After a failure, a single call tests whether the store works again.
+        self._is_testing = self._failed_at is not None
         try:
             if self._store.blocking:
                 found, was_asked = await run_in_thread(
@@ -181,49 +183,49 @@ class StoreClient:
                 self._failed_to_write |= writes
             return otherwise
         finally:
-            self._is_tried = False
-        # A store that is locked can be read, and not written.
+            self._is_testing = False
+        # A store that is locked can be read, but not written.
         is_proof = was_asked and (writes or not self._failed_to_write)
         if is_proof and self._failed_at is not None:
             self._failed_at = None
             self._failed_to_write = False
             logger.info(
-                "The store of robots.txt files works again",
+                "The store of robots.txt files works again, and the crawl uses it again",
                 extra={"spider": self._crawler.spider},
             )
         return found
 
-    def _is_left_alone(self) -> bool:
-        """Whether the store has failed recently, or is being tried again."""
+    def _is_paused(self) -> bool:
+        """Whether the store failed recently, or another call tests it now."""
         if self._failed_at is None:
             return False
-        return self._is_tried or time.monotonic() < self._failed_at + _LEFT_ALONE
+        return self._is_testing or time.monotonic() < self._failed_at + _PAUSE
 
     def _ask_store(self, function: Callable[[], _T], otherwise: _T) -> tuple[_T, bool]:
-        """The result of *function*, and True. Called on a thread. A call that had to wait
-        for a thread until the store has failed is not made: *otherwise* and False.
+        """Call *function* on this thread, and return its result and True. If the store failed
+        while the call waited for a thread, return *otherwise* and False instead.
         """
-        has_failed = self._failed_at is not None and not self._is_tried
+        has_failed = self._failed_at is not None and not self._is_testing
         return (otherwise, False) if has_failed else (function(), True)
 
     def _failed(self, error: StoreError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
         if self._failed_at is None:
             logger.warning(
-                "The store of robots.txt files fails; the crawl continues without it, and "
-                "tries it again: %(error)s",
+                "The store of robots.txt files fails: %(error)s. The crawl continues without "
+                "it, and tries it again every few seconds",
                 {"error": error},
                 extra={"spider": self._crawler.spider},
             )
         self._failed_at = time.monotonic()
 
     def _spider_closed(self) -> None:
-        # Cancelled fetches may still call unlock.
+        # Cancelled fetches may still call unlock after this.
         self._is_closed = True
         self._store.close()
 
 
-def _is_news(entry: Entry | None, known: Entry | None) -> bool:
+def _is_newer(entry: Entry | None, known: Entry | None) -> bool:
     if entry is None or not entry.is_fresh(time.time()):
         return False
     return known is None or entry.fetched > known.fetched

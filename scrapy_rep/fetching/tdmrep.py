@@ -23,21 +23,21 @@ logger = get_logger(__name__)
 
 
 class TdmRepCache(FileCache[TdmRep]):
-    """The tdmrep.json of each origin. All requests that need one share one fetch."""
+    """The tdmrep.json of each origin. All requests that need the same file share one fetch."""
 
     @cached_property
     def _waiting(self) -> dict[str, list[Deferred[None]]]:
-        """What waits for each fetch that is under way, by the URL of the file."""
+        """The waiters for each fetch in progress, by the URL of the file."""
         return {}
 
     def at_hand(self, origin: Origin) -> TdmRep | None:
-        """The file of *origin* from memory, if it is fresh."""
+        """The file of *origin*, if it is in memory and fresh."""
         cached = self._cached(url_of(origin))
         return None if cached is None else cached.parsed
 
     async def known(self, origin: Origin, causes: Causes) -> TdmRep:
-        """The file of *origin*, once it is known. Raises SpiderClosing, or a cancellation,
-        where the spider closes meanwhile.
+        """Return the file of *origin*, from memory, the store or its server. Raises
+        SpiderClosing or a cancellation if the spider closes meanwhile.
         """
         url = url_of(origin)
         while url in self._waiting:
@@ -63,7 +63,7 @@ class TdmRepCache(FileCache[TdmRep]):
                     "url": url,
                     "access": result.access,
                     "result": result,
-                    "finding": "" if is_read else ", no array of rules",
+                    "finding": "" if is_read else ", not an array of rules",
                 },
                 extra={"spider": self._crawler.spider},
             )
@@ -71,8 +71,7 @@ class TdmRepCache(FileCache[TdmRep]):
 
     def _parse(self, entry: Entry) -> TdmRep:
         # A server without the file does not implement the protocol (TDMRep, "TDM File on
-        # the Origin Server"). For a server that is unreachable now, the last good copy
-        # counts.
+        # the Origin Server"). While a server is unreachable, the last good copy applies.
         result = entry.result
         if result.access is Access.UNREACHABLE and entry.copy is not None:
             result = entry.copy
@@ -82,5 +81,5 @@ class TdmRepCache(FileCache[TdmRep]):
 
 
 def url_of(origin: Origin) -> str:
-    """The URL of the file of *origin*."""
+    """The URL of the tdmrep.json of *origin*."""
     return f"{origin}{PATH}"

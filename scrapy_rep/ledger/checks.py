@@ -1,4 +1,4 @@
-"""Checks a ledger before it is read: any SQLite file can be marked as one."""
+"""Checks a ledger before it is read, since any SQLite file can claim to be one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MAX_DEPTH = 50
 """The depth to which JSON may be nested."""
 
 _MAX_NUMBER = 2**53
-"""The greatest integer up to which a float, and so JSON, has every integer."""
+"""The greatest integer up to which a float, and so JSON, is exact."""
 
-# The times that a datetime can have, in seconds since the epoch.
+# The range of datetime, in seconds since the epoch.
 _EARLIEST, _LATEST = -62135596800, 253402300799
 
-# The condition on a value for each declared type. SQLite itself stores any type anywhere.
+# The condition on a value of each declared type. SQLite does not enforce the types.
 _STORED = {
     "INTEGER": f"typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {_MAX_NUMBER}",
     "REAL": (
@@ -41,10 +41,11 @@ class _Column(NamedTuple):
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise ValueError where the tables are not those of a ledger.
+    """Raise ValueError if the tables are not those of a ledger.
 
-    Views, virtual tables and generated columns compute their values, at any cost. Without
-    its key, a table could be joined row by row, each with every other.
+    Views, virtual tables and generated columns are refused, since computing their values
+    may take unlimited time. So are tables without a key, since a join would compare each
+    pair of rows.
     """
     for table, columns in _tables().items():
         row = connection.execute(
@@ -72,7 +73,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
 
 
 def check_values(connection: sqlite3.Connection) -> None:
-    """Raise ValueError where a table has a value that the schema does not allow."""
+    """Raise ValueError if a table has a value that the schema does not allow."""
     for table, columns in _tables().items():
         there = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         cases = " ".join(
@@ -84,25 +85,25 @@ def check_values(connection: sqlite3.Connection) -> None:
         row = connection.execute(f"{query} LIMIT 1").fetchone()
         if row is not None:
             raise ValueError(
-                f"a value of {row[0]!r} in its table {table!r} is none of a ledger"
+                f"its table {table!r} has a bad value in the column {row[0]!r}"
             )
 
 
 def read_json(text: str, kind: type[_Kind]) -> _Kind:
-    """The value of a column in JSON. Raises ValueError where it is of another kind."""
+    """Parse a column in JSON. Raises ValueError if the value is not of this *kind*."""
     try:
         value = _cleaned(json.loads(text))
     except RecursionError:
-        raise ValueError("its JSON is nested too deep") from None
+        raise ValueError("its JSON is nested too deeply") from None
     if not isinstance(value, kind):
-        raise ValueError(  # noqa: TRY004  content, not misuse
+        raise ValueError(  # noqa: TRY004  the file is wrong, not the caller
             f"this should be a JSON {kind.__name__}: {text[:80]!r}"
         )
     return value
 
 
 def read_texts(text: str) -> tuple[str, ...]:
-    """A list of texts in JSON."""
+    """Parse a JSON list of texts. Raises ValueError for anything else."""
     found = read_json(text, list)
     if not all(isinstance(each, str) for each in found):
         raise ValueError(f"this should be a JSON list of texts: {text[:80]!r}")
@@ -110,7 +111,7 @@ def read_texts(text: str) -> tuple[str, ...]:
 
 
 def read_numbers(text: str) -> dict[str, float]:
-    """An object in JSON whose values are numbers."""
+    """Parse a JSON object of numbers. Raises ValueError for anything else."""
     found = read_json(text, dict)
     for value in found.values():
         # The comparison is false for NaN.
@@ -121,7 +122,7 @@ def read_numbers(text: str) -> dict[str, float]:
 
 @cache
 def _tables() -> dict[str, list[_Column]]:
-    """The columns of each table in the schema."""
+    """Return the columns of each table in the schema."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         names = connection.execute(
@@ -146,9 +147,9 @@ def _condition(column: _Column) -> str:
 
 
 def _cleaned(value: Any, depth: int = 0) -> Any:
-    """A value from JSON, with lone surrogates replaced."""
+    """Return a value from JSON with its lone surrogates replaced."""
     if depth > _MAX_DEPTH:
-        raise ValueError("its JSON is nested too deep")
+        raise ValueError("its JSON is nested too deeply")
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):

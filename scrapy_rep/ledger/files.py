@@ -1,4 +1,4 @@
-"""Creates, recognises and opens the files of ledgers for writing."""
+"""Creates the file of a ledger, or opens it for writing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 # Seconds to wait for the lock of a file that another process writes.
 _LOCK_TIMEOUT = 5.0
 
-# Parts of SQLite's messages, and errors of the system, for conditions that may pass.
-_PASSING = ("full", "locked", "I/O")
+# Transient failures: parts of SQLite's messages, and error numbers of the system.
+_TRANSIENT = ("full", "locked", "I/O")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prepare(path: Path) -> None:
     """Create the file of a ledger, or check that it is one, before a crawl starts.
 
-    Raises LedgerError where no ledger can be written. A full disk and a locked file are no
-    errors here, since they may pass; the writer tries again.
+    Raises LedgerError if no ledger can be written there. A full disk or a locked file raises
+    nothing, since that may pass and the writer retries.
     """
     try:
         open_to_write(path).close()
     except sqlite3.Error as error:
-        if not any(words in str(error) for words in _PASSING):
+        if not any(words in str(error) for words in _TRANSIENT):
             raise LedgerError(str(path), error) from None
     except ValueError as error:  # A path with a NUL, or half a surrogate pair.
         raise LedgerError(str(path), error) from None
@@ -40,14 +40,13 @@ def prepare(path: Path) -> None:
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """A connection to the ledger at *path*. The file and its folder are created where they
-    do not exist.
+    """Open the ledger at *path*; create the file and its folder if they do not exist.
 
-    Raises LedgerError, and changes nothing, for a file that is not a ledger or is one of a
-    later version; sqlite3.Error or OSError for a file that can't be opened.
+    Raises LedgerError, and changes nothing, for a file that is not a ledger or was written
+    by a later version; sqlite3.Error or OSError for a file that can't be opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # SQLite does not say why it can't open a file.
+    # Opened for the error of the system: SQLite does not say why it can't open a file.
     with path.open("ab"):
         pass
     connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
@@ -56,10 +55,10 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         _add_columns(connection)
         connection.execute("COMMIT")
-        # A transaction survives a process that is killed.
+        # Committed transactions survive when the process is killed.
         use_write_ahead_log(connection)
-        # A machine that loses its power loses no more than a process that is killed. The
-        # price is one fsync for each batch, of which there is at most one each half second.
+        # They also survive a power failure. The price is one fsync for each batch, so at
+        # most two each second.
         connection.execute("PRAGMA synchronous = FULL")
     except ForeignFile as error:
         connection.close()
@@ -70,12 +69,13 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def close_for_good(connection: sqlite3.Connection) -> None:
-    """Close a ledger, and merge its log into the file, which can then be read from a
-    read-only place.
+def close_and_merge_log(connection: sqlite3.Connection) -> None:
+    """Close a ledger, and merge the write-ahead log into its file.
+
+    The file can then be read in a read-only folder.
     """
     try:
-        # This fails while another process has the file open, and is not needed then.
+        # This fails if another process has the file open, which merges the log later.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error:

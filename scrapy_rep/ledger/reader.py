@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_VALUE = 16 * 1024 * 1024
-"""Bytes of one value: a robots.txt has 500 KiB, a text some thousand characters."""
+"""The most bytes of a value. A robots.txt has 500 KiB, a text some thousand characters."""
 
-# Steps of SQLite's virtual machine that reading may take: so many for each byte of the file,
-# and so many besides. Our ledgers take far fewer.
+# The steps of SQLite's virtual machine that reading may take: for each byte of the file, and
+# in addition to these. Reading a ledger of a crawl takes far fewer.
 _STEPS_A_BYTE = 50
 _STEPS = 100_000_000
 _STEPS_AT_ONCE = 100_000
 
 
 def open_ledger(path: str) -> sqlite3.Connection:
-    """A read-only connection to the ledger at *path*, whose rows have names.
+    """Open the ledger at *path* read-only, with rows as ``sqlite3.Row``.
 
     A crawl may be writing the ledger. Raises LedgerError for a file that is not a ledger or
-    is one of a later version.
+    was written by a later version.
     """
     with reading(path):
         size = _size_of_file(path)
@@ -40,7 +40,7 @@ def open_ledger(path: str) -> sqlite3.Connection:
         try:
             _bound(connection, size)
             if not version_of(connection, SCHEMA):
-                raise ValueError("it is no ledger")
+                raise ValueError("it is not a ledger")
             check_tables(connection)
         except BaseException:
             connection.close()
@@ -51,7 +51,7 @@ def open_ledger(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn the errors of reading the ledger at *path* into LedgerError."""
+    """Turn errors while reading the ledger at *path* into LedgerError."""
     try:
         yield
     except OSError as error:
@@ -59,14 +59,14 @@ def reading(path: str) -> Iterator[None]:
     except FAILURES as error:
         why = cause_of(error)
         if str(error) == "interrupted":
-            why = "it takes longer to read than any ledger of its size"
+            why = "reading it takes too long for a ledger of its size"
         raise LedgerError(path, why) from None
     except (ForeignFile, ValueError) as error:
         raise LedgerError(path, error) from None
 
 
 def _size_of_file(path: str) -> int:
-    """Raises ValueError for a folder, and for a pipe or a device, which could block."""
+    """Return the size of a file. Raises ValueError for a folder, a pipe or a device."""
     found = Path(path).stat()
     if stat.S_ISDIR(found.st_mode):
         raise ValueError("this is a folder, not a ledger")
@@ -76,7 +76,7 @@ def _size_of_file(path: str) -> int:
 
 
 def _bound(connection: sqlite3.Connection, size: int) -> None:
-    """Make a connection read-only, and bound the work and the size of a value."""
+    """Make a connection read-only, and limit its work and the size of its values."""
     left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
     def is_too_long() -> bool:

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 MAX_URL = 4096
-"""Characters of a URL that are kept; one that was longer ends with an ellipsis."""
+"""The most characters of a URL to keep; a longer one is cut and ends with an ellipsis."""
 
 MAX_TEXT = 1024
-"""Characters of a rule, a statement, a header value or an error that are kept."""
+"""The most characters of a rule, a statement, a header value or an error to keep."""
 
-# The bytes of memory that a record takes besides its texts, about.
+# The approximate memory of a record without its texts, in bytes.
 _RECORD = 600
 
 
 class StartedCrawl(NamedTuple):
-    """A crawl, as it starts."""
+    """A crawl that has started."""
 
     spider: str
     user_agent: str
@@ -67,13 +67,13 @@ class EndedCrawl(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A robots.txt, when it was fetched or taken from the store."""
+    """A robots.txt that was fetched or loaded from the store."""
 
     origin: str
     entry: Entry
 
     dialect: Dialect
-    """It decides whether an older copy is followed, and how much of a body is read."""
+    """Decides whether an older copy is followed, and how much of a body is read."""
 
     @property
     def weight(self) -> int:
@@ -82,7 +82,7 @@ class Snapshot(NamedTuple):
 
     @property
     def row(self) -> tuple[object, ...]:
-        """All columns but ``id``, ``crawl`` and ``sha256``."""
+        """The values of all columns except ``id``, ``crawl`` and ``sha256``."""
         entry, result = self.entry, self.entry.result
         is_stale = entry.state(self.dialect) is State.STALE
         headers = [(storable(name), storable(value)) for name, value in result.headers]
@@ -101,7 +101,7 @@ class Snapshot(NamedTuple):
 
     @property
     def body(self) -> bytes | None:
-        """The file that is followed, if there is one: its bytes, as far as they are read."""
+        """The bytes of the file that is followed, as far as they are read; None without one."""
         answer = self.entry.answer(self.dialect)
         if answer is None or answer.access is not Access.SUCCESSFUL:
             return None
@@ -122,19 +122,19 @@ class Decided(NamedTuple):
     reason: str
 
     fetched: float | None
-    """When the robots.txt that it follows was fetched, if it follows one."""
+    """When the robots.txt that decided was fetched; None if no robots.txt decided."""
 
     line: int | None
     statement: str | None
 
     form: str | None = None
-    """The form of *url* that was refused, where that is not *url* as it is written."""
+    """The form of *url* that was refused; None if that is *url* as written."""
 
     source: str | None = None
-    """The place of a statement about use."""
+    """Where a usage statement was found, such as ``tdmrep.json``."""
 
     via: str | None = None
-    """How a browser came to *url*, where no spider asked for it."""
+    """How a browser came to request *url*; None if a spider requested it."""
 
     @property
     def weight(self) -> int:
@@ -149,12 +149,12 @@ class Decided(NamedTuple):
 
 
 def url_text(url: str) -> str:
-    """A URL as a ledger stores it: without user and password."""
+    """Return a URL as a ledger stores it: without user and password."""
     return storable(without_credentials(url), MAX_URL)
 
 
 def storable(written: str, at_most: int = MAX_TEXT) -> str:
-    """*written* as SQLite can store it, cut at *at_most* characters."""
+    """Return *written* as SQLite can store it, cut at *at_most* characters."""
     if len(written) > at_most:
         written = written[: at_most - 1] + "…"
     if written.isascii():

@@ -1,4 +1,4 @@
-"""The tables of a ledger: an SQLite file that anything reads which reads SQLite.
+"""The tables of a ledger, which is an SQLite file.
 
 Version 1. Times are seconds since the epoch, in UTC. JSON is stored as text.
 Later versions of this package may add columns. Any other change raises the version, which
@@ -18,36 +18,36 @@ TABLES = """
 CREATE TABLE crawl (
     id INTEGER PRIMARY KEY,
     spider TEXT NOT NULL,
-    user_agent TEXT NOT NULL,   -- the header, as the settings have it
+    user_agent TEXT NOT NULL,   -- the header, from the settings
     agents TEXT NOT NULL,       -- JSON list: the product tokens that were followed
     dialect TEXT NOT NULL,
-    settings TEXT NOT NULL,     -- JSON object: those of this package, and ROBOTSTXT_*
+    settings TEXT NOT NULL,     -- JSON object: of this package, and ROBOTSTXT_*
     versions TEXT NOT NULL,     -- JSON object: of scrapy-rep, Scrapy, Twisted, Python
     started REAL NOT NULL,
-    ended REAL,                 -- NULL: it was killed, or is still running
+    ended REAL,                 -- NULL: killed, or still running
     finish_reason TEXT,
-    counts TEXT                 -- JSON object: the stats at its end, numbers alone
+    counts TEXT                 -- JSON object: the numeric stats at its end
 );
 
 CREATE TABLE body (
     sha256 TEXT PRIMARY KEY,    -- hex
-    body BLOB NOT NULL          -- the robots.txt as it came
+    body BLOB NOT NULL          -- the robots.txt as received
 );
 
 CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loaded
     id INTEGER PRIMARY KEY,
     crawl INTEGER NOT NULL REFERENCES crawl,
     origin TEXT NOT NULL,       -- http://example.com:8080
-    url TEXT NOT NULL,          -- that was asked for
-    redirects TEXT NOT NULL,    -- JSON list; the last is where the answer is from
+    url TEXT NOT NULL,          -- the requested URL
+    redirects TEXT NOT NULL,    -- JSON list; the last URL sent the answer
     access TEXT NOT NULL,       -- successful, unavailable, unreachable
     status INTEGER,             -- NULL: there was no answer
-    error TEXT,                 -- why there was none
-    headers TEXT NOT NULL,      -- JSON list of [name, value]: those that matter
+    error TEXT,                 -- why there was no answer
+    headers TEXT NOT NULL,      -- JSON list of [name, value]: about freshness
     fetched REAL NOT NULL,
     expires REAL NOT NULL,
-    copy_of REAL,               -- rules of a good copy, fetched then, held in its place
-    sha256 TEXT REFERENCES body -- NULL: there was no file to keep to
+    copy_of REAL,               -- when the older copy followed instead was fetched
+    sha256 TEXT REFERENCES body -- NULL: no file was followed
 );
 
 CREATE INDEX snapshot_origin ON snapshot (crawl, origin);
@@ -58,25 +58,25 @@ CREATE TABLE decision (
     time REAL NOT NULL,
     origin TEXT NOT NULL,       -- of url
     url TEXT NOT NULL,
-    page TEXT,                  -- where the link or item came from, if not url
+    page TEXT,                  -- the page of the link or item
     agent TEXT,                 -- whose rule or statement decided; NULL: none did
     layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
     verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
                                 -- noted (a statement of a page, and no outcome)
     reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
-    line INTEGER,               -- of the robots.txt, from 1
-    statement TEXT,             -- the rule, or the statement, as it is written
-    form TEXT,                  -- of url, that was refused; NULL: url as written
-    source TEXT,                -- of a statement about use: robots.txt, tdmrep.json,
-                                -- header, meta
-    via TEXT                    -- "redirect PAGE": a browser was led there from PAGE,
-                                -- "browser PAGE": PAGE had the browser ask for url
+    line INTEGER,               -- in the robots.txt, from 1
+    statement TEXT,             -- the rule or the statement as written
+    form TEXT,                  -- the refused form of url; NULL: url as written
+    source TEXT,                -- place of a usage statement: robots.txt,
+                                -- tdmrep.json, header, meta
+    via TEXT                    -- "redirect PAGE": PAGE led a browser to url,
+                                -- "browser PAGE": a browser on PAGE requested url
 );
 """
 
 ADDED = {"decision": ("form TEXT", "source TEXT", "via TEXT")}
-"""The columns that tables made by earlier versions of this package can lack."""
+"""The columns that earlier versions of this package did not create."""
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
-"""The file as a whole."""
+"""The schema of the whole file."""

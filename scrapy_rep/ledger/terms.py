@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Layer(str, Enum):
-    """The source of a decision, in the order that a request and its response meet them."""
+    """The source of a decision, in the order in which the sources are checked."""
 
     OVERRIDE = "override"
     """The user of the crawler decided, not the site."""
@@ -31,7 +31,7 @@ class Verdict(str, Enum):
     DROPPED = "dropped"
     ANNOTATED = "annotated"
     NOTED = "noted"
-    """A statement of a site; what followed from it is in rows of its own."""
+    """A statement of a site; its effects have rows of their own."""
 
     def __str__(self) -> str:
         return self.value

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.files import close_for_good, open_to_write
+from scrapy_rep.ledger.files import close_and_merge_log, open_to_write
 from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
 from scrapy_rep.sqlitefiles import identity
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import os
 
 # Seconds between two transactions.
-_WRITTEN_EVERY = 0.5
+_WRITE_INTERVAL = 0.5
 
-# Seconds after which a write that failed is tried again.
-_LEFT_ALONE = 2.0
+# Seconds until a failed write is retried.
+_RETRY_AFTER = 2.0
 
 # Seconds that the end of a crawl waits for the last records to be written.
-_END_WAITS = 10.0
+_CLOSE_TIMEOUT = 10.0
 
-# Bytes of records that wait in memory to be written, about.
+# The approximate limit of records in memory, in bytes.
 _MAX_WAITING = 32 * 1024 * 1024
 
 _RECORDS_A_BATCH = 5_000
 
-# Ids of snapshots that are kept in memory; others are looked up in the file.
+# The most ids of snapshots to cache; others are looked up in the file.
 _MAX_IDS = 20_000
 
 _CRAWL = (
@@ -55,21 +55,20 @@ _DECISION = (
 )
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
-# Rows of one statement. For each statement this thread releases and takes back the lock of
-# the interpreter, which costs the crawl more than the row itself. An older SQLite takes no
-# more than 999 values in a statement.
+# Rows in one statement. Each statement releases and takes the interpreter lock, which costs
+# the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
 _ROWS_AT_ONCE = 66
 
-# Errors that may pass. After any other, the same records would fail again.
-_PASSING = (sqlite3.OperationalError, OSError, LedgerError)
+# Errors that may pass. After any other error, the same records would fail again.
+_TRANSIENT = (sqlite3.OperationalError, OSError, LedgerError)
 
 
 class LedgerWriter:
-    """Takes records from one thread, and writes them to the file at *path* from another.
+    """Takes records from one thread, and writes them to the file at *path* in another.
 
     It raises nothing. A failed write is counted in ``errors``, is in ``error`` until a write
-    succeeds, and is tried again. Records that find no room meanwhile, in memory or at the
-    end, are counted in ``dropped``.
+    succeeds, and is retried. Records that exceed the memory limit meanwhile, or are not
+    written by the end, are counted in ``dropped``.
     """
 
     def __init__(self, path: str | os.PathLike[str], crawl: StartedCrawl) -> None:
@@ -82,7 +81,7 @@ class LedgerWriter:
         self._end: EndedCrawl | None = None
         self._queue: deque[Snapshot | Decided] = deque()
         self._batch: list[Snapshot | Decided] = []
-        # Each is changed by one thread alone.
+        # Only one thread changes each of these.
         self._bytes_in = 0
         self._bytes_out = 0
         self._turned_away = 0
@@ -103,7 +102,7 @@ class LedgerWriter:
         self._thread.start()
 
     def write(self, record: Snapshot | Decided) -> None:
-        """Have *record* written within a second. Does not block."""
+        """Queue *record*, which is written within a second. Does not block."""
         weight = record.weight
         if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
             self._turned_away += 1
@@ -112,39 +111,39 @@ class LedgerWriter:
         self._queue.append(record)
 
     def close(self, end: EndedCrawl) -> None:
-        """Write the records that wait, and the end of the crawl. Waits for a bounded time."""
+        """Write the queued records and the end of the crawl. Blocks for 10 seconds at most."""
         self._end = end
         self._closing.set()
-        self._thread.join(_END_WAITS)
+        self._thread.join(_CLOSE_TIMEOUT)
         self._turned_away += len(self._batch) + len(self._queue)
 
-    # The rest runs in the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
-        pause = _WRITTEN_EVERY
+        pause = _WRITE_INTERVAL
         closing = False
         while not closing:
             closing = self._closing.wait(pause)
-            pause = _WRITTEN_EVERY if self._write_all() else _LEFT_ALONE
+            pause = _WRITE_INTERVAL if self._write_all() else _RETRY_AFTER
         if self._connection is not None:
-            close_for_good(self._connection)
+            close_and_merge_log(self._connection)
 
     def _write_all(self) -> bool:
-        """Write all records that wait. Return whether that succeeded."""
+        """Write all queued records. Return whether that succeeded."""
         while True:
             if not self._batch:
                 count = min(len(self._queue), _RECORDS_A_BATCH)
                 self._batch = [self._queue.popleft() for _ in range(count)]
-            # Records that came before the end are in the queue by the time the end is set.
+            # All records are in the queue when the end is set.
             end = None if len(self._queue) else self._end
             if not self._batch and end is None and self._crawl_id is not None:
                 return True
             try:
                 self._commit(self._batch, end)
-            except _PASSING as error:
+            except _TRANSIENT as error:
                 self._failed(error)
                 return False
-            except Exception as error:  # noqa: BLE001  whatever it is, once is enough
+            except Exception as error:  # noqa: BLE001  not retried
                 self._failed(error)
                 self._given_up += len(self._batch)
                 self._done()
@@ -166,7 +165,7 @@ class LedgerWriter:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        # Closing rolls back, so the ids of this transaction are void.
+        # Closing rolls back the transaction, so its ids are invalid.
         self._ids.clear()
         if self._connection is not None:
             with suppress(sqlite3.Error):
@@ -175,8 +174,8 @@ class LedgerWriter:
 
     def _commit(self, batch: list[Snapshot | Decided], end: EndedCrawl | None) -> None:
         connection = self._connected()
-        # A plain BEGIN fails without waiting where another process writes before the first
-        # statement.
+        # After a plain BEGIN, the first statement would fail without waiting if another
+        # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
         crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl.row).lastrowid
         assert crawl is not None
@@ -200,8 +199,8 @@ class LedgerWriter:
         self._crawl_id = crawl
 
     def _connected(self) -> sqlite3.Connection:
-        # SQLite goes on writing to a file that was removed. A new file in its place would
-        # inherit the rest of its log, and be corrupt.
+        # SQLite continues to write to a removed file. A new file at this path would inherit
+        # the rest of its log, and be corrupt.
         if self._file is not None and identity(self._path) != self._file:
             raise LedgerError(str(self._path), "it was moved or removed")
         if self._connection is None:
@@ -225,7 +224,7 @@ class LedgerWriter:
         self._remember(key, found)
 
     def _snapshot(self, crawl: int, origin: str, fetched: float) -> int | None:
-        """The id of the snapshot of *origin* that was fetched then; None where it was dropped."""
+        """Return the id of a snapshot, or None if its record was dropped."""
         found = self._ids.get((origin, fetched))
         if found is None:
             assert self._connection is not None

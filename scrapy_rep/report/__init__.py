@@ -1,1 +1,1 @@
-"""Reports on ledgers: one HTML file each, which loads nothing."""
+"""Reports on ledgers, each one HTML file that loads no other files."""

@@ -1,4 +1,4 @@
-"""Checks again whether the requests that were let through were allowed.
+"""Checks again whether the requests of a crawl were allowed.
 
 A ledger has each robots.txt that decided, the agent whose group was followed, and the URL.
 So the report does not have to trust the decisions of the crawl.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 EXAMPLES = 10
 
 _CUT = "…"
-"""The end of a URL that the ledger has cut."""
+"""The end of a URL that was cut for the ledger."""
 
-# In this order, each robots.txt is parsed once.
+# Sorted so that each robots.txt is parsed once.
 _LET_THROUGH = """
 SELECT c.dialect, s.sha256, d.agent, d.url
 FROM decision AS d
@@ -43,10 +43,10 @@ class Check:
     forbidden: int = 0
 
     unchecked: int = 0
-    """Requests in a dialect of the user's own, or with a URL that the ledger has cut."""
+    """Requests with a custom dialect, or a URL that was cut for the ledger."""
 
     examples: tuple[str, ...] = ()
-    """A few URLs that were let through and forbidden."""
+    """A few forbidden URLs that were let through."""
 
 
 def check(scratch: Scratch) -> Check:

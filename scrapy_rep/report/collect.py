@@ -1,4 +1,4 @@
-"""Collects what a report says from ledgers."""
+"""Collects the contents of a report from ledgers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Crawl, Scratch
 
 ANSWERS = 20
-"""The number of kinds of answers that are shown."""
+"""The most kinds of answers to show."""
 
 _TALLIES = """
 SELECT layer, verdict, reason, sum(count) FROM tally GROUP BY layer, verdict, reason
 ORDER BY layer, 4 DESC, verdict, reason
 """
 
-# Requests, and not the statements of pages. A ledger that has refusals alone has one such
+# Requests only, without the statements of pages. A ledger with only refusals has one such
 # row for each host that an override decided on.
 _LET_THROUGH = """
 SELECT crawl, sum(count) FROM tally
@@ -91,22 +91,22 @@ SELECT count(*) FROM (
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a report shows; it says what it leaves out."""
+    """How much a report shows at most. It says how much it leaves out."""
 
     hosts: int = 10_000
-    """In the table of hosts."""
+    """Rows of the table of hosts."""
 
     documents: int = 200
     """Hosts whose robots.txt is shown."""
 
     rows: int = 500
-    """In each of the other tables."""
+    """Rows of each other table."""
 
 
 def collect(scratch: Scratch, limits: Limits) -> Report:
-    """The report on the ledgers in *scratch*.
+    """Return the report on the ledgers in *scratch*.
 
-    Hosts, URLs and documents are read from the database while they are iterated over.
+    Iterating over its hosts, URLs and documents reads them from the database.
     """
     crawls = tuple(sorted(scratch.crawls.values(), key=attrgetter("started")))
     documents = Documents(scratch, limits.documents)
@@ -164,7 +164,7 @@ def _responses(crawl: Crawl) -> int:
 def _changed(crawl: Crawl) -> Iterator[Changed]:
     for name, value in crawl.settings.items():
         default = DEFAULTS.get(name, getattr(default_settings, name, None))
-        # The add-on sets it to True.
+        # The add-on sets this one to True.
         default = True if name == OBEY else default
         if value != default:
             yield Changed(name, value, crawl.spider)

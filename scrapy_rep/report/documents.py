@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 VERSIONS = 3
-"""The number of versions of one robots.txt that are shown."""
+"""The most versions of one robots.txt to show."""
 
 WHOLE = 16_000
-"""A robots.txt of up to so many characters, and a sixteenth as many lines, is shown whole."""
+"""A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
 
-# Of a longer one, lines are shown from its beginning, and before and after the lines that
-# decided most.
+# The number of lines shown of a longer robots.txt: at its beginning, before and after each
+# line that decided, and of the lines that decided most.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
@@ -64,7 +64,7 @@ class Mark:
     allowed: int = 0
 
     use: int = 0
-    """How often it said what content may be used for."""
+    """How often it decided about the use of content, or was noted."""
 
     example: str = ""
     """One of the URLs."""
@@ -79,7 +79,7 @@ class ShownLine:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A number of lines that are left out."""
+    """The number of lines that are left out at this place."""
 
     lines: int
 
@@ -89,18 +89,18 @@ class Version:
     """A version of a robots.txt."""
 
     url: str
-    """The URL that it came from, after redirects."""
+    """Its URL after redirects."""
 
     first: float
-    """When it was first fetched, as far as the ledgers say."""
+    """When it was first fetched, according to the ledgers."""
 
     last: float
 
     copy_of: float | None
-    """When it was fetched, if it was followed as a copy."""
+    """When it was fetched, if it was followed later as an older copy."""
 
     size: int
-    """In bytes, as it came."""
+    """In bytes, as received."""
 
     cut: bool
     """Whether it was longer than the dialect reads."""
@@ -113,7 +113,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The robots.txt of one host, in its versions."""
+    """The versions of the robots.txt of one host."""
 
     number: int
     origin: str
@@ -129,7 +129,7 @@ class Documents:
         database = scratch.database
         origins = [row[0] for row in database.execute(_ORIGINS, (limit,))]
         self.numbers = {origin: number for number, origin in enumerate(origins, 1)}
-        """Their numbers in the report, by origin."""
+        """The number of each document in the report, by origin."""
         self.left_out: int = database.execute(_ALL).fetchone()[0] - len(origins)
 
     def __iter__(self) -> Iterator[Document]:
@@ -181,8 +181,9 @@ class Documents:
 
 
 def excerpt(text: str, marks: Mapping[int, Mark]) -> tuple[ShownLine | Gap, ...]:
-    """The lines of *text*: all of a short one; of a long one the beginning, and the lines
-    that decided most, with some lines around each.
+    """Return the lines of *text* to show.
+
+    Of a long text, these are the beginning, and some lines around those that decided most.
     """
     lines = text.split("\n")
     if lines[-1] == "":

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 RULES = 3
-"""The number of rules of a host that are shown."""
+"""The most rules of a host to show."""
 
-# A URL without a host that can be read has an empty origin.
+# The origin of a URL with an invalid host is empty.
 _ORIGINS = (
     "SELECT origin FROM tally WHERE origin != '' UNION SELECT origin FROM snapshot"
 )
@@ -55,30 +55,30 @@ class Host:
     origin: str
 
     access: str | None
-    """How the last fetch of its robots.txt ended; None where there was none."""
+    """The result of the last fetch of its robots.txt; None if there was no fetch."""
 
     status: int | None
     error: str | None
 
     copy: bool
-    """Whether an older copy held in place of the last answer."""
+    """Whether an older copy was followed in place of the last answer."""
 
     age: float | None
-    """The greatest age in seconds of a robots.txt when it decided."""
+    """The greatest age of a robots.txt when it decided, in seconds."""
 
     delay: float | None
-    """The delay in seconds that its robots.txt asks for."""
+    """The delay that its robots.txt asks for, in seconds."""
 
     gap: float | None
-    """In seconds, the shortest time between two requests; None where there is no delay, or
-    no ledger that has what was let through."""
+    """The shortest time between two requests, in seconds; None if there is no delay, or no
+    ledger with every decision."""
 
     refused: int
     dropped: int
     rules: tuple[TopRule, ...]
 
     more_rules: int
-    """The number of other rules that refused something."""
+    """The number of other rules that refused requests."""
 
     document: int | None
     """The number of its robots.txt in the report, if it is shown."""

@@ -49,13 +49,13 @@ class Outage:
     error: str | None
 
     given_up: int
-    """The number of requests that were refused for that reason."""
+    """The number of requests that were refused because of the outage."""
 
     copy: bool
-    """Whether an older copy held meanwhile."""
+    """Whether an older copy was followed during the outage."""
 
     recovered: bool
-    """Whether there was an answer later."""
+    """Whether the host answered later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ class Use:
     origin: str
 
     purpose: str
-    """A category of use; for a statement without one, such as a licence, its signal."""
+    """A category of use, or the signal of a statement without one, such as a licence."""
 
     verdict: str
 
     source: str | None
-    """The place of the statement."""
+    """Where the statement was found."""
 
     statement: str | None
-    """None where nothing is stated, and REP_USAGE_UNKNOWN denies that."""
+    """None if nothing was stated, and REP_USAGE_UNKNOWN denied the use."""
 
     line: int | None
     count: int
@@ -91,7 +91,7 @@ class Use:
     """One of the URLs."""
 
     document: int | None
-    """As of a Host."""
+    """The number of its robots.txt in the report, if it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,17 @@ class Report:
     tallies: tuple[Tally, ...]
 
     let_through: int
-    """Requests of crawls whose ledgers have every decision; those of overrides not counted."""
+    """Requests of crawls whose ledgers have every decision, without overrides."""
 
     let_through_by_override: int
 
     arrived: int
-    """Responses that were refused because a browser's redirect had led to a URL that may
-    not be fetched."""
+    """Responses that were refused because a redirect had led a browser to a forbidden URL."""
 
     check: Check
 
     responses: int
-    """Responses by the stats of the crawls, those to robots.txt not counted."""
+    """Responses in the stats of the crawls, without those to robots.txt."""
 
     answers: tuple[Answers, ...]
     answers_left_out: int
@@ -141,8 +140,8 @@ class Report:
         return all(crawl.complete for crawl in self.crawls)
 
     @property
-    def said(self) -> list[Tally]:
-        """Statements of pages, whatever followed from them."""
+    def noted(self) -> list[Tally]:
+        """Statements that were noted, with or without effect."""
         return [one for one in self.tallies if one.verdict == Verdict.NOTED]
 
     @property

@@ -1,6 +1,6 @@
 "use strict";
-// Without this script the page is whole: it adds sorting and filtering, and opens what a
-// link leads to.
+// The page is complete without this script, which adds sorting and filtering, and opens the
+// section that a link leads to.
 (() => {
   const table = document.getElementById("host-table");
   const body = table.tBodies[0];
@@ -33,7 +33,7 @@
     head.append(button);
     button.addEventListener("click", () => {
       const now = head.getAttribute("aria-sort");
-      // Of numbers the greatest is looked for first, of names the first.
+      // The first click sorts numbers from the greatest, and names from A.
       sort(column, now ? now === "descending" : !("number" in head.dataset));
     });
   });

@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file that loads nothing."""
+"""Renders a report as one HTML file that loads no other files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BAR_WIDTH = 1000
 """The length of a whole bar."""
 
 _LEAST_LENGTH = 4.0
-"""The length of a bar or a part that would be too short to be seen."""
+"""The least length of a bar or a part, so that it can be seen."""
 
 
 def render(report: Report, now: float) -> Iterator[str]:
-    """The parts of the page, one after the other. *now* is the time of the report."""
+    """Yield the page in parts. *now* is the time of the report."""
     style, script = _own("page.css"), _own("page.js")
     given = {
         "mark": Markup(MARK),  # noqa: S704
@@ -50,7 +50,7 @@ def render(report: Report, now: float) -> Iterator[str]:
 
 @cache
 def _environment() -> Environment:
-    """Compiles each template once, however many reports a process makes."""
+    """Return the environment, cached so that a process compiles each template once."""
     environment = Environment(
         loader=PackageLoader("scrapy_rep", "report"),
         autoescape=True,
@@ -82,13 +82,13 @@ def _environment() -> Environment:
 
 
 def _own(name: str) -> Markup:
-    """A file of this package, which goes into the page without escaping."""
+    """Return a file of this package, to be put into the page without escaping."""
     text = files("scrapy_rep").joinpath(f"report/{name}").read_text("utf-8")
     return Markup(text)  # noqa: S704
 
 
 def _policy(style: str, script: str) -> str:
-    """The content security policy: a browser may run our script and use our style only."""
+    """Return the content security policy, which permits only this script and this style."""
     return (
         f"default-src 'none'; style-src '{_digest(style)}'; "
         f"script-src '{_digest(script)}'; img-src data:; base-uri 'none'; "
@@ -113,16 +113,14 @@ def _overview(report: Report) -> Iterator[tuple[str, str, int]]:
 class Part(NamedTuple):
     name: str
     kind: str
-    """The class of its colour."""
+    """Its CSS class, which sets its colour."""
     times: int
     start: float
     length: float
 
 
 def stacked_bar(parts: Iterable[tuple[str, str, int]]) -> list[Part]:
-    """The parts of one bar, from names, kinds and counts. Those with a count of 0 are left
-    out.
-    """
+    """Return the parts of one bar, from names, kinds and counts, without counts of 0."""
     there = [part for part in parts if part[2] > 0]
     total = sum(count for _, _, count in there)
     lengths = [max(_LEAST_LENGTH, BAR_WIDTH * count / total) for _, _, count in there]
@@ -135,7 +133,7 @@ def stacked_bar(parts: Iterable[tuple[str, str, int]]) -> list[Part]:
 
 
 def bar_length(count: int, most: int) -> float:
-    """The length of a bar for *count*, among bars of which the longest is for *most*."""
+    """Return the length of a bar for *count*, where the longest bar is for *most*."""
     return (
         round(max(_LEAST_LENGTH, BAR_WIDTH * count / most), 1) if count and most else 0
     )

@@ -1,6 +1,6 @@
-"""Sums of several ledgers, in a temporary SQLite database.
+"""Sums up several ledgers in a temporary SQLite database.
 
-The database is on disk, so that memory does not grow with the crawls.
+The database is on disk, so that large ledgers do not need more memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TEXT_LIMIT = 20_000
-"""Bytes of a URL or a statement that are copied; a ledger of ours has fewer."""
+"""The most bytes of a URL or a statement to copy. Those in ledgers of crawls are shorter."""
 
-# URLs of a host that are carried over from each ledger.
+# The most URLs of a host to copy from each ledger.
 _URLS_OF_HOST = 50
 
 _TABLES = """
@@ -60,7 +60,7 @@ CREATE INDEX line_origin ON line (origin, sha256);
 CREATE INDEX snapshot_origin ON snapshot (origin, fetched);
 """
 
-# The ids of the crawls of a ledger start here from :base.
+# Each ledger numbers its crawls from 1. :base makes the numbers unique.
 _TALLIES = """
 SELECT :base + d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL,
        count(*), max(d.time - coalesce(s.copy_of, s.fetched))
@@ -70,11 +70,11 @@ GROUP BY d.crawl, d.origin, layer, verdict, reason, d.page IS NOT NULL
 
 
 def _bounded(column: str) -> str:
-    """SQL for the beginning of a text. It is cut as bytes: a text would end at a NUL."""
+    """Return SQL for the beginning of a text, cut as bytes: a text would end at a NUL."""
     return f"CAST(substr(CAST({column} AS BLOB), 1, :limit) AS TEXT)"
 
 
-# SQLite takes the other columns from the row with the least id: the example is the first.
+# SQLite takes the other columns from the row with the least id, so from the first decision.
 _LINES = f"""
 SELECT d.origin, s.sha256, line, verdict, count(*), {_bounded("statement")},
        {_bounded("d.url")}, min(d.id)
@@ -95,7 +95,7 @@ FROM decision WHERE layer = 'usage'
 GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
-# Of each host the URLs that were decided on most; one row adds up those left out.
+# The URLs of each host with the most decisions. One more row sums up the others.
 _JUDGED = f"""
 WITH judged AS (
     SELECT origin, url, verdict, layer, reason, line, statement, count(*) AS times,
@@ -114,7 +114,7 @@ SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
 FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
 """  # noqa: S608
 
-# What an override let through did not have to keep to a delay.
+# Requests that an override let through are left out, since no delay applies to them.
 _TIMES = """
 SELECT origin, time FROM decision
 WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
@@ -146,23 +146,23 @@ class Crawl:
     started: float
 
     ended: float | None
-    """None where it was killed, or is still running."""
+    """None if the crawl was killed, or is still running."""
 
     finish_reason: str | None
     counts: Mapping[str, float]
 
     complete: bool
-    """Whether its ledger has every decision, and not only refusals."""
+    """Whether its ledger has every decision, not only refusals."""
 
 
 class Scratch:
-    """Open ledgers, and their sums in a database. Must be closed."""
+    """Open ledgers, and their sums in a database. The caller must close it."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        """Raises LedgerError for a file that is not a ledger, or is broken."""
+        """Raises LedgerError for a file that is damaged or is not a ledger."""
         self.crawls: dict[int, Crawl] = {}
         self.arrived = 0
-        """Responses that were refused because a browser's redirect had led to them."""
+        """Responses refused because a redirect had led a browser to a forbidden URL."""
 
         self.ledgers: list[tuple[str, sqlite3.Connection]] = []
         with ExitStack() as opened:
@@ -180,14 +180,14 @@ class Scratch:
             self.close = opened.pop_all().close
 
     def body(self, ledger: int, sha256: str) -> bytes | None:
-        """The bytes of a robots.txt; None if the ledger of that number lacks it."""
+        """Return the bytes of a robots.txt, or None if the ledger does not have it."""
         connection = self.ledgers[ledger][1]
         query = "SELECT body FROM body WHERE sha256 = ?"
         row = connection.execute(query, (sha256,)).fetchone()
         return row[0] if row and isinstance(row[0], bytes) else None
 
     def _add(self, path: str, ledger: sqlite3.Connection) -> None:
-        # A crawl may be writing the ledger. A transaction reads one state of it.
+        # A crawl may be writing the ledger; a transaction reads a consistent state.
         ledger.execute("BEGIN")
         given = {
             "base": max(self.crawls, default=0),
@@ -200,7 +200,7 @@ class Scratch:
         self._copy("tally", 8, ledger.execute(_TALLIES, given))
         self._copy("line", 7, (row[:7] for row in ledger.execute(_LINES, given)))
         self._copy("overridden", 5, ledger.execute(_OVERRIDDEN, given))
-        # Ledgers of earlier versions have neither this column nor such rows.
+        # Ledgers of earlier versions lack the columns "source" and "via".
         names = {row["name"] for row in ledger.execute("PRAGMA table_info(decision)")}
         used = ledger.execute(
             _USED % ("source" if "source" in names else "NULL"), given
@@ -221,10 +221,10 @@ class Scratch:
 def _shortest_gaps(
     ledgers: Iterable[sqlite3.Connection],
 ) -> Iterator[tuple[str, float]]:
-    """The origins with two requests or more, and the shortest time between two of them.
+    """Yield each origin with at least two requests, and the shortest time between two.
 
-    The requests of several ledgers are taken together: their crawls may have been workers
-    that shared a delay. A decision that lets a request go is made when its turn has come.
+    The requests of all ledgers are merged, since their crawls may be workers that share a
+    delay. A request is sent when it is allowed, so the times of decisions are used.
     """
     rows = heapq.merge(*(map(tuple, ledger.execute(_TIMES)) for ledger in ledgers))
     for origin, requests in groupby(rows, key=itemgetter(0)):

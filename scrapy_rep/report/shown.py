@@ -1,4 +1,4 @@
-"""Formats values for the page."""
+"""Formats the values in a report."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def visible(text: object, limit: int = 1000) -> str:
-    """*text* on one line, with its invisible characters replaced by their codes. A text of
-    more than *limit* characters is cut, and its end says so.
+    """Return *text* on one line, with invisible characters replaced by their codes.
+
+    A text of more than *limit* characters is cut, with a note at the end.
     """
     written = str(text)
     more = len(written) - limit
@@ -23,7 +24,7 @@ def visible(text: object, limit: int = 1000) -> str:
 
 
 def setting(value: object) -> str:
-    """The value of a setting, without the passwords in URLs."""
+    """Format the value of a setting, without the passwords in URLs."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return display.without_credentials(text)
 
@@ -33,7 +34,7 @@ def whole(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A duration in two units, or in one from ten of it on; a dash for None."""
+    """Format a duration in two units, or in one unit if that is ten or more of it."""
     if seconds is None:
         return "–"
     if seconds < 60:
@@ -56,7 +57,7 @@ def moment(seconds: float) -> str:
 
 
 def span(first: float, last: float) -> str:
-    """``2026-11-21 09:30 to 10:15``, in UTC; the day once, where it is the same."""
+    """``2026-11-21 09:30 to 10:15``, in UTC; an equal day is not repeated."""
     start, end = moment(first), moment(last)
     if end == start:
         return start

@@ -1,4 +1,4 @@
-"""The URLs that were refused, and those that an override decided on, by host."""
+"""The URLs of each host that were refused, or that an override decided on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from scrapy_rep.report.scratch import Scratch
 
 URLS = 20
-"""How many URLs of a host are shown."""
+"""The most URLs of a host to show."""
 
 _ORIGINS = """
 SELECT origin FROM judged GROUP BY origin
@@ -26,7 +26,7 @@ WHERE origin = ? AND url IS NOT NULL GROUP BY url, verdict, layer, reason
 ORDER BY layer = 'override', times DESC, min(rowid)
 """
 
-# Rows without a URL count those of one ledger that were not carried over.
+# A row without a URL counts the URLs of one ledger that were not copied.
 _COUNTS = """
 SELECT coalesce(sum(CASE WHEN layer != 'override' THEN count END), 0),
        coalesce(sum(CASE WHEN layer = 'override' THEN count END), 0),
@@ -56,7 +56,7 @@ class HostUrls:
     origin: str
 
     refused: int
-    """How often a request was refused, other than by an override."""
+    """How often a request was refused, without overrides."""
 
     overridden: int
     """How often an override decided."""
@@ -66,13 +66,13 @@ class HostUrls:
 
 
 class UrlsByHost:
-    """Hosts with their URLs, those with most refusals first."""
+    """Hosts with their URLs; those with the most refusals come first."""
 
     def __init__(self, scratch: Scratch, limit: int) -> None:
         self._database = scratch.database
         rows = self._database.execute(_ORIGINS, (limit,))
         self.numbers = {row[0]: number for number, row in enumerate(rows, 1)}
-        """Their numbers in the report, by origin."""
+        """The number of each host in this section of the report, by origin."""
         count: int = self._database.execute(_ALL).fetchone()[0]
         self.left_out = count - len(self.numbers)
 

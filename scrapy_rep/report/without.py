@@ -1,4 +1,4 @@
-"""Hosts that were treated as having no robots.txt, by the reason."""
+"""The hosts that were treated as having no robots.txt, by reason."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     import sqlite3
 
 ORIGINS = 20
-"""How many hosts of a reason are named."""
+"""The most hosts to name for each reason."""
 
-# A host counts once, for the last reason that it gave: SQLite takes the columns from the
-# row that has the maximum.
+# Each host counts once, for its last reason: SQLite takes the other columns from the row
+# with the maximum.
 _HOSTS = """
 CREATE TEMPORARY TABLE IF NOT EXISTS without AS
 SELECT origin, status, error, requests.allowed, requests.refused FROM (
@@ -53,21 +53,21 @@ class Reason:
     """Requests to them that were let through for that reason."""
 
     refused: int
-    """Requests to them that were refused for it, as the dialect says of the status."""
+    """Requests to them that were refused, as the dialect demands for this status."""
 
 
 class HostsWithout(NamedTuple):
     """The hosts that were treated as having no robots.txt."""
 
     reasons: tuple[Reason, ...]
-    """Those of most hosts first."""
+    """The reasons of the most hosts come first."""
 
     hosts: int
-    """How many hosts there are, for these and for other reasons."""
+    """The number of hosts, also for reasons that are not in ``reasons``."""
 
 
 def hosts_without(database: sqlite3.Connection, limit: int) -> HostsWithout:
-    """At most *limit* reasons, and how many hosts there are."""
+    """Return at most *limit* reasons, and the number of all hosts."""
     database.execute(_HOSTS)
     found = []
     for row in database.execute(_REASONS, (limit,)).fetchall():

@@ -24,18 +24,18 @@ LAYERS = {
 }
 
 REASONS = {
-    "rule": "a rule forbids it",
+    "rule": "a rule matches",
     "unreachable": "robots.txt is unreachable",
-    "unavailable": "robots.txt is withheld from this crawler",
-    "override": "decided by the user",
+    "unavailable": "robots.txt is unavailable",
+    "override": "decided by the settings of the crawler",
     "no-rule": "no rule matches",
     "no-group": "no rules for this crawler",
     "robots-txt": "robots.txt itself",
-    "crawl-delay": "a longer delay than the crawl allows",
-    "visit-time": "no visits wanted at that time",
+    "crawl-delay": "the crawl delay is longer than the crawl accepts",
+    "visit-time": "outside the visit time of the host",
     "bad-url": "the host or port of the URL can't be read",
-    "too-long": "the URL is too long for all the rules with a *",
-    "stopped": "stopped at its headers",
+    "too-long": "the URL is too long to compare with so many rules with a *",
+    "stopped": "the download was stopped after the headers",
 }
 
 VERDICTS = {
@@ -48,7 +48,7 @@ VERDICTS = {
 
 
 def without_robotstxt(status: int | None, error: str | None) -> str:
-    """Why a host was treated as having no robots.txt."""
+    """Say why a host was treated as having no robots.txt."""
     try:
         said = f"{status} {HTTPStatus(status or 0).phrase}"
     except ValueError:
@@ -57,7 +57,7 @@ def without_robotstxt(status: int | None, error: str | None) -> str:
 
 
 def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
-    """*tallies* by layer, in the order in which a request meets the layers."""
+    """Group *tallies* by layer, in the order in which the layers are checked."""
     layers: dict[str, list[Tally]] = {layer: [] for layer in LAYERS}
     for one in sorted(tallies, key=lambda one: -one.count):
         layers.setdefault(one.layer, []).append(one)
@@ -67,12 +67,12 @@ def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
 class Headline(NamedTuple):
     sentence: str
     kept: bool
-    """Whether no page that was fetched was forbidden."""
+    """Whether none of the fetched pages was forbidden."""
     notes: tuple[str, ...]
 
 
 def headline(report: Report) -> Headline:
-    """The result of the crawls, as far as the ledgers can show it."""
+    """Return the result of the crawls, as far as the ledgers show it."""
     if not any(crawl.complete for crawl in report.crawls):
         return _of_refusals(report)
     if not report.let_through:
@@ -95,8 +95,8 @@ def _of_refusals(report: Report) -> Headline:
         f"{count(dropped, 'item or link', 'items and links')} dropped"
     )
     note = (
-        "The ledger has refusals alone: what was let through, and whether all of it was "
-        'allowed, is only known of crawls with REP_LEDGER_LEVEL = "all".'
+        "The ledger has only refusals. To see the pages that were fetched, and whether "
+        'all of them were allowed, crawl with REP_LEDGER_LEVEL = "all".'
     )
     return Headline(sentence, True, (note,))
 
@@ -106,35 +106,36 @@ def _notes(report: Report) -> list[str]:
     notes = []
     if check.checked:
         notes.append(
-            f"{count(check.checked, 'page')} checked again for this report, by the "
-            "robots.txt of that time. Each request that was let through counts as a page, "
-            "also where no answer came."
+            f"{count(check.checked, 'page')} checked again for this report, against "
+            "the robots.txt at the time of the request. Each request that was let through "
+            "counts as a page, even if it got no response."
         )
     without = report.let_through - check.checked - check.unchecked
     if without > 0:
         hosts = report.without.hosts
         notes.append(
-            f"{count(without, 'page')} had no robots.txt to keep to"
+            f"No robots.txt applied to {count(without, 'page')}"
             + (f": {count(hosts, 'host')} had none." if hosts else ".")
         )
     if check.unchecked:
         notes.append(
-            f"{count(check.unchecked, 'page')} could not be checked again: the dialect is "
-            "one of the project, or the URL was cut."
+            f"{count(check.unchecked, 'page')} could not be checked again: the crawl used "
+            "a custom dialect, or the URL was cut for the ledger."
         )
     if report.arrived:
         notes.append(
-            f"{count(report.arrived, 'forbidden page')} arrived by a browser's redirect: "
-            "fetched by the browser, and refused to the spider."
+            f"{count(report.arrived, 'forbidden page')} fetched by a browser that followed "
+            "a redirect; the spider did not receive the response."
         )
-    if report.let_through_by_override:
+    by_override = report.let_through_by_override
+    if by_override:
         notes.append(
-            f"{count(report.let_through_by_override, 'more page')} fetched by an override."
+            f"{count(by_override, 'more page')} fetched because of an override."
         )
-    refusals_alone = sum(not crawl.complete for crawl in report.crawls)
-    if refusals_alone:
+    only_refusals = sum(not crawl.complete for crawl in report.crawls)
+    if only_refusals:
         notes.append(
-            f"Not counted: what {count(refusals_alone, 'crawl')} let through, whose "
-            "ledger has refusals alone."
+            f"Not counted: the pages of {count(only_refusals, 'crawl')} whose ledger has "
+            "only refusals."
         )
     return notes

@@ -1,4 +1,4 @@
-"""The links of a page that are marked with ``rel``."""
+"""Finds the links of a page that are marked with ``rel``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SEPARATORS = re.compile(r"[\s,]+")
 
 
 def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
-    """The URLs that a page links to, by ``<a>`` or ``<area>``, only with one of *rels*. A
-    URL with another link that has none of *rels* is left out.
+    """The URLs of a page's ``<a>`` and ``<area>`` links if all links to the URL have one of
+    *rels*, in lower case.
 
     The keys are canonical URLs (see :func:`canonical`), the values the ``rel`` of the first
     such link, as written.
@@ -25,20 +25,20 @@ def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
         return {}
     body = response.body.lower()
     if not any(rel.encode() in body for rel in rels):
-        return {}  # So that the tree of most pages is not built.
+        return {}  # This avoids parsing most pages.
     marked: dict[str, str] = {}
-    vouched_for: set[str] = set()
+    unmarked: set[str] = set()
     for link in response.xpath("//a[@href] | //area[@href]"):
         try:
             url = canonical(response.urljoin(link.attrib["href"].strip()))
-        except ValueError:  # "http://[": no URL, so no request either
+        except ValueError:  # An invalid URL, such as "http://[".
             continue
         rel = link.attrib.get("rel", "")
         if rels.isdisjoint(_SEPARATORS.split(rel.lower())):
-            vouched_for.add(url)
+            unmarked.add(url)
         else:
             marked.setdefault(url, rel)
-    return {url: rel for url, rel in marked.items() if url not in vouched_for}
+    return {url: rel for url, rel in marked.items() if url not in unmarked}
 
 
 def canonical(url: str) -> str:

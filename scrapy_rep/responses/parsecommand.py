@@ -1,4 +1,4 @@
-"""``scrapy parse`` shows what a callback makes of a page before anything can drop it."""
+"""A warning for ``scrapy parse``, which shows items and links that a crawl would drop."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-def say_what_drops(
+def warn_of_drops(
     crawler: Crawler, response: Response, rules: IndexingRules, denial: Denial | None
 ) -> None:
-    """Say what a crawl would drop of what the command shows of *response*."""
+    """Log which items and links of *response* a crawl would drop, if any."""
     why = "; ".join(_drops(RepSettings.of(crawler), response, rules, denial))
     if why:
         logger.warning(
-            "scrapy parse shows all that the callback makes of %(url)s, but a crawl would "
-            "drop %(why)s",
+            "scrapy parse shows all items and links of %(url)s, but a crawl would drop "
+            "%(why)s",
             {"url": response.url, "why": why},
             extra={"spider": crawler.spider},
         )
@@ -48,7 +48,7 @@ def _drops(
         name = "unavailable_after" if rules.index else "noindex"
         yield f"its items ({_statement(rules, name)})"
     elif settings.usage == "drop" and denial is not None:
-        yield f"its items (not for {denial.purpose})"
+        yield f"its items (must not be used for {denial.purpose})"
     elif settings.noindex == "drop" and obeys_noindex and not rules.image_index:
         yield f"the images of its items ({_statement(rules, 'noimageindex')})"
     if settings.nofollow == "drop" and not rules.follow:

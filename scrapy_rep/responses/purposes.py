@@ -1,4 +1,4 @@
-"""The purposes of a crawl, and the uses that its responses allow."""
+"""The purposes of a crawl, and the usage preferences for its responses."""
 
 from __future__ import annotations
 
@@ -33,28 +33,29 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
-# As Scrapy keeps the names of headers.
+# The names of headers as Scrapy stores them.
 _FIELDS = {name.title().encode(): name for name in FIELDS}
 _NAMES = frozenset(_FIELDS)
 
 
 class SiteStatements(NamedTuple):
-    """The preferences for a URL in the files of its site, at the time of the request."""
+    """The usage preferences for a URL in the robots.txt and tdmrep.json of its site, at the
+    time of the request."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: Entry | None = None
-    """The entry of the robots.txt."""
+    """The cache entry of the robots.txt."""
 
 
 class Purposes:
-    """The purposes of requests, and the preferences of sites for their responses."""
+    """The purposes of requests, and the usage preferences for their responses."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
-        # The robots.txt at the time of the fetch counts.
-        self._said: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
+        # The robots.txt at the time of the request applies to the response.
+        self._of_sites: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
 
     @classmethod
     def of(cls, crawler: Crawler) -> Purposes:
@@ -62,7 +63,7 @@ class Purposes:
         return shared_component(crawler, cls)
 
     def are_about_mining(self, request: Request) -> bool:
-        """Whether *request* has a purpose that TDMRep has a label for."""
+        """Whether TDMRep has a label for any purpose of *request*."""
         purposes = self._identity.purposes(request)
         return bool(purposes) and any(map(is_about_mining, purposes))
 
@@ -76,8 +77,8 @@ class Purposes:
         tdmrep: TdmRep | None = None,
         refusals: Iterable[tuple[str, Decision]] = (),
     ) -> None:
-        """Remember the preferences of the site for the URL of *request*, which is about to
-        be sent. *refusals* are the purposes whose own agents must not fetch it.
+        """Record the preferences of the site for the URL of *request*, which is about to be
+        sent. *refusals* are the purposes whose own product tokens must not fetch the URL.
         """
         if not (refusals or tdmrep is not None or robots.may_state_usage):
             return
@@ -93,16 +94,14 @@ class Purposes:
         if tdmrep is not None:
             for url in urls:
                 mining |= tdmrep.usage(url)
-        self._said[request] = SiteStatements(preferences, mining, entry)
+        self._of_sites[request] = SiteStatements(preferences, mining, entry)
 
     def take_over(self, request: Request, other: Request) -> None:
-        """What the site said of *other* holds for *request*, in the place of what it said
-        of that.
-        """
-        self._said.pop(request, None)
-        said = self._said.pop(other, None)
-        if said is not None:
-            self._said[request] = said
+        """Replace what was recorded for *request* by what was recorded for *other*."""
+        self._of_sites.pop(request, None)
+        found = self._of_sites.pop(other, None)
+        if found is not None:
+            self._of_sites[request] = found
 
     # Responses.
 
@@ -113,21 +112,21 @@ class Purposes:
         rules: IndexingRules,
         tags: tuple[Tag, ...],
     ) -> UsagePreferences:
-        """The preferences for a response, of its site and of its own."""
-        said = self._said.get(request)
+        """The preferences for a response, from its site and its own headers and tags."""
+        of_site = self._of_sites.get(request)
         is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
-        if is_silent and said is None:
+        if is_silent and of_site is None:
             return NOTHING_STATED
-        mining = None if said is None else said.tdmrep
+        mining = None if of_site is None else of_site.tdmrep
         found = UsagePreferences.of_page(
             _fields(headers), rules.statements, tags, mining
         )
-        return found if said is None else said.robotstxt | found
+        return found if of_site is None else of_site.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
-        """The entry of the robots.txt at the time of *request*, if that states preferences."""
-        said = self._said.get(request) if request is not None else None
-        return None if said is None else said.entry
+        """The entry of the robots.txt at the time of *request*; None if nothing is stated."""
+        of_site = self._of_sites.get(request) if request is not None else None
+        return None if of_site is None else of_site.entry
 
     def denial(
         self,
@@ -136,7 +135,9 @@ class Purposes:
         *,
         image: bool = False,
     ) -> Denial | None:
-        """The first of the purposes of *request* that its response must not serve."""
+        """The denial of the first purpose of *request* for which *preferences* forbid the use
+        of its response; None if they forbid none.
+        """
         purposes = self._identity.purposes(request)
         if not purposes:
             return None
@@ -144,7 +145,7 @@ class Purposes:
         return preferences.denial(purposes, unknown=unknown, image=image)
 
     def summary(self, request: Request | None) -> dict[str, bool]:
-        """For each of its purposes, whether the response to *request* may serve it."""
+        """Whether the response to *request* may be used, by purpose."""
         found = stated(request)
         return {
             purpose: found.denial([purpose], unknown=self._settings.usage_unknown)
@@ -154,7 +155,9 @@ class Purposes:
 
 
 def stated(request: Request | None) -> UsagePreferences:
-    """The preferences for the response to *request*, if it was read already."""
+    """The usage preferences that IndexingMiddleware read for the response to *request*;
+    NOTHING_STATED if it has not read the response.
+    """
     found: UsagePreferences | None = None
     if request is not None:
         found = request.meta.get(meta.USAGE)

@@ -1,4 +1,4 @@
-"""The images of items whose pages do not want them to be indexed or used."""
+"""The images of items whose pages forbid their indexing or use."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import Denial
 
-# The number of items that are remembered: a pipeline may replace an item, so that its end
-# is not signalled.
+# The number of items that are remembered. If a pipeline replaces an item, Scrapy sends no
+# signal for the end of the original.
 _MAX_ITEMS = 1000
 
 INDEXING = "indexing"
 USAGE = "usage"
 
 Refusals: TypeAlias = "dict[str, tuple[str, Statement | Denial | None]]"
-"""What a page has against the images of its items: the URL of the page with the statement
-against INDEXING, with the denial of USAGE, or both."""
+"""Why a page refuses the images of its items, by INDEXING or USAGE: the URL of the page, and
+the statement or denial."""
 
 
 class RefusedImages:
-    """The URLs in items whose pages refuse their images.
+    """The image URLs in items whose pages refuse their images.
 
-    The URLs of an item are kept while it goes from its callback through the pipelines, and
-    no longer, since another page may allow the same image.
+    The URLs of an item are kept only until it has passed the pipelines, since another page
+    may allow the same image.
     """
 
     def __init__(self, crawler: Crawler | None = None) -> None:
         self._of_item: dict[int, tuple[frozenset[str], Refusals]] = {}
-        # By what is refused and URL: the items that name it, and the last of their pages.
+        # By kind of refusal and URL: the number of items with the URL, and the last refusal.
         self._items: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], tuple[str, Any]] = {}
         self._unmet: set[int] = set()
@@ -51,8 +51,9 @@ class RefusedImages:
         return shared_component(crawler, cls)
 
     def because(self, request: Request, against: str) -> tuple[str, Any] | None:
-        """Which page refuses the image that *request* is for, and by what. Where a pipeline
-        does not say for which item it is, the last page of those whose items name it.
+        """The page that refuses the image at the URL of *request*, and its statement or
+        denial; None if no page does. If the request has no record of its item, the last page
+        counts whose item has the URL.
         """
         refusals: Refusals | None = request.meta.get(REFUSALS)
         if refusals is None:
@@ -60,8 +61,9 @@ class RefusedImages:
         return refusals.get(against)
 
     def refusals(self, item: Any, url: str) -> Refusals:
-        """What is against the image at *url* of *item*, which a pipeline begins with. An
-        item that is not known may be in the place of one that no pipeline has met.
+        """The refusals of the image at *url* of *item*, which a media pipeline begins to
+        process. An unknown item may be the replacement of an item that no media pipeline has
+        processed; then the refusals of such an item with the same URL apply.
         """
         self._unmet.discard(id(item))
         if id(item) in self._of_item:
@@ -98,8 +100,8 @@ class RefusedImages:
 
 
 def _texts(item: Any) -> Iterator[str]:
-    """The URLs among the values of an item, and in lists among them."""
-    # Imported here: it loads the libraries for all types of items, some megabytes.
+    """The http and https URLs among the values of *item* and in its lists."""
+    # Imported here: it loads the libraries of all item types, which take megabytes.
     from itemadapter import ItemAdapter  # noqa: PLC0415
 
     for value in ItemAdapter(item).values():

@@ -1,4 +1,4 @@
-"""Settings, read and checked once."""
+"""The settings of this package, read and checked once per crawl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from scrapy_rep.compat.startlog import say_in_one_sentence
+from scrapy_rep.compat.startlog import log_without_traceback
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError
 from scrapy_rep.protocol.access.freshness import Bounds
@@ -42,7 +42,7 @@ def _setting(
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _T:
-    """A field of RepSettings: the setting of that *name*, and how it is read."""
+    """A field of RepSettings: the setting *name*, its default, and how to read it."""
 
     def value(values: Values) -> _T:
         return read(values, name, *args, **kwargs)
@@ -53,12 +53,12 @@ def _setting(
 
 @dataclass(frozen=True)
 class RepSettings:
-    """What the settings of a crawl say to this package."""
+    """The settings of a crawl that this package uses."""
 
     obey: bool = _setting(OBEY, False, Values.flag)
 
     agents: tuple[str, ...] = _setting(USER_AGENT, (), readers.user_agent)
-    """The product tokens to follow; empty to take those of the User-Agent header."""
+    """The product tokens to follow; empty to use those of the User-Agent header."""
 
     dialect: Dialect = _setting(  # noqa: RUF009
         "REP_DIALECT", "rfc9309", readers.dialect
@@ -66,10 +66,10 @@ class RepSettings:
     google_compatible: bool = _setting("REP_GOOGLE_COMPATIBLE", False, Values.flag)
 
     download_timeout: float = _setting("REP_DOWNLOAD_TIMEOUT", 30, Values.seconds)
-    """In seconds, for each request."""
+    """Seconds, for each request."""
 
     redirect_private: bool = _setting("REP_REDIRECT_PRIVATE", False, Values.flag)
-    """Whether a robots.txt on a public address may be redirected to a private one."""
+    """Whether to follow redirects of robots.txt from a public to a private address."""
 
     retry_times: int = _setting("REP_RETRY_TIMES", 1, Values.whole, least=0)
     request_meta_keys: tuple[str, ...] = _setting(
@@ -79,12 +79,12 @@ class RepSettings:
 
     min_age: float = _setting("REP_MIN_AGE", 300, Values.seconds, least=0)
     max_age: float = _setting("REP_MAX_AGE", 86400, readers.max_age)
-    """For how many seconds a robots.txt may hold."""
+    """The seconds for which a robots.txt stays fresh: at least, and at most."""
 
     store: str | type[Store] = _setting(  # noqa: RUF009
         "REP_STORE", "memory://", readers.store
     )
-    """The address of the store, as set or of a file in JOBDIR; or a class of the user."""
+    """The address of the store, as set or of a file in JOBDIR; or a subclass of Store."""
 
     store_max_entries: int = _setting(
         "REP_STORE_MAX_ENTRIES", MAX_ENTRIES, Values.whole, least=1
@@ -96,30 +96,29 @@ class RepSettings:
     unreachable_wait: float = _setting(
         "REP_UNREACHABLE_WAIT", 600, Values.seconds, least=0
     )
-    """For how many seconds a request waits for a robots.txt that can't be had."""
+    """The seconds for which a request waits for an unreachable robots.txt."""
 
     crawl_delay: bool = _setting("REP_CRAWL_DELAY", True, readers.paces)
-    """Whether ``Crawl-delay`` and ``Request-rate`` are kept to."""
+    """Whether to follow ``Crawl-delay`` and ``Request-rate``."""
 
     crawl_delay_max: float = _setting("REP_CRAWL_DELAY_MAX", 180, Values.seconds)
-    """In seconds; of a host that asks for more, nothing is fetched."""
+    """Seconds. Nothing is fetched from a host that asks for a longer delay."""
 
     queue_lease: float = _setting("REP_QUEUE_LEASE", 60, Values.seconds)
-    """After how many seconds without a sign of a worker the requests that it has taken from
-    a queue in Redis are there for others."""
+    """The seconds without a heartbeat after which a worker's requests return to the queue."""
 
     shared_delay: bool = _setting("REP_SHARED_DELAY", True, Values.flag)
-    """Whether all workers on one store keep a delay together, where it can be shared."""
+    """Whether workers that share a store share the delay of a host too."""
 
     visit_time: bool = _setting("REP_VISIT_TIME", True, readers.paces)
 
     visit_time_wait: float = _setting(
         "REP_VISIT_TIME_WAIT", 3600, Values.seconds, least=0
     )
-    """For how many seconds a request waits for a window of ``Visit-time`` to open."""
+    """The seconds for which a request waits for a window of ``Visit-time`` to open."""
 
     ledger: str | None = _setting("REP_LEDGER", None, readers.ledger)
-    """The path of the ledger, if one is to be written."""
+    """The path of the ledger; None for no ledger."""
 
     ledger_level: str = _setting(LEDGER_LEVEL, "denied", Values.one_of, "denied", "all")
 
@@ -131,29 +130,29 @@ class RepSettings:
     nofollow: str = _setting(NOFOLLOW, "drop", Values.one_of, "drop", "ignore")
 
     rel: frozenset[str] = _setting("REP_REL", [], readers.rel)
-    """The values of ``rel``, in lower case, whose links are not followed."""
+    """The values of ``rel``, in lower case, whose links the crawl does not follow."""
 
     item_field: str = _setting("REP_ITEM_FIELD", "robots", Values.name)
 
     stop_download: bool = _setting("REP_STOP_DOWNLOAD", False, Values.flag)
 
     purposes: tuple[str, ...] = _setting("REP_PURPOSES", [], Values.purposes)
-    """What the crawl is for: categories of use."""
+    """The purposes of the crawl: categories of use."""
 
     purpose_agents: Mapping[str, tuple[str, ...]] = _setting(
         "REP_AGENTS", {}, Values.agents
     )
-    """The product tokens to follow for a purpose, where these are its own."""
+    """The product tokens of purposes that have their own."""
 
     usage: str = _setting(
         "REP_USAGE", "drop", Values.one_of, "drop", "annotate", "ignore"
     )
     usage_unknown: bool = _setting("REP_USAGE_UNKNOWN", "allow", readers.is_allow)
-    """Whether a use is allowed of which nothing is stated."""
+    """Whether a use without a stated preference is allowed."""
 
     clients: frozenset[str] = _setting("DOWNLOAD_HANDLERS", {}, readers.clients)
-    """What downloads, as far as it has ways of its own (see
-    :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
+    """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
+    own (see :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
 
     @property
     def bounds(self) -> Bounds:
@@ -161,19 +160,19 @@ class RepSettings:
 
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
-        """The settings of a crawl, which its components share: they are read once."""
+        """The settings of a crawl, which are read once and shared by its components."""
         return shared_component(crawler, _read_settings)
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read the settings. Raises SettingError for a value that can't be."""
+        """Read the settings. Raises SettingError for an invalid value."""
         try:
             values = Values(settings, _DEFAULTS)
             return cls(
                 **{each.name: each.metadata["value"](values) for each in fields(cls)}
             )
         except SettingError:
-            say_in_one_sentence()
+            log_without_traceback()
             raise
 
 
@@ -192,8 +191,8 @@ def _read_settings(crawler: Crawler) -> RepSettings:
 
 
 def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
-    """Names that look like settings of this package and are none, each with the nearest
-    one that is, if any is near.
+    """Names that begin with ``REP_`` but are not settings of this package, each with the
+    most similar setting, if there is one.
     """
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
@@ -201,9 +200,7 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
 
 
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
-    """Every setting that this package follows, without credentials; *read* is what was
-    read from them.
-    """
+    """Every setting of this package by name, without credentials; *read* is their reading."""
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
     found["REP_STORE"] = readers.displayed_store(read.store)

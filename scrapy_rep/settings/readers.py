@@ -1,6 +1,6 @@
-"""The settings that are more than one value of a simple type, each with its reader.
+"""Readers of settings that depend on other settings, or are not of a simple type.
 
-All of them raise SettingError for a value that can't be.
+All of them raise SettingError for an invalid value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _LINK_TYPES = frozenset({
     "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
     "sponsored", "tag", "terms-of-service", "ugc",
 })  # fmt: skip
-"""The values that ``rel`` of a link can have: those of the HTML standard (4.6.7) for ``a``
-and ``area``, the two that search engines have added, and ``me``."""
+"""The values that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
+``area``, ``sponsored`` and ``ugc`` of search engines, and ``me``."""
 
 
 def user_agent(values: Values, name: str) -> tuple[str, ...]:
@@ -49,13 +49,13 @@ def dialect(values: Values, name: str = "REP_DIALECT") -> Dialect:
     if not values.flag("REP_GOOGLE_COMPATIBLE"):
         return found
     if values.is_set(name) and found != GOOGLE:
-        allowed = "'google', or left out, where REP_GOOGLE_COMPATIBLE is True"
+        allowed = "'google' or not set, because REP_GOOGLE_COMPATIBLE is True"
         raise values.error(name, allowed)
     return GOOGLE
 
 
 def paces(values: Values, name: str) -> bool:
-    """Whether a flag about the pace of a crawl is set, and the dialect has paces."""
+    """Whether the flag *name*, about delays or visit times, is set and the dialect has them."""
     return values.flag(name) and dialect(values).crawl_delay
 
 
@@ -67,7 +67,7 @@ def clients(values: Values, name: str) -> frozenset[str]:
     handlers = values.settings.getwithbase(name)
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
     found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
-    # Without a reactor, Scrapy downloads with aiohttp unless told otherwise.
+    # Without a reactor, Scrapy downloads with aiohttp by default.
     if not values.settings.getbool("TWISTED_REACTOR_ENABLED", True):
         found.add(AIOHTTP)
     return frozenset(found)
@@ -104,19 +104,19 @@ def max_age(values: Values, name: str) -> float:
 
 
 def ledger(values: Values, name: str) -> str | None:
-    # Empty, as the command line can have it: -s REP_LEDGER=
+    # Empty for -s REP_LEDGER= on the command line.
     if values.get(name) == "" or not values.is_set(name):
         return None
     return values.name(name)
 
 
 def store(values: Values, name: str) -> str | type[Store]:
-    """The store: its URI or its class as set, or else the URI of a file in JOBDIR, if there
-    is one.
+    """The address or class of the store, as set; otherwise the address of a file in JOBDIR;
+    without JOBDIR, the default address.
     """
     value: Any = values.get(name)
     if not values.is_set(name):
-        # A crawl that is resumed continues with the robots.txt files that it has.
+        # A resumed crawl continues with the robots.txt files that it has stored.
         folder = job_dir(values.settings)
         return f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else value
     if not isinstance(value, str) or "://" not in value:
@@ -128,7 +128,7 @@ def store(values: Values, name: str) -> str | type[Store]:
     except (TypeError, ValueError, AttributeError):
         allowed = f"{ALLOWED}, or the import path of a Store"
     except StoreNotInstalled as error:
-        allowed = f"one that can be used: {error}"
+        allowed = f"a store whose package is installed ({error})"
     else:
         return str(value)
     raise SettingError(name, displayed_store(value), allowed)

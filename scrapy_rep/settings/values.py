@@ -1,4 +1,4 @@
-"""Values of settings, read and checked."""
+"""Reads and checks the values of settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 _ALLOWED_TOKENS = (
-    "the name of the crawler, a product token of letters, digits, '_', '-' and '.' alone "
+    "the name of the crawler, a product token of only letters, digits, '_', '-' and '.' "
     "(RFC 9309, 2.2.1), or a list of such names"
 )
 
@@ -26,9 +26,9 @@ _FLAGS = {
 
 
 class Values:
-    """The values of settings by their names, or else of *defaults*.
+    """Reads settings by name, with *defaults* for those that are not set.
 
-    Each method raises SettingError for a value that is not what it reads.
+    Each method raises SettingError for a value of another kind.
     """
 
     def __init__(self, settings: BaseSettings, defaults: Mapping[str, object]) -> None:
@@ -51,7 +51,7 @@ class Values:
             allowed = "True or False"
             for number in (f"{name}_MAX", f"{name}_WAIT"):
                 if number in self._defaults:
-                    allowed += f"; {number} is the setting that takes seconds"
+                    allowed += f"; to set seconds, use {number}"
             raise self.error(name, allowed)
         return found
 
@@ -64,18 +64,18 @@ class Values:
     def name(self, name: str) -> str:
         value = self.get(name)
         if not isinstance(value, str) or not value:
-            raise self.error(name, "a name")
+            raise self.error(name, "a string that is not empty")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A list, or a text with commas between the names, or a list in JSON."""
+        """A list, a string of names with commas between them, or a list in JSON."""
         found = _listed(self.get(name))
         if found is None:
-            raise self.error(name, "a list of names")
+            raise self.error(name, "a list of strings, or one string with commas")
         return tuple(found)
 
     def mapping(self, name: str, allowed: str) -> dict[str, object]:
-        """A dictionary with texts for keys, or one in JSON; an empty text is an empty one."""
+        """A dictionary with strings as keys, or one in JSON; empty for an empty string."""
         value = self.get(name)
         if isinstance(value, str):
             value = _json(value) if value.strip() else {}
@@ -86,7 +86,7 @@ class Values:
         return dict(value)
 
     def purposes(self, name: str) -> tuple[str, ...]:
-        """Categories of use, each once."""
+        """A list of categories of use, without duplicates."""
         found = self.names(name)
         if not CATEGORIES.keys() >= set(found):
             allowed = f"a list of purposes, each one of {', '.join(CATEGORIES)}"
@@ -94,8 +94,11 @@ class Values:
         return tuple(dict.fromkeys(found))
 
     def agents(self, name: str) -> dict[str, tuple[str, ...]]:
-        """The product tokens for categories of use."""
-        allowed = f"a dictionary of names by purpose: {', '.join(CATEGORIES)}"
+        """The product tokens by category of use."""
+        allowed = (
+            "a dict of crawler names, or lists of them, by purpose, each purpose one of "
+            f"{', '.join(CATEGORIES)}"
+        )
         written = self.mapping(name, allowed)
         if not CATEGORIES.keys() >= written.keys() or not all(
             isinstance(value, (str, list, tuple)) and value
@@ -111,7 +114,7 @@ class Values:
         """A number greater than 0, or not less than *least*."""
         value = self.get(name)
         try:
-            # True is no number of seconds, although Python counts with it.
+            # A bool is an int in Python, but not a number of seconds.
             seconds = -1.0 if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             seconds = -1.0
@@ -124,7 +127,7 @@ class Values:
     def whole(self, name: str, *, least: int) -> int:
         value = self.get(name)
         try:
-            number = int(str(value))  # Of a bool, or of a float, the text is no number.
+            number = int(str(value))  # Rejects bools and floats too.
         except ValueError:
             number = least - 1
         if number < least:
@@ -132,10 +135,10 @@ class Values:
         return number
 
     def named(self, name: str, names: Mapping[str, object] | None = None) -> object:
-        """The object that a setting chooses: by one of *names*, or by its import path.
+        """The object that a setting names: by a key of *names*, or by an import path.
 
-        A value that is not a string is the object itself. None for a string that names
-        nothing.
+        A value that is not a string is the object itself. None for a string that names no
+        object.
         """
         value = self.get(name)
         if not isinstance(value, str):
@@ -149,17 +152,18 @@ class Values:
 
 
 def tokens_in(setting: str, value: object) -> tuple[str, ...]:
-    """The product tokens in the value of a *setting*: in a header, or in a list."""
+    """The product tokens in *value*: a User-Agent header, or a list of names. *setting* is
+    the name of the setting, for the error."""
     names = _listed(value)
     if isinstance(value, str) and names is not None:
-        # A header of a browser has commas too; a list has tokens between them.
+        # A browser's User-Agent has commas too; only a list has product tokens between them.
         names = names if names and all(map(is_product_token, names)) else [value]
     if names is None:
         raise SettingError(setting, value, _ALLOWED_TOKENS)
     tokens: list[str] = []
     for name in names:
         found = product_tokens(name)
-        # A header says more than names; words alone are an attempt at one name.
+        # Several words without the punctuation of a User-Agent are an invalid name.
         are_words = len(name.split()) > 1 and not set("/(;") & set(name)
         if are_words or not found:
             allowed = _ALLOWED_TOKENS
@@ -171,7 +175,8 @@ def tokens_in(setting: str, value: object) -> tuple[str, ...]:
 
 
 def _listed(value: object) -> list[str] | None:
-    """The texts of a list, of a list in JSON, or those between commas; None for all else."""
+    """The strings in *value*, which is a list, a list in JSON, or a string with commas; None
+    for any other value."""
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
             return [part.strip() for part in value.split(",") if part.strip()]
@@ -182,7 +187,7 @@ def _listed(value: object) -> list[str] | None:
 
 
 def _json(text: str) -> object:
-    """What *text* is in JSON; None where it is none."""
+    """The value of *text* in JSON; None if it is not JSON."""
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError):

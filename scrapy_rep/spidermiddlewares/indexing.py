@@ -1,4 +1,4 @@
-"""The spider middleware that drops links and items that a response does not allow."""
+"""The spider middleware that drops links and items that the rules of their page forbid."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ logger = get_logger(__name__)
 
 
 class IndexingGateMiddleware:
-    """Passes on the requests and items that a callback makes, as far as the response
-    allows."""
+    """Drops the requests and items of a callback that its response forbids."""
 
     ORDER = 100
-    """Output of callbacks passes in descending order. This is near the engine, after all
-    middlewares that make or change items and requests."""
+    """Scrapy passes the output of callbacks in descending order. This is near the engine,
+    after all middlewares that make or change items and requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -53,39 +52,39 @@ class IndexingGateMiddleware:
     def process_spider_output(
         self, response: Response, result: Iterable[Any]
     ) -> Iterator[Any]:
-        # The rules are those of this page. A spider that copies its meta to the next
-        # request must not copy them. For most pages this loop is all that runs.
+        # A spider that copies response.meta to a new request copies the rules of this page
+        # with it, so they are removed. For most pages only this loop runs.
         rules = _rules(response)
         passes = self._lets_all_pass(response, rules)
-        for one in result:
-            if isinstance(one, Request) and meta.INDEXING in one.meta:
-                _strip(one)
-            if passes or self._may_pass(one, response, rules):
-                yield one
+        for output in result:
+            if isinstance(output, Request) and meta.INDEXING in output.meta:
+                _strip(output)
+            if passes or self._may_pass(output, response, rules):
+                yield output
 
     async def process_spider_output_async(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         rules = _rules(response)
         passes = self._lets_all_pass(response, rules)
-        async for one in result:
-            if isinstance(one, Request) and meta.INDEXING in one.meta:
-                _strip(one)
-            if passes or self._may_pass(one, response, rules):
-                yield one
+        async for output in result:
+            if isinstance(output, Request) and meta.INDEXING in output.meta:
+                _strip(output)
+            if passes or self._may_pass(output, response, rules):
+                yield output
 
     def _lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether all links and items may pass, as for most pages."""
+        """Whether all links and items of the page may pass, which is true of most pages."""
         if self._settings.rel or not (rules is None or rules.follow):
             return False
         return self._items.lets_all_pass(response, rules)
 
     def _may_pass(
-        self, one: Any, response: Response, rules: IndexingRules | None
+        self, output: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
-        if isinstance(one, Request):
-            return self._may_follow(one, response, rules)
-        return self._items.may_keep(one, response, rules)
+        if isinstance(output, Request):
+            return self._may_follow(output, response, rules)
+        return self._items.may_keep(output, response, rules)
 
     # Links.
 
@@ -97,7 +96,7 @@ class IndexingGateMiddleware:
             return True
         why, statement = found
         logger.debug(
-            "Dropped %(request)s: a link of %(response)s (nofollow, by %(why)s)",
+            "Not followed from %(response)s (%(why)s): %(request)s is dropped",
             {"response": response, "why": why, "request": request},
             extra={"spider": self._crawler.spider},
         )
@@ -116,12 +115,12 @@ class IndexingGateMiddleware:
         self, request: Request, response: Response, rules: IndexingRules | None
     ) -> tuple[str, Statement | str | None] | None:
         """Why *request* must not be followed: ``"page"`` and the statement, or ``"rel"``
-        and its value. None where it may be.
+        and its value. None if it may be followed.
         """
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
         if request.url == response.url:
-            return None  # the page again, for a retry: that follows no link
+            return None  # A retry of the page itself, which follows no link.
         if self._settings.nofollow == "drop" and rules and not rules.follow:
             return "page", rules.because("nofollow")
         if self._settings.rel:
@@ -136,13 +135,13 @@ class IndexingGateMiddleware:
 
 
 def _strip(request: Request) -> None:
-    """Remove the rules and preferences of another page from a request."""
+    """Remove the indexing rules and usage preferences of a page from a request."""
     del request.meta[meta.INDEXING]
     request.meta.pop(meta.USAGE, None)
 
 
 def _rules(response: Response) -> IndexingRules | None:
-    # A response that was not downloaded for a request has no meta.
+    # Without a request, response.meta raises AttributeError.
     if response.request is None:
         return None
     rules: IndexingRules | None = response.meta.get(meta.INDEXING)

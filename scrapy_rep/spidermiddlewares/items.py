@@ -1,4 +1,4 @@
-"""Drops or annotates items whose page does not allow all that the crawl is for."""
+"""Drops or annotates items by the indexing rules and usage preferences of their pages."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ logger = get_logger(__name__)
 
 
 class ItemGate:
-    """Decides whether an item passes: whether its page may be in an index, and serve the
-    purposes of the crawl.
-    """
+    """Decides whether an item may pass, by the rules and preferences of its page."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -46,7 +44,7 @@ class ItemGate:
         self._dropped: Counter[str] = Counter()
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
-        """Whether all items may pass without annotation, as for most pages."""
+        """Whether all items of a page may pass without annotation. Most pages allow this."""
         if self._settings.usage != "ignore":
             request = response.request
             if self._identity.purposes(request) and (
@@ -63,7 +61,7 @@ class ItemGate:
     def may_keep(
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
-        """Whether *item* passes. It is annotated first, if the settings say so."""
+        """Whether *item* may pass. Annotates it if the settings say so."""
         if rules is not None and response.meta.get(meta.DONT_OBEY_NOINDEX):
             rules = None
         if (
@@ -128,9 +126,7 @@ class ItemGate:
     def _refuse_images(
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> None:
-        """Have the images that *item* names refused, if its page does not want them to be
-        indexed or used.
-        """
+        """Refuse the images that *item* names, if its page forbids their indexing or use."""
         refusals: Refusals = {}
         if self._settings.noindex == "drop" and rules and not rules.image_index:
             refusals[INDEXING] = response.url, rules.because("noimageindex")
@@ -144,7 +140,7 @@ class ItemGate:
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
         """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
-        # Imported here: it loads the libraries for all types of items, some megabytes.
+        # Imported here: it loads the libraries of all item types, which take megabytes.
         from itemadapter import ItemAdapter  # noqa: PLC0415
 
         name = self._settings.item_field
@@ -153,7 +149,7 @@ class ItemGate:
             before = adapter.get(name)
             adapter[name] = {**before, **found} if isinstance(before, dict) else found
         except (KeyError, TypeError, ValueError):
-            # The type of the item does not have the field, or does not take the value.
+            # The item type does not have the field, or does not accept the value.
             self._crawler.stats.inc_value(stats.NOT_ANNOTATED)
         else:
             self._crawler.stats.inc_value(stat)
@@ -161,9 +157,8 @@ class ItemGate:
     def _drop(
         self, item: Any, response: Response, reason: str, exception: DropItem
     ) -> None:
-        """Log that an item is dropped, and send the signal, as Scrapy does for item
-        pipelines: at the level of ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter
-        chooses another.
+        """Log that *item* is dropped, and send the signal, as Scrapy does for item pipelines.
+        The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes it.
         """
         if not self._dropped:
             self._crawler.signals.connect(self._sum_up, signals.spider_closed)
@@ -173,7 +168,7 @@ class ItemGate:
         entry = self._crawler.logformatter.dropped(item, exception, response, spider)
         if entry is not None:
             logger.log(*logformatter_adapter(entry), extra={"spider": spider})
-        # Receivers may be coroutines, and a callback's output can't wait for them.
+        # Receivers may be coroutines, which this synchronous function can't await.
         deferred_from_coro(
             self._crawler.signals.send_catch_log_async(
                 signal=signals.item_dropped,
@@ -185,9 +180,10 @@ class ItemGate:
         )
 
     def _sum_up(self) -> None:
-        """Say at the end of the crawl how many items were dropped, and why."""
+        """Log at the end of the crawl how many items were dropped, by reason."""
         logger.info(
-            "Items dropped because of what their pages say: %(count)d (%(reasons)s)",
+            "Items dropped because of the indexing rules or usage preferences of their "
+            "pages: %(count)d (%(reasons)s)",
             {
                 "count": self._dropped.total(),
                 "reasons": ", ".join(
@@ -210,15 +206,14 @@ class ItemGate:
         )
 
     def _listen(self) -> None:
-        """Connect to the signals for the end of items, at the first item for which it
-        matters."""
+        """Connect to the signals for the end of an item, if this was not done yet."""
         if not self._listens:
             self._listens = True
             for signal in (
                 signals.item_scraped, signals.item_dropped, signals.item_error
             ):  # fmt: skip
                 self._crawler.signals.connect(self._refused_images.discard, signal)
-            # It imports the pipelines, some megabytes: not before there is need.
+            # Imported here: it loads the media pipelines, which take megabytes.
             from scrapy_rep.compat.pipelines import mark_media_requests  # noqa: PLC0415
 
             refusals = self._refused_images.refusals

@@ -1,4 +1,4 @@
-"""Where robots.txt files are kept across requests, crawls and machines."""
+"""Stores of robots.txt files, which requests, crawls and machines can share."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ ALLOWED = (
     "memory://, sqlite:///RELATIVE/PATH, sqlite:////ABSOLUTE/PATH,"
     " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB"
 )
-"""The addresses that :func:`open_store` takes, in words that end a sentence."""
+"""The addresses that :func:`open_store` accepts, for the end of an error message."""
 
 
 def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
     """The store at *address*, one of :data:`ALLOWED`.
 
     A relative path starts at the working directory. Paths are not percent-decoded.
-    *max_entries* and *max_bytes* limit a store in memory. Other stores have no limit: they
-    delete entries that are too old to be of use.
+    *max_entries* and *max_bytes* limit a store in memory. Other stores have no limit, but
+    delete entries that are too old to be used.
 
-    Nothing is read, written or connected before the first call. Raises ValueError for any
-    other address, and StoreNotInstalled where the store needs a package that is missing.
+    A store opens its file or connection at its first call. Raises ValueError for any other
+    address, and StoreNotInstalled if the store needs a package that is not installed.
     """
-    # Modules are imported when they are needed: not every Python has SQLite, and the client
-    # of Redis is an extra.
+    # Imported where needed: not every Python has SQLite, and the Redis client is an extra.
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
         from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
@@ -40,7 +39,7 @@ def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
         from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
 
-        # They are about the options in its query.
+        # Invalid options in the query of the address.
         with suppress(TypeError, ValueError):
             return RedisStore(address)
     # The message leaves the address out, which may hold a password.
@@ -48,7 +47,7 @@ def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
 
 
 def _is_file(path: str) -> bool:
-    # ":memory:" is SQLite's name for a database that no other process can see.
+    # SQLite keeps a database called ":memory:" in memory, where no other process sees it.
     is_named = path.startswith("/") and path not in {"/", "/:memory:"}
     return is_named and "\0" not in path
 
@@ -61,6 +60,6 @@ def _is_server(address: str) -> bool:
         return False
     if parts.scheme == "unix":
         return bool(parts.path.strip("/"))
-    # The client takes anything else than a number for database 0.
+    # The client would silently use database 0 for anything but a number.
     database = parts.path.removeprefix("/")
     return port != 0 and (not database or database.isdecimal())

@@ -1,14 +1,14 @@
-"""The contract of a store, and the format of the entries in it.
+"""The interface of a store, and the format of its entries.
 
 An entry is written as::
 
     "rep" version CRC-32 JSON LF body [body of the copy]
      3    1       4
 
-The JSON object has the fields of the entry, except those that are None or empty. Each body
-follows, deflated where that is shorter. The version is one octet; the CRC-32 (big-endian)
-is of all that follows it. No part is code, and reading anything else than an entry gives
-None.
+The JSON object has the fields of the entry, except those that are None or empty. The bodies
+follow, each deflated if that is shorter. The version is one octet; the CRC-32 (big-endian)
+covers everything after it. Reading never executes code, and gives None for data that is not
+an entry.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Any, ClassVar, TypeVar
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 
 MAX_BODY = 600_000
-"""The longest body that can be stored, in bytes: longer than what the dialects read."""
+"""The length limit for a stored body, in bytes; more than any dialect parses."""
 
 KEEP = 30 * 24 * 3600.0
-"""The seconds for which an expired entry is kept: while a robots.txt is unreachable, the
-last good one may be used for that long (RFC 9309, 2.3.1.4)."""
+"""The seconds for which a store keeps an expired entry: while a robots.txt is unreachable,
+the crawler may use its last good copy for 30 days (RFC 9309, 2.3.1.4)."""
 
 _T = TypeVar("_T")
 
 _MAGIC = b"rep\x01"
 _HEAD = len(_MAGIC) + 4
 
-# Bodies of fewer bytes are not deflated, which would save little.
+# Shorter bodies, in bytes, are not deflated, which would save little.
 _DEFLATED_FROM = 200
 
-# The errors that reading anything else than an entry can raise.
+# The errors that reading data can raise if it is not an entry.
 _NOT_AN_ENTRY = (
     KeyError,
     OverflowError,
@@ -48,21 +48,21 @@ _NOT_AN_ENTRY = (
 
 
 class Store(ABC):
-    """Keeps entries by origin, written as ``str(Origin)``, and locks that choose one of
-    several workers to fetch a robots.txt.
+    """Keeps entries by origin, and locks that let only one of several workers fetch a
+    robots.txt. An origin is passed as ``str(Origin)``.
 
-    A subclass keeps the bytes. All methods may be called from several threads. Those that
-    use a disk or a network raise StoreError when that fails, and may be called again:
-    nothing has to be reopened. *now* is in seconds since the epoch.
+    A subclass implements the storage of bytes. All methods may be called from several
+    threads. Methods that use a disk or a network raise StoreError if that fails; later calls
+    reopen files and connections. *now* is in seconds since the epoch.
     """
 
     blocking: ClassVar[bool]
-    """Whether calls use a disk or a network, so that they are made on a thread, and other
-    processes may use the store."""
+    """Whether the store uses a disk or a network. Then it is called on a thread, and other
+    processes may use it too."""
 
     def get(self, origin: str, now: float) -> Entry | None:
-        """The entry of *origin*, an expired one too, unless it expired more than KEEP
-        seconds ago. None where there is none, or none that can be read.
+        """The entry of *origin*, even if it has expired, but at most KEEP seconds ago. None
+        if there is no such entry, or it can't be read.
         """
         data = self.read(origin)
         entry = None if data is None else loads(data)
@@ -71,10 +71,10 @@ class Store(ABC):
         return entry
 
     def put(self, origin: str, entry: Entry, now: float) -> None:
-        """Keep *entry* for *origin*; the entry before it is replaced.
+        """Store *entry* as the entry of *origin*, and replace the one before.
 
-        An entry that cannot be written, or expired too long ago, is not kept, and the one
-        before it is removed.
+        If *entry* can't be written, or expired more than KEEP seconds ago, remove the one
+        before without a replacement.
         """
         until = entry.expires + KEEP
         try:
@@ -88,39 +88,38 @@ class Store(ABC):
 
     @abstractmethod
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-        """Lock *origin*, so that *owner* alone fetches its robots.txt. Return whether it
+        """Lock *origin*, so that only *owner* fetches its robots.txt. Return whether *owner*
         has the lock.
 
-        The lock expires after *seconds*. An owner that calls again has it for *seconds*
-        from then on. All calls for one name give about the same *seconds*.
+        The lock expires after *seconds*. A call by its owner renews it for *seconds*. Calls
+        for the same origin must pass similar *seconds*.
         """
 
     @abstractmethod
     def unlock(self, origin: str, owner: str) -> None:
-        """Give up the lock, if *owner* has it."""
+        """Release the lock, if *owner* has it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close files and connections. Later calls of other methods raise StoreError. Never
-        raises.
-        """
+        """Close files and connections. Never raises. After it, other methods raise StoreError."""
 
     @abstractmethod
-    def read(self, origin: str) -> bytes | None: ...
+    def read(self, origin: str) -> bytes | None:
+        """The data stored for *origin*; None if there is none."""
 
     @abstractmethod
     def write(self, origin: str, data: bytes, until: float, now: float) -> None:
-        """Keep *data* at least until *until*, in seconds since the epoch."""
+        """Store *data* at least until *until*, in seconds since the epoch."""
 
     @abstractmethod
-    def remove(self, origin: str) -> None: ...
+    def remove(self, origin: str) -> None:
+        """Remove the data stored for *origin*, if any."""
 
 
 def dumps(entry: Entry) -> bytes:
-    """Write *entry* as bytes.
+    """Serialise *entry*.
 
-    Raises ValueError for an entry with a body longer than MAX_BODY, or a time that is not
-    finite.
+    Raises ValueError if a body is longer than MAX_BODY or a time is not finite.
     """
     bodies: list[bytes] = []
     header = _header(entry, bodies)
@@ -130,9 +129,8 @@ def dumps(entry: Entry) -> bytes:
 
 
 def loads(data: bytes) -> Entry | None:
-    """Read what ``dumps`` wrote; None where *data* is something else, is damaged, or is of
-    another version of the format. Never raises, whatever *data* is, and never inflates a
-    body beyond MAX_BODY.
+    """Read an entry that ``dumps`` wrote; None if *data* is anything else, is damaged, or has
+    another version of the format. Never raises, and never inflates a body beyond MAX_BODY.
     """
     try:
         return _load(data)
@@ -141,8 +139,7 @@ def loads(data: bytes) -> Entry | None:
 
 
 def _header(entry: Entry, bodies: list[bytes]) -> dict[str, object]:
-    """The JSON object of *entry*. Its bodies, in the form in which they are stored, are
-    appended to *bodies*."""
+    """The JSON object of *entry*. Appends its bodies, as they are stored, to *bodies*."""
     copy = entry.copy
     return _written(
         {

@@ -1,4 +1,4 @@
-"""A least-recently-used cache with a limit of entries and of cost."""
+"""A least-recently-used cache that limits the number of its entries and their cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LRU(Generic[V]):
         return self._cost
 
     def get(self, key: Hashable) -> V | None:
-        """The value, which counts as used; None where there is none."""
+        """The value of *key*, which counts as used now; None if there is none."""
         with self._mutex:
             found = self._kept.get(key)
             if found is None:
@@ -43,8 +43,8 @@ class LRU(Generic[V]):
             return found[0]
 
     def put(self, key: Hashable, value: V, cost: int) -> None:
-        """Keep *value* under *key*, and remove the least recently used ones where a limit
-        is passed. A value that alone costs more than the limit is not kept.
+        """Store *value* under *key*, and remove the least recently used values beyond the
+        limits. A value that costs more than the limit by itself is not stored.
         """
         with self._mutex:
             self._pop(key)

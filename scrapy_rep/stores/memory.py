@@ -9,19 +9,19 @@ from scrapy_rep.stores.lru import LRU
 MAX_ENTRIES = 100_000
 MAX_BYTES = 128 * 1024 * 1024
 
-# The bytes that an entry takes besides its octets and those of its origin: the headers of
-# the two objects, the pair of value and cost, and a slot of an ordered dictionary that has
-# just grown. Measured on Python 3.10 and 3.11.
+# The bytes that an entry takes besides its data and its origin: the headers of the two
+# objects, the pair of value and cost, and a slot of an ordered dictionary that has just
+# grown. Measured on Python 3.10 and 3.11.
 _OVERHEAD = 370
 
 
 class MemoryStore(Store):
-    """Keeps at most *max_entries*, of *max_bytes* together; the least recently used ones
-    are removed.
+    """Keeps at most *max_entries* with *max_bytes* in total, and removes the least recently
+    used entries beyond that.
 
-    An entry is one object, with its body deflated. It counts with its octets, those of its
-    origin and 370 for Python's objects, so *max_bytes* limits the memory that the store
-    takes of the process.
+    An entry is one bytes object, with its body deflated. It counts with the bytes of its
+    data and origin, and 370 for Python's objects, so *max_bytes* limits the memory that the
+    store uses.
     """
 
     blocking = False
@@ -39,12 +39,12 @@ class MemoryStore(Store):
 
     @property
     def size(self) -> int:
-        """The bytes that all entries count with."""
+        """The number of bytes with which all entries count towards *max_bytes*."""
         return self._entries.cost
 
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
         self._check_open()
-        return True  # No other process has this store.
+        return True  # No other process uses this store.
 
     def unlock(self, origin: str, owner: str) -> None:
         self._check_open()

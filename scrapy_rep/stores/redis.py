@@ -1,4 +1,4 @@
-"""A store on a Redis server, for the processes of several machines."""
+"""A store on a Redis server, which processes on several machines can share."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class RedisStore(Store):
     """Keeps entries under ``PREFIX:entry:ORIGIN``, and locks under ``PREFIX:lock:ORIGIN``.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
-    ``unix://PATH[?db=DB]``. Other options of the client may follow as a query. A call waits
-    for at most *timeout* seconds to connect, and as long for an answer. Entries and locks
-    expire by the server's clock. Raises StoreNotInstalled where the client is not
-    installed, and ValueError for a bad URL.
+    ``unix://PATH[?db=DB]``. The query may have other options of the client. A call waits at
+    most *timeout* seconds for the connection, and at most *timeout* seconds for the answer.
+    Entries and locks expire by the server's clock. Raises StoreNotInstalled if the client
+    is not installed, and ValueError for an invalid URL.
     """
 
     blocking = True
@@ -121,12 +121,12 @@ def _client(url: str, timeout: float) -> Redis:
         url,
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
-        # One retry, at once, for connections that a restart of the server has closed. The
-        # client's default waits for seconds between attempts.
+        # One immediate retry, for connections that a restart of the server has closed. By
+        # default the client waits for seconds between attempts.
         retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
     )
 
 
 def _milliseconds(seconds: float) -> int:
-    """At least 1: the server refuses 0."""
+    """*seconds* in milliseconds, at least 1, since the server refuses 0."""
     return max(math.ceil(min(seconds * 1000, _MAX_LIFE_MS)), 1)

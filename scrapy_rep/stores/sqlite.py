@@ -1,4 +1,4 @@
-"""A store in one file, for the processes of one machine."""
+"""A store in a SQLite file, which processes on one machine can share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = Schema(
     application_id=0x72657031,  # "rep1"
     version=1,
-    # What an earlier version wrote can be fetched again, so it is not carried over.
+    # Entries of an earlier version are dropped, since they can be fetched again.
     statements=(
         "DROP TABLE IF EXISTS entries",
         "DROP TABLE IF EXISTS locks",
@@ -39,8 +39,8 @@ SCHEMA = Schema(
     ),
 )
 
-# Expired rows are removed once in so many writes, the first included, and at most so many
-# at once: more than are written, in batches that take little time.
+# The first of every _SWEPT_EVERY writes removes at most _MAX_SWEPT expired rows: more than
+# were written meanwhile, but few enough to take little time.
 _SWEPT_EVERY = 100
 _MAX_SWEPT = 500
 
@@ -57,18 +57,17 @@ _LOCK = (
 
 
 class SqliteStore(Store):
-    """Keeps entries in the file at *path*. The file and its folder are made at the first
-    call.
+    """Keeps entries in the file at *path*. The first call makes the file and its folder.
 
-    Several processes can use the file at once; one that finds it locked waits for up to
-    *timeout* seconds. A process that is killed leaves whole entries, and locks that expire.
-    All processes must take *now* from the same clock.
+    Several processes can use the file at once. A process that finds it locked waits up to
+    *timeout* seconds. If a process is killed, its entries remain intact, and its locks
+    expire. All processes must take *now* from the same clock.
     """
 
     blocking = True
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = 5.0) -> None:
-        # Absolute, since the process may change its working directory.
+        # The process may change its working directory.
         self._path = Path(path).absolute()
         self._timeout = timeout
         self._mutex = Lock()
@@ -81,7 +80,7 @@ class SqliteStore(Store):
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
         until = now + seconds
         values = {"origin": origin, "owner": owner, "until": until, "now": now}
-        # A lock that expires later was made before the clock was set back.
+        # A lock that expires later than this was made before the clock was set back.
         values["latest"] = until + MAX_AHEAD
         with self._transaction() as connection:
             return connection.execute(_LOCK, values).rowcount > 0
@@ -124,8 +123,8 @@ class SqliteStore(Store):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._connected() as connection:
-            # A plain BEGIN would find only at its first write that another process has
-            # written meanwhile, and fail without waiting.
+            # After a plain BEGIN, the first write fails without waiting if another process
+            # has written meanwhile.
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             connection.execute("COMMIT")
@@ -138,12 +137,13 @@ class SqliteStore(Store):
         failures = self._failures
         with self._mutex:
             if self._failures != failures:
-                # The call before this one has waited for nothing; do not wait again.
+                # A call failed while this one waited for the mutex. Trying again would wait
+                # for another timeout.
                 raise StoreError(str(self._path), "another call has just failed")
             try:
                 if self._closed:
                     raise StoreError(str(self._path), "it is closed")
-                # SQLite goes on with a file that nobody can find any more.
+                # SQLite would continue to use a file that was moved or removed.
                 if self._connection is None:
                     self._connection = _connect(self._path, self._timeout)
                     self._file = identity(self._path)
@@ -171,10 +171,10 @@ def _connect(path: Path, timeout: float) -> sqlite3.Connection:
         path, timeout=timeout, isolation_level=None, check_same_thread=False
     )
     try:
-        # First, so that nothing is written to a file of another program.
+        # Checked first, so that nothing is written to a file of another program.
         version_of(connection, SCHEMA)
         use_write_ahead_log(connection)
-        # Safe when the process is killed, and without an fsync for every entry.
+        # Safe if the process is killed, and without an fsync for every entry.
         connection.execute("PRAGMA synchronous = NORMAL")
         make_tables(connection, SCHEMA)
     except ForeignFile as error:

@@ -37,7 +37,7 @@ def rep(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(octets)))
         try:
             status = execute(arguments, settings)
-        except SystemExit as end:  # as argparse ends it
+        except SystemExit as end:  # argparse exits this way.
             status = int(str(end.code))
         return Ended(status, *capsys.readouterr())
 

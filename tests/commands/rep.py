@@ -1,4 +1,4 @@
-"""Runs ``scrapy rep``: in this process, or in one of its own."""
+"""Runs ``scrapy rep``, in this process or in a subprocess."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Disallow: /
 
 
 class Ended(NamedTuple):
-    """How a run ended."""
+    """The result of a run."""
 
     status: int
     out: str
     err: str
 
     def records(self, subcommand: str) -> list[dict[str, Any]]:
-        """The JSON objects, each of which the schema of the subcommand holds for."""
+        """Return the JSON objects, validated against the schema of the subcommand."""
         schema = json.loads((SCHEMAS / f"{subcommand}.json").read_text())
         validator = Draft202012Validator(schema)
         records = [json.loads(line) for line in self.out.splitlines()]
@@ -55,7 +55,7 @@ class Ended(NamedTuple):
 
 
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
-    """Do in this process what Scrapy does with the command."""
+    """Run the command in this process as Scrapy does."""
     command = RepCommand()
     command.settings = Settings({"USER_AGENT": "mybot/1.0", **settings})
     parser = ArgumentParser(conflict_handler="resolve")
@@ -72,7 +72,7 @@ def scrapy_rep(
     cwd: Path | str | None = None,
     **environment: str,
 ) -> Ended:
-    """Run ``scrapy rep`` through Scrapy's entry point, in a process of its own."""
+    """Run ``scrapy rep`` through Scrapy's entry point, in a subprocess."""
     done = forks.run(
         ["scrapy", "rep", *arguments],
         given=stdin.encode() if isinstance(stdin, str) else stdin,
@@ -83,7 +83,7 @@ def scrapy_rep(
 
 
 def plain_environment() -> dict[str, str]:
-    """Our environment, without what would send a command elsewhere."""
+    """Return the environment without the variables that would redirect requests or settings."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""What differs between two robots.txt files, by its definition."""
+"""The differences between two robots.txt files, against their definition."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_changes_make_the_new_from_the_old(
     old: list[tuple[str, list[tuple[str, str]]]],
     new: list[tuple[str, list[tuple[str, str]]]],
 ) -> None:
-    """The old rules of an agent, without the removed and with the added, are the new
-    ones; those not moved are in the old order; and an agent that is not named has the
+    """The old rules of an agent, without the removed and with the added ones, are the new
+    rules. Rules that did not move keep their order. An agent that is not listed has the
     same rules as before.
     """
     before, after = robots(old), robots(new)
@@ -53,7 +53,7 @@ def test_changes_make_the_new_from_the_old(
 
 
 def rules_of(found: RobotsTxt, agent: str) -> list[tuple[str, str]]:
-    """All rules of an agent, each once, in order."""
+    """Return all rules of an agent, each once, in order."""
     said = [
         (rule.kind, rule.pattern)
         for group in found.groups
@@ -64,7 +64,7 @@ def rules_of(found: RobotsTxt, agent: str) -> list[tuple[str, str]]:
 
 
 def test_first_group_alone() -> None:
-    """Where a dialect follows the first group of an agent alone, only that one counts."""
+    """If a dialect follows only the first group of an agent, only that group is compared."""
     old = b"User-agent: a\nDisallow: /1\n\nUser-agent: a\nDisallow: /2\n"
     new = old.replace(b"/2", b"/3")
     for dialect, count in ((RFC9309, 1), (CLASSIC, 0)):
@@ -75,6 +75,6 @@ def test_first_group_alone() -> None:
 
 
 def test_sample_paths() -> None:
-    """Paths are made of patterns: what they name, and what is below."""
+    """Sample paths are made from patterns: the paths that they name, and paths below."""
     found = RobotsTxt.parse(b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n")
     assert list(sample_paths(found)) == ["/a/b", "/a/bx", "/c", "/cx"]

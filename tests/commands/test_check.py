@@ -1,4 +1,4 @@
-"""``scrapy rep check`` on a robots.txt in a file: nothing is fetched."""
+"""``scrapy rep check`` with a robots.txt file: nothing is fetched."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FILE = ("--robots", "robots.txt")
 
 
 def test_denied(rep: Rep) -> None:
-    """A denied URL comes with its rule in context, a caret under the pattern, the group,
-    the crawl delay and the sitemaps.
+    """A denied URL is shown with its rule in context, a caret under the pattern, the
+    group, the crawl delay and the sitemaps.
     """
     ended = rep("check", BASKET, *FILE)
     assert ended.status == 1
@@ -42,9 +42,7 @@ def test_denied(rep: Rep) -> None:
 
 
 def test_the_form_that_is_denied(rep: Rep) -> None:
-    """A URL that leads to a denied page is denied, as it would be in a crawl, and the
-    page is named.
-    """
+    """A URL with a form that is denied is denied, as in a crawl, and the form is named."""
     around = BASKET.replace("/basket", "/tea/../basket")
     ended = rep("check", around, *FILE, "--brief")
     assert ended.status == 1
@@ -56,7 +54,7 @@ def test_the_form_that_is_denied(rep: Rep) -> None:
 
 
 def test_a_handler_that_decodes(rep: Rep) -> None:
-    """Where the project downloads with aiohttp, its URLs are judged as that sends them."""
+    """If the project downloads with aiohttp, URLs are judged in the form that aiohttp sends."""
     Path("and.txt").write_text("User-agent: *\nDisallow: /a&b\n")
     url, given = "https://shop.example/a%26b", ("--robots", "and.txt")
     assert rep("check", url, *given).status == 0
@@ -66,10 +64,10 @@ def test_a_handler_that_decodes(rep: Rep) -> None:
 
 
 def test_allowed(rep: Rep) -> None:
-    """The exit status is 0 where every URL is allowed."""
+    """The exit status is 0 if every URL is allowed."""
     ended = rep("check", "https://shop.example/tea", f"{BASKET[:-1]}help", *FILE)
     assert ended.status == 0
-    assert "no rule of the group matches" in ended.out
+    assert "no rule matches" in ended.out
     assert "line 6, Allow: /basket/help" in ended.out
 
 
@@ -96,7 +94,7 @@ def test_one_denied_of_several(rep: Rep) -> None:
     ],
 )
 def test_agent(rep: Rep, agents: list[str], group: str) -> None:
-    """``--agent`` is read as ROBOTSTXT_USER_AGENT is."""
+    """``--agent`` is parsed like ROBOTSTXT_USER_AGENT."""
     (record,) = rep("check", BASKET, *FILE, *agents, "--format", "json").records(
         "check"
     )
@@ -114,20 +112,20 @@ def test_agent(rep: Rep, agents: list[str], group: str) -> None:
 def test_agent_of_settings(
     rep: Rep, settings: dict[str, object], agents: list[str]
 ) -> None:
-    """Without ``--agent``, the settings say who asks, as in a crawl."""
+    """Without ``--agent``, the agent comes from the settings, as in a crawl."""
     ended = rep("check", BASKET, *FILE, "--format", "json", **settings)
     assert ended.records("check")[0]["agents"] == agents
 
 
 def test_nobody_can_tell_who_asks(rep: Rep) -> None:
-    """Where no setting names a crawler, everyone's rules count, and that is said."""
+    """If no setting names a crawler, the rules for everyone apply, and the output says so."""
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
-    assert "'Mozilla/5.0' does not say which crawler this is" in ended.err
+    assert "'Mozilla/5.0' does not name a crawler" in ended.err
 
 
 def test_dialect(rep: Rep) -> None:
-    """``--dialect`` decides, whatever the settings say."""
+    """``--dialect`` overrides the settings."""
     Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
     url = "http://shop.example/a/b"
     for dialect, status in (("rfc9309", 0), ("classic", 1), ("google", 0)):
@@ -140,7 +138,7 @@ def test_dialect(rep: Rep) -> None:
 
 
 def test_dialects(rep: Rep) -> None:
-    """``--dialects`` shows all side by side, and that they disagree."""
+    """``--dialects`` shows the decisions of all dialects side by side, and marks differences."""
     Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
     url = "http://shop.example/a/b"
     ended = rep("check", url, *FILE, "--dialects")
@@ -158,7 +156,7 @@ def test_dialects(rep: Rep) -> None:
 
 
 def test_json(rep: Rep) -> None:
-    """JSON has all of it."""
+    """JSON output has all details of a decision."""
     (record,) = rep("check", BASKET, *FILE, "--format", "json").records("check")
     context = record.pop("context")
     assert context[2] == {"line": 5, "text": "Disallow: /basket/  # no robots"}
@@ -195,7 +193,7 @@ def test_json(rep: Rep) -> None:
 
 
 def test_brief_json(rep: Rep) -> None:
-    """Brief JSON has the verdict and the rule alone."""
+    """Brief JSON output has only the verdict and the rule."""
     (record,) = rep("check", BASKET, *FILE, "--brief", "--format", "json").records(
         "check"
     )
@@ -205,7 +203,7 @@ def test_brief_json(rep: Rep) -> None:
 
 
 def test_list(rep: Rep) -> None:
-    """``-`` reads a list, in which blank lines are nothing and a last line needs no end."""
+    """``-`` reads a list of URLs; blank lines are ignored, and the last needs no line end."""
     ended = rep(
         "check",
         "-",
@@ -221,7 +219,7 @@ def test_list(rep: Rep) -> None:
 
 
 def test_list_with_what_is_no_url(rep: Rep) -> None:
-    """What is not a URL in a list is said with its line, and the others are judged."""
+    """Invalid URLs in a list are reported with their line, and the others are judged."""
     bad = (
         b"shop.example\n\nhttp://[\n\xff\xfe\n" + b"http://a.example/" + b"a" * 300_000
     )
@@ -234,16 +232,14 @@ def test_list_with_what_is_no_url(rep: Rep) -> None:
 
 
 def test_long_list(rep: Rep) -> None:
-    """A list of more origins than are fetched at once, and longer than is read at once,
-    comes back whole and in order.
-    """
+    """For a list beyond the limits of concurrency and batch size, the output is in order."""
     urls = [f"https://h{n % 700}.example/basket/{n}" for n in range(5_000)]
     ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
     assert [line.split("\t")[1] for line in ended.out.splitlines()] == urls
 
 
 def test_a_bad_argument_among_others(rep: Rep) -> None:
-    """The others are judged, and the exit status is 2."""
+    """With an invalid argument, the other URLs are judged, and the exit status is 2."""
     urls = ["shop.example", "https://shop.example/tea", "http://[", BASKET]
     ended = rep("check", *urls, *FILE, "--brief")
     assert ended.status == 2
@@ -256,7 +252,7 @@ def test_a_bad_argument_among_others(rep: Rep) -> None:
 
 
 def test_summary_of_a_list(rep: Rep) -> None:
-    """A list ends with a line, on standard error, that says how many are allowed."""
+    """A list ends with a line on standard error that counts the allowed URLs."""
     urls = [BASKET, "https://shop.example/tea", "nothing", "https://shop.example/"]
     ended = rep("check", "-", *FILE, "--brief", stdin="\n".join(urls))
     assert ended.err.endswith(
@@ -268,7 +264,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
     Path("robots.txt").write_text("User-agent: *\nContent-Usage: train-ai=n\n")
     ended = rep("check", "-", *FILE, "--purpose", "train-ai", "--brief", stdin=BASKET)
     assert ended.err == (
-        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed not for the purposes\n"
+        "scrapy rep: 1 URL: 1 allowed, 0 denied; 1 of the allowed may not be used for a purpose of the crawl\n"
     )
 
 
@@ -276,7 +272,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
     ("delay", "words"), [("1", "1 second"), ("1.0", "1 second"), ("0.5", "0.5 seconds")]
 )
 def test_seconds(rep: Rep, delay: str, words: str) -> None:
-    """One second is one second."""
+    """One second is singular."""
     Path("robots.txt").write_text(f"User-agent: *\nCrawl-delay: {delay}\n")
     assert f"  crawl delay: {words}\n" in rep("check", BASKET, *FILE).out
 
@@ -292,8 +288,8 @@ def test_seconds(rep: Rep, delay: str, words: str) -> None:
         (["file:///etc/passwd"], "'file:///etc/passwd' is not a URL of http"),
         (["http://["], "is not a URL"),
         (["\udcff"], "is not a URL"),
-        ([BASKET, "-"], "- stands for all of standard input"),
-        (["-", "--robots", "-"], "- stands for all of standard input"),
+        ([BASKET, "-"], "- reads all of standard input"),
+        (["-", "--robots", "-"], "- reads all of standard input"),
         ([BASKET, "--robots", "nowhere.txt"], "nowhere.txt: No such file"),
         ([BASKET, "--robots", "a\0b"], "null"),
         ([BASKET, "--agent", "bot 2"], "--agent is"),
@@ -305,7 +301,7 @@ def test_seconds(rep: Rep, delay: str, words: str) -> None:
     ],
 )
 def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """Wrong usage is said in a sentence on standard error, with exit status 2."""
+    """Wrong usage is reported in a sentence on standard error, with exit status 2."""
     ended = rep("check", *arguments)
     assert ended.status == 2
     assert ended.out == ""
@@ -314,7 +310,7 @@ def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
 
 
 def test_wrong_setting(rep: Rep) -> None:
-    """So is a setting that can't be."""
+    """An invalid setting is reported in a sentence on standard error, with exit status 2."""
     ended = rep("check", BASKET, *FILE, REP_DIALECT="latin")
     assert ended.status == 2
     assert "REP_DIALECT is 'latin'" in ended.err
@@ -330,7 +326,7 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
     for options in ([], ["--brief"], ["--dialects"], ["--format", "json"]):
         ended = rep("check", url, *FILE, *options)
         assert ended.status == 1
-        # Nothing but line ends and the tabs between cells.
+        # Only line ends, and the tabs between cells.
         left = ended.out.replace("\n", "").replace("\t", "")
         assert left.isprintable()
     assert json.loads(ended.out)["rule"]["pattern"] == f"/{evil}"
@@ -358,7 +354,7 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
     ],
 )
 def test_caret(rep: Rep, line: str, shown: str, carets: tuple[int, int]) -> None:
-    """The carets stand under the pattern, in the columns of a terminal."""
+    """The carets are under the pattern, in terminal columns."""
     Path("robots.txt").write_text(f"User-agent: *\n{line}\n", encoding="utf-8")
     url = "http://a.example/" + ("日本" if "日" in line else "a" * 300)
     lines = rep("check", url, *FILE).out.splitlines()
@@ -369,22 +365,20 @@ def test_caret(rep: Rep, line: str, shown: str, carets: tuple[int, int]) -> None
 
 
 def test_caret_without_a_pattern(rep: Rep) -> None:
-    """An empty rule that decides has its caret behind the colon."""
+    """For an empty rule, the caret is after the colon."""
     Path("robots.txt").write_text("User-agent: *\nDisallow:\n")
     out = rep("check", BASKET, *FILE, "--dialect", "classic").out
     assert "  2 | Disallow:\n    |          ^\n" in out
 
 
 def test_overrides(rep: Rep) -> None:
-    """What the user has decided about a host counts, as in a crawl; nothing is fetched
-    where all is decided.
-    """
+    """Overrides in the settings count; if they decide everything, nothing is fetched."""
     ended = rep("check", BASKET, *FILE, REP_OVERRIDES={"shop.example": "ignore"})
     assert ended.status == 1, "--robots is more precise"
 
 
 def test_many_agents_in_a_group(rep: Rep) -> None:
-    """Of many agents in a group the first few are shown."""
+    """Of many agents in a group, the first few are shown."""
     agents = "".join(f"User-agent: a{chr(97 + n)}\n" for n in range(9))
     Path("robots.txt").write_text(f"{agents}Disallow: /\n")
     out = rep("check", BASKET, *FILE, "--agent", "ac").out

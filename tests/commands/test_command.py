@@ -1,4 +1,4 @@
-"""``scrapy rep`` as a command of Scrapy: through its entry point, in processes of its own."""
+"""``scrapy rep`` as a command of Scrapy: through its entry point, in subprocesses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def robots(tmp_path: Path) -> str:
 
 
 def from_the_start(*arguments: str, cwd: Path) -> Ended:
-    """Run ``scrapy rep`` in a process whose Python starts with the command."""
+    """Run ``scrapy rep`` in a process that starts directly with the command."""
     done = subprocess.run(
         [sys.executable, "-m", *COMMAND, *arguments],
         cwd=cwd,
@@ -57,8 +57,8 @@ def from_the_start(*arguments: str, cwd: Path) -> Ended:
 
 
 def test_costs_next_to_nothing() -> None:
-    """To load the command, as every start of Scrapy does, loads two modules of ours. One more
-    has the options of all subcommands.
+    """Loading the command, as every start of Scrapy does, imports only two modules of the
+    package, and adding the options of all subcommands one more.
     """
     code = (
         "import sys, argparse, scrapy.cmdline\n"
@@ -83,7 +83,7 @@ def test_costs_next_to_nothing() -> None:
 
 
 def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
-    """The command is there without a project; the agent is then Scrapy's."""
+    """The command works without a project; the agent is then Scrapy's."""
     arguments = ["check", BASKET, "--robots", robots, "--brief"]
     ended = from_the_start(*arguments, cwd=tmp_path)
     assert ended == Ended(1, f"denied\t{BASKET}\tline 10, Disallow: /\n", "")
@@ -91,7 +91,7 @@ def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
 
 
 def test_in_a_project(robots: str) -> None:
-    """In a project its settings count: the example's crawler is demobot."""
+    """In a project, its settings count: the example's crawler is demobot."""
     text = Path(robots).read_text().replace("otherbot", "demobot")
     Path(robots).write_text(text)
     ended = scrapy_rep("check", BASKET, "--robots", robots, "--brief", cwd=PROJECT)
@@ -99,7 +99,7 @@ def test_in_a_project(robots: str) -> None:
 
 
 def test_scrapys_own_options(robots: str, tmp_path: Path) -> None:
-    """Scrapy's options stand behind the subcommand, as behind its other commands."""
+    """Scrapy's options are accepted after the subcommand, as with Scrapy's other commands."""
     ended = scrapy_rep(
         "check", BASKET, "--robots", robots, "--brief",
         "-s", "ROBOTSTXT_USER_AGENT=mybot", "--nolog", cwd=tmp_path,
@@ -108,7 +108,7 @@ def test_scrapys_own_options(robots: str, tmp_path: Path) -> None:
 
 
 def test_help(rep: Rep) -> None:
-    """Help names every subcommand; without one, or with another, usage is wrong."""
+    """The help names every subcommand; a missing or unknown subcommand is wrong usage."""
     ended = rep("-h")
     assert ended.status == 0
     for name in SUBCOMMANDS:
@@ -119,7 +119,7 @@ def test_help(rep: Rep) -> None:
 
 
 def test_broken_pipe(site: Site, tmp_path: Path) -> None:
-    """A reader that has had enough ends the run, and the crawl in it, without a word."""
+    """When the reader of the output closes the pipe, the run and its crawl end silently."""
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
     with forks.start(
@@ -145,7 +145,7 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
 
 
 def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
-    """A URL on standard input is judged when it comes; Ctrl-C ends the wait for more."""
+    """Each URL on standard input is judged as it arrives; Ctrl-C ends the wait for more."""
     with forks.start(
         [*COMMAND, "check", "-", "--robots", robots, "--brief"],
         stdin=subprocess.PIPE,
@@ -167,7 +167,7 @@ def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
-    """Ctrl-C ends a run that waits for a server, at once."""
+    """Ctrl-C immediately ends a run that waits for a server."""
     asked = threading.Event()
     host = site.add(Answer(hang=True))
     host.answer = lambda path: asked.set() or Answer(hang=True)
@@ -183,7 +183,7 @@ def test_ctrl_c_while_fetching(site: Site, tmp_path: Path) -> None:
 
 
 def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
-    """What a run shows on a terminal."""
+    """Return the output of a run on a terminal."""
     ours, its = pty.openpty()
     environment = {**plain_environment(), "TERM": "xterm", **environment}
     with forks.start(
@@ -196,7 +196,7 @@ def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
     ) as process:
         os.close(its)
         shown = b""
-        with contextlib.suppress(OSError):  # at its end, on Linux
+        with contextlib.suppress(OSError):  # Linux raises it at the end of the output.
             while part := os.read(ours, 65536):
                 shown += part
         process.wait(timeout=120)
@@ -205,9 +205,7 @@ def on_a_terminal(*arguments: str, cwd: Path, **environment: str) -> bytes:
 
 
 def test_colours(robots: str, tmp_path: Path) -> None:
-    """A terminal gets colours, unless NO_COLOR is against it; a site's own escape
-    sequences never get there.
-    """
+    """A terminal gets colours unless NO_COLOR is set, but never a site's escape sequences."""
     with Path(robots).open("a") as file:
         file.write("User-agent: redbot\nDisallow: /basket/ # \x1b[32mallowed\x1b[0m\n")
     arguments = ("check", BASKET, "--robots", robots, "--agent", "redbot")
@@ -221,7 +219,7 @@ def test_colours(robots: str, tmp_path: Path) -> None:
 def test_what_standard_output_cannot_encode(
     robots: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A terminal of few characters shows the rest as escapes."""
+    """Characters that the terminal's encoding lacks are shown as escapes."""
     Path(robots).write_text("User-agent: *\nDisallow: /ü日\n", encoding="utf-8")
     octets = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))

@@ -1,4 +1,4 @@
-"""Ledgers that somebody else has written: whatever is in them, one sentence and status 2."""
+"""Malicious ledgers: a command that cannot read one prints one sentence, with status 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.commands.conftest import Rep
 
 SECONDS = 60
-"""Far more than any takes, and far less than for ever."""
+"""Far more than any command takes."""
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 COLUMNS = (
@@ -35,7 +35,7 @@ NESTED = "[" * 400 + "]" * 400
 
 
 def untyped(table: str, column: str, value: str) -> str:
-    """SQL that makes a table anew whose columns take any type, and sets one of them."""
+    """Return SQL that recreates a table with columns of any type, and sets one of them."""
     return (
         f"PRAGMA writable_schema = ON;"
         f"UPDATE sqlite_master SET sql = replace(sql, '{column} TEXT', '{column}')"
@@ -83,7 +83,7 @@ CRAFTED = {
     "agents of no list": as_json("crawl", "agents", '{"mybot": 1}'),
     "agents of no JSON": as_json("crawl", "agents", "mybot"),
 }
-"""What neither a report nor a replay can read."""
+"""SQL for ledgers that neither a report nor a replay can read."""
 
 OF_REPORTS = {
     "deep settings": as_json("crawl", "settings", f'{{"a": {DEEP}}}'),
@@ -114,7 +114,7 @@ HARMLESS = {
 
 @pytest.fixture
 def ledger() -> Path:
-    """A ledger with rows in each table."""
+    """Return a ledger with rows in each table."""
     urls = [(f"http://a.example/{number}", "allowed") for number in range(5)]
     path = Path(write_ledger(Path("ledger"), urls))
     connection = sqlite3.connect(path)
@@ -141,8 +141,8 @@ def change(path: Path, script: str) -> None:
 
 
 def check(rep: Rep, *arguments: str, statuses: set[int]) -> str:
-    """Run a command that must end soon, with a status of *statuses*, and with one sentence if
-    that is 2. Return what it said on standard error.
+    """Run a command under a time limit, and check that its status is one of *statuses*,
+    with one sentence on standard error for status 2. Return the text on standard error.
     """
     start = time.monotonic()
     ended = rep(*arguments)
@@ -172,8 +172,8 @@ def diff(path: object) -> tuple[str, ...]:
 def test_what_is_no_ledger(
     rep: Rep, ledger: Path, command: Callable[[Path], tuple[str, ...]], name: str
 ) -> None:
-    """Views, tables that compute, keys that are none, values of other types, JSON without end:
-    the message names the file, and no report is written.
+    """For views, generated columns, missing keys, wrong types or endless JSON, the
+    message names the file, and no report is written.
     """
     change(ledger, CRAFTED[name])
     said = check(rep, *command(ledger), statuses={2})
@@ -190,7 +190,7 @@ def test_what_a_report_can_not_show(rep: Rep, ledger: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_does_no_harm(rep: Rep, ledger: Path, name: str) -> None:
-    """What is odd, and has the types of a ledger, is read; a trigger has nothing to say."""
+    """Unusual values of the right types are read, and triggers do not run."""
     change(ledger, HARMLESS[name])
     check(rep, *report(ledger), statuses={0})
     page = Path("report.html").read_text(encoding="utf-8")
@@ -202,7 +202,7 @@ def test_what_does_no_harm(rep: Rep, ledger: Path, name: str) -> None:
     "kind", ["empty", "folder", "pipe", "device", "missing", "text"]
 )
 def test_what_is_no_file_of_sqlite(rep: Rep, kind: str) -> None:
-    """A folder, a pipe that nobody writes into, a device: nothing is waited for."""
+    """A folder, a pipe without a writer and a device are refused without waiting."""
     path = Path("thing")
     match kind:
         case "empty":
@@ -222,7 +222,7 @@ def test_what_is_no_file_of_sqlite(rep: Rep, kind: str) -> None:
 def test_a_value_without_end(
     rep: Rep, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one value, no more is taken into memory than a ledger can have."""
+    """A value that is larger than any ledger can have is not loaded into memory."""
     if not hasattr(sqlite3.Connection, "setlimit"):
         pytest.skip("Python 3.10 has no such limit")
     monkeypatch.setattr(reader, "_MAX_VALUE", 100_000)
@@ -232,7 +232,7 @@ def test_a_value_without_end(
 
 
 def test_time(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes more steps than any ledger of its size does is not read to its end."""
+    """A ledger that takes more SQLite steps than its size justifies is abandoned."""
     urls = [(f"http://a.example/{number}", "allowed") for number in range(5_000)]
     path = write_ledger(Path("ledger"), urls)
     check(rep, *report(path), statuses={0})
@@ -241,11 +241,11 @@ def test_time(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_STEPS_A_BYTE", 0)
     for command in (report, replay):
         said = check(rep, *command(path), statuses={2})
-        assert "it takes longer to read than any ledger of its size" in said
+        assert "reading it takes too long for a ledger of its size" in said
 
 
 def test_damaged(rep: Rep, ledger: Path) -> None:
-    """Wherever bytes are others, a command ends well, or says what is wrong."""
+    """With damaged bytes anywhere, a command either succeeds or reports the error."""
     whole = ledger.read_bytes()
     dice = random.Random(9309)
     for _ in range(60):
@@ -260,14 +260,14 @@ def test_damaged(rep: Rep, ledger: Path) -> None:
 
 
 def test_text_that_is_no_utf_8(rep: Rep, ledger: Path) -> None:
-    """A report shows what can be read of it; a replay has to know all of a URL."""
+    """A report shows the readable part of an invalid URL; a replay needs the whole URL."""
     change(ledger, "UPDATE decision SET url = CAST(x'687474703a2f2f612fff' AS TEXT)")
     check(rep, *report(ledger), statuses={0})
     check(rep, *replay(ledger), statuses={2})
 
 
 def test_urls_of_a_ledger(rep: Rep, ledger: Path) -> None:
-    """``diff --urls`` reads a ledger in the same way."""
+    """``diff --urls`` refuses the same ledgers."""
     check(rep, *diff(ledger), statuses={0})
     for name in ("endless view", "URL that is bytes", "no table"):
         copy = Path(name)
@@ -277,7 +277,7 @@ def test_urls_of_a_ledger(rep: Rep, ledger: Path) -> None:
 
 
 def test_json_of_our_own(rep: Rep, ledger: Path) -> None:
-    """Settings of any depth that settings have are read."""
+    """Settings with the deepest nesting that a ledger can contain are read."""
     value: object = "x"
     for _ in range(20):
         value = {"a": [value]}

@@ -32,8 +32,8 @@ def files(rep: Rep) -> None:
 
 
 def test_rules_and_verdicts(rep: Rep) -> None:
-    """Rules that were added, removed and moved are shown by group; and of URLs made from
-    the patterns, those that change their verdict.
+    """Rules that were added, removed or moved are shown by group, and URLs made from the
+    patterns whose verdict changes.
     """
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
@@ -50,23 +50,23 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "  + Disallow:    (line 6)\n"
         "  - Sitemap: https://shop.example/sitemap.xml\n"
         "  + Sitemap: https://shop.example/new.xml\n"
-        "now denied\t/private/\twas no rule of the group matches; is line 4, Disallow: "
+        "now denied\t/private/\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
-        "now denied\t/private/x\twas no rule of the group matches; is line 4, Disallow: "
+        "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
         "2 of 8 URLs change their verdict for mybot\n"
     )
 
 
 def test_nobody_can_tell_who_asks(rep: Rep) -> None:
-    """Where no setting names a crawler, that is said."""
+    """If no setting names a crawler, the output says so."""
     ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
-    assert "does not say which crawler this is" in ended.err
+    assert "does not name a crawler" in ended.err
     assert "URLs change their verdict for everyone\n" in ended.out
 
 
 def test_nothing_changed(rep: Rep) -> None:
-    """Comments, blank lines and the order of groups are no change."""
+    """Changes to comments, blank lines and the order of groups are no difference."""
     old = "User-agent: *\nDisallow: /a\nUser-agent: b\nDisallow: /\n"
     Path("old.txt").write_text(old)
     new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
@@ -79,7 +79,7 @@ def test_nothing_changed(rep: Rep) -> None:
 
 
 def test_json(rep: Rep) -> None:
-    """JSON has each change in an object, and a summary at the end."""
+    """JSON output has an object for each change, and a summary at the end."""
     records = rep("diff", "robots.txt", "new.txt", "--format", "json").records("diff")
     groups = [record for record in records if record["kind"] == "group"]
     assert [(group["agents"], group["change"]) for group in groups] == [
@@ -95,7 +95,7 @@ def test_json(rep: Rep) -> None:
 
 
 def test_list_of_urls(rep: Rep) -> None:
-    """A list has URLs or paths; with an origin, URLs of others do not count."""
+    """A list contains URLs or paths; with an origin, URLs of other origins are ignored."""
     Path("urls").write_text(
         "https://shop.example/private/1\nhttps://a.example/private/2\n/private/3\n"
     )
@@ -113,7 +113,7 @@ def test_list_of_urls(rep: Rep) -> None:
 
 
 def test_urls_of_a_ledger(rep: Rep) -> None:
-    """The URLs of a past crawl are compared; of several hosts, one must be meant."""
+    """The URLs of a ledger are compared; if it has several hosts, the user must choose one."""
     verdicts = [(f"https://shop.example/private/{n}", "allowed") for n in range(3)]
     arguments = ["diff", "robots.txt", "new.txt", "--format", "json", "--urls"]
     one = write_ledger(Path("one"), verdicts)
@@ -131,8 +131,8 @@ def test_urls_of_a_ledger(rep: Rep) -> None:
     [
         (["robots.txt"], "the following arguments are required"),
         (["robots.txt", "nowhere"], "nowhere: No such file"),
-        (["-", "-"], "- stands for all of standard input"),
-        (["-", "new.txt", "--urls", "-"], "- stands for all of standard input"),
+        (["-", "-"], "- reads all of standard input"),
+        (["-", "new.txt", "--urls", "-"], "- reads all of standard input"),
         (["robots.txt", "new.txt", "--urls", "nowhere"], "nowhere: No such file"),
         (["robots.txt", "new.txt", "--urls", "."], ".: Is a directory"),
         (["robots.txt", "new.txt", "--urls", "a\0b"], "null"),
@@ -141,7 +141,7 @@ def test_urls_of_a_ledger(rep: Rep) -> None:
     ],
 )
 def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """Wrong usage is said before anything is shown."""
+    """Wrong usage is reported before any output."""
     Path("broken").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
     ended = rep("diff", *arguments)
     assert (ended.status, ended.out) == (2, "")
@@ -159,7 +159,7 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
 
 
 def test_many_agents_in_one_group(rep: Rep) -> None:
-    """Agents that share their groups are shown together, the first few by name."""
+    """Agents that share their groups are shown together; only the first few are named."""
     agents = "".join(f"User-agent: a{'b' * n}\n" for n in range(500))
     Path("new.txt").write_text(ROBOTS + agents + "Disallow: /\n" * 5)
     out = rep("diff", "robots.txt", "new.txt").out
@@ -167,7 +167,7 @@ def test_many_agents_in_one_group(rep: Rep) -> None:
 
 
 def test_bounded(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would take too long to compare is not compared, and that is said."""
+    """Comparisons that would take too long are skipped, and the output says so."""
     monkeypatch.setattr(changes, "_MAX_COMPARED", 5)
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1

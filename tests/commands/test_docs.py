@@ -1,4 +1,4 @@
-"""The page on the commands says what they do."""
+"""The documentation page of the commands agrees with the commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUNS = re.findall(
 
 @pytest.mark.parametrize(("command", "shown"), RUNS, ids=[each[0] for each in RUNS])
 def test_examples(rep: Rep, command: str, shown: str) -> None:
-    """Each example shows what its command shows."""
+    """Each example shows the real output of its command."""
     for name, text in FILES.items():
         Path(name).write_text(text)
     assert FILES["robots.txt"] == ROBOTS
@@ -33,7 +33,7 @@ def test_examples(rep: Rep, command: str, shown: str) -> None:
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_each_subcommand(name: str) -> None:
-    """Each subcommand has a section; those that have a schema name it."""
+    """Each subcommand has a section, which names its schema if it has one."""
     section = PAGE.split(f"\n## {name}: ")[1].split("\n## ")[0]
     assert f"scrapy rep {name} " in section
     if (SCHEMAS / f"{name}.json").exists():
@@ -41,6 +41,6 @@ def test_each_subcommand(name: str) -> None:
 
 
 def test_schemas_are_of_subcommands() -> None:
-    """Each schema is that of a subcommand, and the README leads here."""
+    """Each schema belongs to a subcommand, and the README links to the page."""
     assert {path.stem for path in SCHEMAS.glob("*.json")} <= set(SUBCOMMANDS)
     assert "(docs/commands.md)" in (ROOT / "README.md").read_text()

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_findings(rep: Rep) -> None:
-    """Each finding comes with its line, its code, its severity, what to write instead,
-    and the line itself.
-    """
+    """Each finding shows its line number, code, severity, remedy, and the line."""
     Path("robots.txt").write_text("User-agent: *\nDisalow: /basket/\n")
     ended = rep("lint", "robots.txt")
     assert ended.status == 1
@@ -32,14 +30,14 @@ def test_clean(rep: Rep) -> None:
 
 
 def test_notes_alone_are_clean(rep: Rep) -> None:
-    """Notes are shown, and are no findings to fail for."""
+    """Notes are shown, but do not cause exit status 1."""
     ended = rep("lint", "-", stdin="User-agent: a\nDisallow: /x\nDisallow: /x\n")
     assert "-:3: note [duplicate-rule]" in ended.out
     assert ended.status == 0
 
 
 def test_json(rep: Rep) -> None:
-    """JSON has an object for each file, and one bad file is enough for a status of 1."""
+    """JSON output has an object for each file; one file with findings causes exit status 1."""
     Path("bad.txt").write_text("User-agent: *\nDisalow: /basket/\n")
     Path("good.txt").write_text("User-agent: *\nDisallow: /basket/\n")
     ended = rep("lint", "bad.txt", "good.txt", "--format", "json")
@@ -50,7 +48,7 @@ def test_json(rep: Rep) -> None:
 
 
 def test_dialect(rep: Rep) -> None:
-    """A dialect that takes a spelling has less against it."""
+    """In a dialect that accepts a spelling, the file has fewer findings."""
     Path("robots.txt").write_text("User-agent: *\nDisalow: /basket/\n")
     (record,) = rep(
         "lint", "robots.txt", "--dialect", "google", "--format", "json"
@@ -69,7 +67,7 @@ def test_what_a_file_says_is_shown_visibly(rep: Rep) -> None:
 
 
 def test_wrong_usage(rep: Rep) -> None:
-    """What can't be read is said, and the other files are linted all the same."""
+    """An unreadable file is reported, and the other files are still linted."""
     out = rep("lint", "robots.txt").out
     for argument in ("nowhere.txt", "http://[", "gopher://a.example/"):
         ended = rep("lint", argument, "robots.txt")
@@ -93,7 +91,7 @@ def test_wrong_usage(rep: Rep) -> None:
 def test_a_url_without_a_scheme(
     rep: Rep, subcommand: str, argument: str, is_host: bool
 ) -> None:
-    """What is no file, and looks like a host, may be meant as a URL."""
+    """For a missing file whose name looks like a host, the error suggests a URL."""
     ended = rep(subcommand, argument)
     assert (ended.status, ended.out) == (2, "")
     hint = f"; did you mean https://{argument} ?"

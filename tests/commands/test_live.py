@@ -1,4 +1,4 @@
-"""Subcommands that ask live servers, through Scrapy's entry point."""
+"""Subcommands that send requests to live servers, through Scrapy's entry point."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ MODES = [
 
 @pytest.mark.parametrize("mode", MODES)
 def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode of
-    Scrapy; how that ended is in the result.
+    """Each robots.txt is fetched once, with the User-Agent of the settings, in any mode
+    of Scrapy; the result includes the outcome.
     """
     shop = site.add(ROBOTS)
     moved = site.add(redirect(shop.robotstxt))
@@ -56,7 +56,7 @@ def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
         "-s", "REP_RETRY_TIMES=0", stdin="\n".join(urls), cwd=tmp_path,
     )  # fmt: skip
     assert ended.status == 1
-    # Scrapy warns of what it does without a reactor.
+    # Scrapy warns of features that need a reactor.
     said = [line for line in ended.err.splitlines() if "experimental" not in line]
     assert said == ["scrapy rep: 6 URLs: 2 allowed, 4 denied"]
     records = ended.records("check")
@@ -80,7 +80,7 @@ def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
 
 
 def test_check_for_people(site: Site, tmp_path: Path) -> None:
-    """People are told how robots.txt was had, dialect by dialect where they ask for it."""
+    """The text output says how the fetch of robots.txt ended, for each dialect if requested."""
     closed = site.add(Answer(status=403))
     moved = site.add(redirect(closed.robotstxt))
     ended = scrapy_rep("check", moved.url("/"), "--dialects", cwd=tmp_path)
@@ -98,16 +98,14 @@ def test_check_for_people(site: Site, tmp_path: Path) -> None:
 
 
 def test_in_a_project(site: Site, tmp_path: Path) -> None:
-    """In a project, requests are sent with its settings; what else the project does in a
-    crawl, it does not do here: no ledger, no feed, no job, no log on standard output.
-    """
+    """In a project, requests use its settings, but no ledger, feed, job or log is written."""
     shop = site.add(ROBOTS.replace("otherbot", "demobot"))
     files = [tmp_path / name for name in ("ledger", "feed.json", "job", "store")]
     ended = scrapy_rep(
         "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
         "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
         "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001",
-        # They would send it to the site of the project.
+        # The middlewares of the project would send the requests to its bundled site.
         "-s", "DOWNLOADER_MIDDLEWARES={}", cwd=PROJECT,
     )  # fmt: skip
     assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")
@@ -117,12 +115,10 @@ def test_in_a_project(site: Site, tmp_path: Path) -> None:
 
 
 def test_overrides(site: Site, tmp_path: Path) -> None:
-    """What the settings have decided about a host is what holds, and the host is asked
-    only where they want it to be.
-    """
+    """Overrides in the settings decide, and the host is only asked if they say so."""
     shop = site.add("User-agent: *\nDisallow: /")
     overrides = [
-        ("ignore", "allowed", "the settings say so", 0),
+        ("ignore", "allowed", "REP_OVERRIDES decides", 0),
         ("User-agent: *\\nDisallow: /b", "denied", "line 2, Disallow: /b", 0),
         ("obey", "denied", "line 2, Disallow: /", 1),
     ]
@@ -130,12 +126,12 @@ def test_overrides(site: Site, tmp_path: Path) -> None:
         setting = f'REP_OVERRIDES={{"127.0.0.1": "{override}"}}'
         ended = scrapy_rep("check", shop.url("/b"), "-s", setting, cwd=tmp_path)
         assert ended.out.startswith(f"{verdict:<8} {shop.url('/b')}\n  {reason}")
-        assert ("as the settings say" in ended.out) is (override != "obey")
+        assert ("set in the settings" in ended.out) is (override != "obey")
         assert len(shop.robots_hits) == hits
 
 
 def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> None:
-    """A crawl that can't be is said, and is no denial."""
+    """A crawl that cannot start is reported as an error, not as a denial."""
     ended = scrapy_rep(
         "check", site.add().url("/"),
         "-s", 'DOWNLOADER_MIDDLEWARES={"no.such.Middleware": 1}', cwd=tmp_path,
@@ -145,9 +141,7 @@ def test_settings_that_scrapy_cannot_start_with(site: Site, tmp_path: Path) -> N
 
 
 def test_lint(site: Site, tmp_path: Path) -> None:
-    """A URL of a host means its robots.txt; none at all is clean, and one that can't be
-    had is not.
-    """
+    """A URL of a host means its robots.txt; a missing file is clean, an unreachable one not."""
     bad = site.add("User-agent: *\nDisalow: /basket/\n")
     bad.answers["/old.txt"] = Answer(b"User-agent: *\nDisallow: /\n")
     none = site.add()
@@ -177,9 +171,7 @@ def page(body: str, **headers: str) -> Answer:
 
 
 def test_page(site: Site, tmp_path: Path) -> None:
-    """A page is fetched where robots.txt allows it, redirects followed, and its headers
-    and meta tags are read.
-    """
+    """A page that robots.txt allows is fetched, with redirects, and its rules are read."""
     shop = site.add(ROBOTS)
     shop.answers["/old"] = redirect("/tea")
     tea = page("<meta name=robots content=nofollow>", **{"X-Robots-Tag": "noindex"})
@@ -195,23 +187,19 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert record["evidence"]["follow"][0]["source"] == "meta"
     ended = scrapy_rep("page", shop.url("/missing.txt"), *AS_MYBOT, cwd=tmp_path)
     assert ended.status == 0
-    assert (
-        "  robots.txt allows to fetch it: no rule of the group matches\n" in ended.out
-    )
+    assert "  robots.txt allows fetching it: no rule matches\n" in ended.out
 
 
 def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
-    """A page that must not be fetched is not, a redirect to one is not followed, and
-    --force does both.
-    """
+    """A forbidden page is not fetched, even after a redirect; --force fetches both."""
     shop = site.add(ROBOTS)
     site_of_redirect = site.add()
     site_of_redirect.answers["/"] = redirect(shop.url("/basket/1"))
     for url in (shop.url("/basket/1"), site_of_redirect.url("/")):
         ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
         assert ended.status == 1
-        assert "It was not fetched" in ended.out
-        assert "robots.txt forbids to fetch it: line 5, Disallow: /basket/" in ended.out
+        assert "The page was not fetched" in ended.out
+        assert "robots.txt forbids fetching it: line 5, Disallow: /basket/" in ended.out
     assert shop.pages == []
     ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *JSON, cwd=tmp_path)
     assert ended.records("page")[0]["fetched"] is False
@@ -223,7 +211,7 @@ def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
 
 
 def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
-    """No answer, an endless redirect, and a redirect to nowhere are said."""
+    """No response, an endless redirect and an invalid redirect are reported."""
     host = site.add()
     host.answers["/loop"] = redirect("/loop")
     host.answers["/nowhere"] = redirect("gopher://\x80[")
@@ -244,9 +232,7 @@ def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
 
 
 def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
-    """The status of a page that is not found is said; escape sequences in its header are
-    shown as escapes.
-    """
+    """The status of an error page is shown; escape sequences in its headers become escapes."""
     host = site.add()
     host.answers["/gone"] = Answer(
         status=410, headers={"X-Robots-Tag": "noindex, \x1b[31mred\x9b"}
@@ -254,14 +240,14 @@ def test_page_with_another_status(site: Site, tmp_path: Path) -> None:
     ended = scrapy_rep("page", host.url("/gone"), cwd=tmp_path)
     assert ended.status == 1
     assert ended.out.startswith(f"no page    {host.url('/gone')}\n")
-    assert "  It was sent with status 410, so there is no page to index.\n" in ended.out
+    assert "  The status is 410, so there is no page to index.\n" in ended.out
     assert "indexable" not in ended.out
     assert r"\x1b[31mred\x9b" in ended.out
     assert ended.out.replace("\n", "").isprintable()
 
 
 def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
-    """An error page is not indexable, whatever it says of itself, in any dialect."""
+    """An error page is not indexable in any dialect, whatever its headers say."""
     host = site.add()
     host.answers["/busy"] = Answer(PAGE, status=503, headers={"X-Robots-Tag": "index"})
     ended = scrapy_rep(
@@ -273,9 +259,7 @@ def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
 
 
 def test_lint_of_a_file_over_the_limit(site: Site, tmp_path: Path) -> None:
-    """Of a file that is not fetched to its end it is said how long it is at least; of one
-    on disk, how long it is.
-    """
+    """The size of a file is a minimum if it is fetched in part, and exact if it is on disk."""
     lines = b"User-agent: *\n" + b"#\n" * 400_000
     host = site.add(Answer(lines, headers={"Content-Type": "text/plain"}))
     (tmp_path / "long.txt").write_bytes(lines)
@@ -295,12 +279,12 @@ def test_lint_of_a_file_over_the_limit(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_server_that_closes(tmp_path: Path) -> None:
-    """Why nothing could be fetched is said in words, also where the server only closes."""
+    """The output says why a fetch failed, also if the server only closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
 
         def close() -> None:
-            with contextlib.suppress(OSError):  # at the end of the test
+            with contextlib.suppress(OSError):  # It is closed at the end of the test.
                 while True:
                     server.accept()[0].close()
 
@@ -331,8 +315,9 @@ def test_diff(site: Site, tmp_path: Path) -> None:
 
 
 def test_replay(site: Site, tmp_path: Path) -> None:
-    """A past crawl is held against what its hosts say today, each asked once; an outage
-    is no reason to purge, and changes nothing where there was one already.
+    """Replay compares a crawl with the robots.txt files of today, each fetched once. A
+    robots.txt that is unreachable today adds nothing to the purge list, and nothing at
+    all if it was unreachable before.
     """
     shop = site.add(ROBOTS)
     down = site.add(Answer(status=500))

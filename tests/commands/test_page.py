@@ -17,8 +17,8 @@ HTML = """<html><head>
 
 
 def test_rules_with_evidence(rep: Rep) -> None:
-    """Each rule comes with the statements behind it; what is said to others does not
-    count; what each dialect makes of it is shown.
+    """Each rule is shown with its statements; statements for others do not count; the
+    result of each dialect is shown.
     """
     Path("page.html").write_text(HTML)
     ended = rep(
@@ -67,9 +67,7 @@ def test_rules_with_evidence(rep: Rep) -> None:
     ],
 )
 def test_verdict(rep: Rep, header: str, word: str, evidence: set[str]) -> None:
-    """The exit status says whether the page may be in an index; each rule that differs
-    from what silence allows has evidence.
-    """
+    """The exit status tells whether the page may be indexed; changed rules have evidence."""
     Path("page.html").write_text("<html></html>")
     ended = rep("page", "page.html", "--header", header)
     assert ended.out.startswith(f"{word}  page.html\n")
@@ -83,12 +81,12 @@ def test_verdict(rep: Rep, header: str, word: str, evidence: set[str]) -> None:
 
 
 def test_agent_and_standard_input(rep: Rep) -> None:
-    """The agent is that of ``--agent``; ``-`` is HTML on standard input."""
+    """``--agent`` sets the agent; ``-`` reads HTML from standard input."""
     ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
     assert ended.status == 1
     assert "noindex   (meta tag at byte 115, for otherbot)" in ended.out
     ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
-    assert "does not say which crawler" in ended.err
+    assert "does not name a crawler" in ended.err
 
 
 def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:
@@ -120,7 +118,7 @@ def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:
     ],
 )
 def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """Wrong usage is said in a sentence, with exit status 2."""
+    """Wrong usage is reported in a sentence, with exit status 2."""
     Path("page.html").write_text("")
     ended = rep("page", *arguments)
     assert (ended.status, ended.out) == (2, "")

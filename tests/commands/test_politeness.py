@@ -1,4 +1,4 @@
-"""How fast and when, as ``scrapy rep check`` says it."""
+"""Delays and visiting hours in the output of ``scrapy rep check``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED = ("check", "https://shop.example/basket/1", "--robots", "robots.txt")
 
 
 def test_pace(rep: Rep) -> None:
-    """Rate and window are shown, and many sitemaps are counted."""
+    """The request rate and the visit window are shown, and the sitemaps are counted."""
     sitemaps = "".join(f"Sitemap: https://a.example/{n}.xml\n" for n in range(8))
     Path("robots.txt").write_text(
         "User-agent: *\nRequest-rate: 1/5\nVisit-time: 0600-0845\n" + sitemaps
@@ -25,8 +25,8 @@ def test_pace(rep: Rep) -> None:
 
 
 def test_what_a_crawl_refuses(rep: Rep) -> None:
-    """What is allowed too slowly, or at other hours, is said to be refused by a crawl, if
-    one with these settings would refuse it.
+    """The output says if a crawl with these settings would refuse an allowed URL, because
+    of the delay or the visiting hours.
     """
     now = datetime.now(timezone.utc)
     opens, closes = (f"{now + timedelta(hours=hours):%H%M}" for hours in (3, 9))
@@ -34,12 +34,13 @@ def test_what_a_crawl_refuses(rep: Rep) -> None:
         f"User-agent: *\nCrawl-delay: 200\nVisit-time: {opens}-{closes}\n"
     )
     too_slow = (
-        "  a crawl skips this host: it asks for 200 seconds between requests, and "
-        "REP_CRAWL_DELAY_MAX is 180\n"
+        "  a crawl skips this host: it asks for 200 seconds between requests, more "
+        "than REP_CRAWL_DELAY_MAX (180)\n"
     )
     too_late = (
-        "  a crawl refuses it now: the host wants no visits before "
-        f"{opens[:2]}:{opens[2:]} UTC, and REP_VISIT_TIME_WAIT is 3600 seconds\n"
+        "  a crawl refuses this URL now: the host wants no visits before "
+        f"{opens[:2]}:{opens[2:]} UTC, and a crawl waits at most 3600 "
+        "seconds (REP_VISIT_TIME_WAIT)\n"
     )
     ended = rep(*ASKED)
     assert ended.status == 0

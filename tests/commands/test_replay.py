@@ -1,4 +1,4 @@
-"""``scrapy rep replay`` on ledgers, with robots.txt files that are given."""
+"""``scrapy rep replay`` on ledgers, with robots.txt files given on the command line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ def changes(records: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def test_what_changed(rep: Rep) -> None:
-    """What was fetched and is now forbidden is shown, and what was refused and is now
-    allowed; what is as it was is not.
-    """
+    """Replay shows fetched URLs that are now forbidden, and refused ones now allowed."""
     ledger = write_ledger(
         Path("ledger"),
         [
@@ -42,7 +40,7 @@ def test_what_changed(rep: Rep) -> None:
     assert ended.status == 1
     assert ended.out == (
         f"forbidden\t{FORBIDDEN}\tline 5, Disallow: /basket/\n"
-        f"allowed\t{ALLOWED}\tno rule of the group matches\n"
+        f"allowed\t{ALLOWED}\tno rule matches\n"
     )
     assert ended.err == (
         "scrapy rep: URLs that were fetched and are now forbidden: 1; URLs that were "
@@ -51,9 +49,7 @@ def test_what_changed(rep: Rep) -> None:
 
 
 def test_forms_of_a_url(rep: Rep) -> None:
-    """URLs are judged in all the forms that a server may see, as the crawl did; what has
-    no origin is passed over.
-    """
+    """URLs are judged in all forms a server may see; those without an origin are skipped."""
     around = FORBIDDEN.replace("/basket", "/tea/../basket")
     ledger = write_ledger(
         Path("ledger"),
@@ -66,7 +62,7 @@ def test_forms_of_a_url(rep: Rep) -> None:
 
 
 def test_json(rep: Rep) -> None:
-    """JSON has what was decided then, and what is decided now."""
+    """JSON output has the decision of the crawl and the decision of today."""
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
     (record, summary) = rep("replay", ledger, *FILE, "--format", "json").records(
         "replay"
@@ -93,13 +89,13 @@ def test_json(rep: Rep) -> None:
 
 
 def test_newly_allowed_alone_is_clean(rep: Rep) -> None:
-    """The exit status is 1 only where something is now forbidden."""
+    """The exit status is 1 only if a fetched URL is now forbidden."""
     ledger = write_ledger(Path("ledger"), [(ALLOWED, "refused")])
     assert rep("replay", ledger, *FILE).status == 0
 
 
 def test_several_ledgers(rep: Rep) -> None:
-    """Several ledgers are read as one: each URL counts once, by its last decision."""
+    """Several ledgers are read as one: each URL counts once, with its last decision."""
     first = write_ledger(
         Path("first"), [(FORBIDDEN, "allowed"), (ALLOWED, "allowed")], time=100
     )
@@ -117,7 +113,7 @@ def test_several_ledgers(rep: Rep) -> None:
 
 
 def test_other_layers_do_not_count(rep: Rep) -> None:
-    """Only what robots.txt decided can change with it; a broken origin is left out."""
+    """Only decisions of robots.txt are replayed; invalid origins are skipped."""
     ledger = write_ledger(
         Path("ledger"), [(FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed")]
     )
@@ -146,7 +142,7 @@ def test_other_layers_do_not_count(rep: Rep) -> None:
 def test_as_whom(
     rep: Rep, options: list[str], crawl: dict[str, Any], forbidden: bool
 ) -> None:
-    """The agents and the dialect are those of the crawl, unless others are asked for."""
+    """The agents and the dialect are those of the crawl, unless options change them."""
     Path("robots.txt").write_text(
         "User-agent: *\nAllow: /basket\nDisallow: /basket/1\n\n"
         "User-agent: openbot\nDisallow:\n"
@@ -156,7 +152,7 @@ def test_as_whom(
 
 
 def test_robots_of_origins(rep: Rep) -> None:
-    """A robots.txt can be given for an origin, and one for all others."""
+    """A robots.txt can be given for one origin, and another for all other origins."""
     Path("closed.txt").write_text("User-agent: *\nDisallow: /")
     urls = [f"https://{host}.example/tea" for host in ("cafe", "shop")]
     ledger = write_ledger(Path("ledger"), [(url, "allowed") for url in urls])
@@ -166,8 +162,8 @@ def test_robots_of_origins(rep: Rep) -> None:
 
 
 def test_purge_list(rep: Rep) -> None:
-    """The purge list has what was fetched and is now forbidden, and nothing else; it is
-    there at the end, and its half-written form is not.
+    """The purge list contains exactly the fetched URLs that are now forbidden. It appears
+    at the end of the run, and its temporary file is removed.
     """
     ledger = write_ledger(
         Path("ledger"), [(FORBIDDEN, "allowed"), (ALLOWED, "refused")]
@@ -178,11 +174,11 @@ def test_purge_list(rep: Rep) -> None:
 
 
 class Killed(BaseException):
-    """In the place of a signal."""
+    """Raised in place of a signal."""
 
 
 def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that does not end leaves the purge list of an earlier one, and no other file."""
+    """An interrupted run keeps the purge list of an earlier run, and leaves no other file."""
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
     Path("purge").write_text("before")
 
@@ -197,14 +193,14 @@ def test_interrupted(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
-    """A purge list in the place of a ledger or a robots.txt is refused, by any path."""
+    """A ledger or robots.txt is refused as the purge list, whatever path leads to it."""
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
     Path("link").symlink_to("robots.txt")
     before = Path(ledger).read_bytes()
     for output in ("ledger", "./ledger", "link"):
         ended = rep("replay", ledger, *FILE, "--purge-list", output)
         assert (ended.status, ended.out) == (2, "")
-        assert f"--purge-list {output}: this is a file to read" in ended.err
+        assert f"--purge-list {output}: this is an input file" in ended.err
     assert Path(ledger).read_bytes() == before
 
 
@@ -223,7 +219,7 @@ def test_the_purge_list_is_no_file_that_is_read(rep: Rep) -> None:
     ],
 )
 def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
-    """What is no ledger, and what can't be read or written, is said."""
+    """Files that are no ledgers, or cannot be read or written, are reported."""
     for name, statement in (
         ("ledger", "SELECT 1"),
         ("badcrawl", "UPDATE crawl SET agents = 'nonsense'"),
@@ -260,8 +256,8 @@ class Terminal:
 
 
 def test_progress(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal there is a bar, which makes room for the results; without its library
-    there is none, and all else is the same.
+    """On a terminal, a progress bar is shown above which results appear; without its
+    library, only the bar is missing.
     """
     ledger = write_ledger(Path("ledger"), [(FORBIDDEN, "allowed")])
     out = rep("replay", ledger, *FILE).out

@@ -1,4 +1,4 @@
-"""Where the robots.txt of an origin comes from."""
+"""Where commands get the robots.txt of an origin from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scrapy_rep.commands.shared.sources import finish
 
 
 def test_finish() -> None:
-    """Without a crawl, a coroutine gives its result at once, or there is a mistake."""
+    """``finish`` returns the result of a coroutine that does not wait, and raises for others."""
 
     async def at_once() -> int:
         return 1
@@ -19,5 +19,5 @@ def test_finish() -> None:
         await asyncio.sleep(0)
 
     assert finish(at_once()) == 1
-    with pytest.raises(RuntimeError, match="waits for something"):
+    with pytest.raises(RuntimeError, match="was suspended"):
         finish(later())

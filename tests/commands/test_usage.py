@@ -1,4 +1,4 @@
-"""What the commands say of the use of content: by purpose, with the evidence."""
+"""Usage preferences in the output of the commands, by purpose, with the evidence."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ URL = "https://shop.example/open/a"
 
 
 def test_check(rep: Rep) -> None:
-    """Each purpose is shown with what says so; the status is that of the purposes that are
-    asked about.
-    """
+    """Each purpose is shown with its statements; requested purposes set the exit status."""
     Path("robots.txt").write_text(ROBOTS)
     ended = rep("check", URL, "--robots", "robots.txt")
     assert ended.status == 0
@@ -50,7 +48,7 @@ def test_check(rep: Rep) -> None:
     for purposes, status in ("search", 0), ("search,ai-use", 1), ("tdm", 0):
         asked = ("check", URL, "--robots", "robots.txt", "--purpose", purposes)
         assert rep(*asked).status == status
-    # A crawl that takes what is stated alone.
+    # A crawl that accepts only stated permissions.
     settings = {"REP_USAGE_UNKNOWN": "deny"}
     assert rep(*asked, **settings).status == 1
     ended = rep("check", URL, "--robots", "robots.txt", "--purpose", "mining")
@@ -59,7 +57,7 @@ def test_check(rep: Rep) -> None:
 
 
 def test_check_by_name(rep: Rep) -> None:
-    """A purpose that has a name of its own is answered in it."""
+    """A purpose with a product token of its own is decided for that token."""
     Path("robots.txt").write_text(ROBOTS)
     settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
     ended = rep(
@@ -85,7 +83,7 @@ def test_check_by_name(rep: Rep) -> None:
 
 
 def test_page(rep: Rep) -> None:
-    """Headers and tags of a file, with what is overridden."""
+    """Headers and meta tags of a file are shown, with the statements that are overridden."""
     Path("page.html").write_text(
         '<meta name="tdm-reservation" content="0"><meta name="robots" content="noimageai">'
         '<link rel="license" href="https://l.example/">'
@@ -119,7 +117,7 @@ def test_page(rep: Rep) -> None:
 
 
 def test_page_on_the_web(site: Site) -> None:
-    """What its robots.txt and its tdmrep.json say counts as well."""
+    """For a page on the Web, its robots.txt and tdmrep.json count as well."""
     host = site.add("User-agent: *\nContent-Usage: /a search=n\n")
     file = b'[{"location": "/a", "tdm-reservation": 1}]'
     host.answers["/.well-known/tdmrep.json"] = Answer(file)
@@ -139,14 +137,14 @@ def test_page_on_the_web(site: Site) -> None:
 
 
 def test_page_that_says_nothing(rep: Rep) -> None:
-    """What nobody has asked or said is not shown."""
+    """Purposes that were neither requested nor stated are not shown."""
     Path("page.html").write_text("<p>")
     assert "  for " not in rep("page", "page.html").out
     assert "for search: unknown" in rep("page", "page.html", "--purpose", "search").out
 
 
 def test_diff(rep: Rep) -> None:
-    """Records that came and went, and the URLs that may be used for other purposes."""
+    """Added and removed records are shown, and URLs whose permitted purposes change."""
     Path("old.txt").write_text("User-agent: *\nContent-Usage: /a/ train-ai=y\n")
     Path("new.txt").write_text(
         "Content-Signal: search=yes\nUser-agent: *\nContent-Usage: /a/ train-ai=n\n"
@@ -158,11 +156,11 @@ def test_diff(rep: Rep) -> None:
     assert "  + Content-Signal: search=yes" in ended.out
     assert (
         "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
-        "(robots.txt, line 2), is disallowed by Content-Usage: /a/ train-ai=n "
-        "(robots.txt, line 3); search was unknown, is allowed by Content-Signal: "
+        "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
+        "(robots.txt, line 3); search was unknown, is now allowed by Content-Signal: "
         "search=yes (robots.txt, line 1)"
     ) in ended.out
-    assert "2 of 2 URLs may be used for other purposes." in ended.out
+    assert "2 of 2 URLs change their permitted purposes." in ended.out
     records = rep("diff", "old.txt", "new.txt", "--format", "json").records("diff")
     assert records[-1]["usage_changed"] == 2
     assert records[-1]["verdicts_changed"] == 0
@@ -173,7 +171,7 @@ def test_diff(rep: Rep) -> None:
 
 
 def test_replay(rep: Rep) -> None:
-    """What was fetched, and may now be used for other purposes than then."""
+    """Replay shows fetched URLs whose permitted purposes have changed since the crawl."""
     Path("robots.txt").write_text("User-agent: *\nContent-Usage: /a/ train-ai=n\n")
     urls = [f"https://shop.example/{path}" for path in ("a/1", "b/1", "c/1")]
     ledger = write_ledger(Path("x.ledger"), [(url, "allowed") for url in urls])
@@ -188,12 +186,12 @@ def test_replay(rep: Rep) -> None:
     ended = rep("replay", ledger, "--robots", "robots.txt")
     assert ended.status == 0
     assert ended.out == (
-        f"usage\t{urls[0]}\ttrain-ai was unknown, is disallowed by Content-Usage: /a/ "
+        f"usage\t{urls[0]}\ttrain-ai was unknown, is now disallowed by Content-Usage: /a/ "
         "train-ai=n (robots.txt, line 2)\n"
         f"usage\t{urls[2]}\ttrain-ai was disallowed by Content-Signal: /c/ ai-train=no "
-        "(robots.txt, line 1), is unknown\n"
+        "(robots.txt, line 1), is now unknown\n"
     )
-    assert "may be used for other purposes: 2" in ended.err
+    assert "URLs whose permitted purposes have changed: 2" in ended.err
     *records, summary = rep(
         "replay", ledger, "--robots", "robots.txt", "--format", "json"
     ).records("replay")

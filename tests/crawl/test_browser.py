@@ -145,7 +145,10 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     }  # fmt: skip
     report = tmp_path / "report.html"
     assert run(tmp_path / "ledger.sqlite", "-o", report) == 0
-    assert "4 forbidden pages arrived by a browser&#39;s redirect" in report.read_text()
+    assert (
+        "4 forbidden pages fetched by a browser that followed a redirect"
+        in report.read_text()
+    )
     # The crawler fetched robots.txt, not the browser.
     for hit in (*host.robots_hits, *other.robots_hits):
         assert "Sec-Fetch-Mode" not in hit.headers

@@ -86,7 +86,7 @@ def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
     assert [host.pages for host in hosts] == [[]] * len(hosts)
     assert result.stats["rep/robotstxt/unreachable"] == len(hosts)
     for host in hosts:
-        assert result.lines("WARNING", host.origin, "compressed in a way")
+        assert result.lines("WARNING", host.origin, "unsupported encoding")
 
 
 def test_it_is_not_taken_for_permission(site: Site) -> None:

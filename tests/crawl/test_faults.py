@@ -202,7 +202,7 @@ def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
     assert len(hosts[0].hits) == before
     assert result.exit_code or result.stats["log_count/ERROR"]
     if state != "{":  # That one stops Scrapy before this package reads it.
-        assert "or it is damaged; go on with that class" in result.log
+        assert "Resume the crawl with the class that wrote it" in result.log
 
 
 def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:

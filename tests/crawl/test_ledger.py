@@ -448,7 +448,7 @@ def test_a_setting_that_can_not_be(site: Site, tmp_path: Path, setting: str) -> 
     )
     assert result.exit_code == 1
     assert "LedgerError" in result.log
-    expected = "not a database" if setting == "%(name)s" else "is none of %(name)s"
+    expected = "not a database" if setting == "%(name)s" else "is not one of %(name)s"
     assert expected in result.log
     assert host.hits == []
 

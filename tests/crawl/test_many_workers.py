@@ -227,10 +227,10 @@ def test_a_worker_that_is_killed(site: Site, server: RedisServer) -> None:
 
 
 def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
-    """Return how many requests came back from workers without a sign of life, by
+    """Return how many requests returned from workers without a heartbeat, by
     the logs of all workers.
     """
-    counts = [re.findall(r"sign of life: (\d+)", crawl.log) for crawl in crawls]
+    counts = [re.findall(r"LEASE seconds: (\d+)", crawl.log) for crawl in crawls]
     return sum(map(int, chain.from_iterable(counts)))
 
 

@@ -145,8 +145,8 @@ def test_names_that_are_no_settings(tmp_path: Path) -> None:
     wrong = ["-s", "REP_CRAWL_DELAYS=1", "-s", "REP_XYZZY=1"]
     done = run_spider(tmp_path, "asyncio", *wrong)
     shown = (done.stdout + done.stderr).decode()
-    nothing = "is no setting of scrapy-rep, and changes nothing"
-    meant = "; is it REP_CRAWL_DELAY that is meant?\n"
+    nothing = "is not a setting of scrapy-rep and has no effect."
+    meant = " Did you mean REP_CRAWL_DELAY?\n"
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
     assert "Spider closed (finished)" in shown

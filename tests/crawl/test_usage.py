@@ -105,7 +105,7 @@ def test_evidence(site: Site, tmp_path: Path) -> None:
         assert (row["source"], row["line"], row["agent"]) == (source, line, agent)
         assert row["statement"] == text
     assert (
-        " is not for train-ai: Content-Usage: /no-training/ train-ai=n "
+        " must not be used for train-ai: Content-Usage: /no-training/ train-ai=n "
         "(robots.txt, line 10)" in result.log
     )
 
@@ -156,7 +156,7 @@ def test_unknown_denied(site: Site) -> None:
     host = build(site)
     result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
     assert items(result, host) == KNOWN["search"]
-    assert " is not for search: nothing is stated" in result.log
+    assert " must not be used for search: nothing is stated" in result.log
 
 
 @pytest.mark.newest
@@ -202,7 +202,7 @@ def test_purposes_of_a_request(site: Site) -> None:
     assert result.items == []
     assert host.pages.count("/silent") == 0
     error = result.error(host.url("/silent"))["message"]
-    assert "meta['rep_purposes'] is ['mining'], but it must be of" in error
+    assert "meta['rep_purposes'] is ['mining'], but it must be one or" in error
 
 
 # tdmrep.json.

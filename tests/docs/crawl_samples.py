@@ -1,7 +1,7 @@
 """Runs the spiders of the documentation, all in one process.
 
-``python -m tests.docs.crawl_samples PROXY FILE...``: each spider of these modules, whose
-requests go to the proxy. Writes a line of JSON for each crawl: its items and its stats.
+``python -m tests.docs.crawl_samples PROXY FILE...`` runs each spider of these modules
+through the proxy. It writes a line of JSON for each crawl: its items and its stats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The samples of the documentation: what stands between fences, and what it is."""
+"""The samples of the documentation: fenced blocks and their kinds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What a sample in Python is: settings, a spider, or other code."""
+        """The kind of a Python sample: settings, a spider, or other code."""
         statements = ast.parse(self.code).body
         if all(map(_is_setting, statements)):
             return "settings"
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 
 
 def samples(*languages: str) -> list[Sample]:
-    """The samples in one of these languages, of all pages."""
+    """Return the samples in these languages from all pages."""
     return [
         Sample(
             str(path.relative_to(ROOT)),

@@ -1,4 +1,4 @@
-"""Each sample of the documentation does what it shows."""
+"""Each sample of the documentation does what the page says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unmeasured
 
 TRIED = {"python", "pycon", "console", "sh"}
 SHOWN = {"html", "json", "text", ""}
-"""What other samples take or print, and drawings."""
+"""Input and output of other samples, and drawings."""
 
 OF_OTHERS = re.compile(
     "ROBOTSTXT_FOLDER$|PLAYWRIGHT_|REDIS_|SCHEDULER_(PERSIST|DUPEFILTER_KEY)$"
@@ -44,14 +44,14 @@ PANDAS = "import pandas"
 
 
 def test_languages() -> None:
-    """No sample is in a language that nothing here tries."""
+    """Every sample is in a language that a test covers."""
     directives = {sample.language for sample in samples() if sample.language[:1] == "{"}
     assert {sample.language for sample in samples()} <= TRIED | SHOWN | directives
 
 
 @pytest.mark.parametrize("sample", python("settings"), ids=str)
 def test_settings(sample: Sample) -> None:
-    """Each setting exists, and has a value that it can have."""
+    """Each setting in a sample exists, and has a valid value."""
     written: dict[str, Any] = {}
     exec(sample.code, written)
     del written["__builtins__"]
@@ -74,7 +74,7 @@ def test_settings(sample: Sample) -> None:
 
 @pytest.mark.parametrize("page", sorted({each.page for each in samples("pycon")}))
 def test_sessions(page: str) -> None:
-    """Each line that is typed in answers what is shown."""
+    """Each line of an interactive session prints the shown output."""
     tried = doctest.testfile(str(ROOT / page), module_relative=False, encoding="utf-8")
     assert tried.attempted
     assert not tried.failed
@@ -84,7 +84,7 @@ def test_sessions(page: str) -> None:
     "sample", [each for each in python("code") if PANDAS not in each.code], ids=str
 )
 def test_code(sample: Sample) -> None:
-    """Each piece of code runs, where a response or a file is at hand."""
+    """Each piece of code runs, if a response or a file for it exists."""
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
     response = HtmlResponse("https://example.com/")
     page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")
@@ -97,7 +97,7 @@ def test_code(sample: Sample) -> None:
 def crawled(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, dict[str, Any]]:
-    """All spiders of the documentation, run against the site of the example project."""
+    """The results of all spiders of the documentation, run against the example site."""
     folder = tmp_path_factory.mktemp("samples")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PROJECT))
@@ -140,7 +140,7 @@ def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
     "sample", [each for each in samples("json") if each.mark], ids=str
 )
 def test_items(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
-    """An item that is shown is the one that the spider above it makes."""
+    """A shown item is what the spider above it makes."""
     above = [each for each in spiders() if each.page == sample.page]
     (item,) = crawled[str(above[-1])]["items"]
     assert item == json.loads(sample.code.replace("https://", "http://"))
@@ -152,13 +152,13 @@ def commands() -> Iterator[tuple[str, str]]:
         for line in code.splitlines():
             yield str(sample), line.partition("  #")[0]
     for sample in samples("console"):
-        if sample.mark != "run":  # What is marked so is run, and not looked at here.
+        if sample.mark != "run":  # Another test runs the samples with this mark.
             yield str(sample), sample.code.partition("\n")[0].removeprefix("$ ")
 
 
 @pytest.mark.parametrize(("where", "line"), list(commands()))
 def test_commands(where: str, line: str) -> None:
-    """Each command line is one: a subcommand with its options, a module, an extra."""
+    """Each command line is valid: its subcommand and options, module or extra exist."""
     setup = ConfigParser(interpolation=None)
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     match shlex.split(line):
@@ -188,7 +188,7 @@ def test_commands(where: str, line: str) -> None:
 
 
 def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sample of pandas counts what is in the ledgers."""
+    """The pandas sample counts the rows of the ledgers."""
     pytest.importorskip("pandas")
     from tests.commands.rep import write_ledger  # noqa: PLC0415
 
@@ -209,7 +209,7 @@ def test_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_names(page: Path) -> None:
-    """Each setting, stat, and name of the package that a page speaks of is one."""
+    """Each setting, stat and name of the package on a page exists."""
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"\bREP_[A-Z_]+\b(?!\*)", text):
         assert name.rstrip("_") in DEFAULTS, name

@@ -1,4 +1,4 @@
-"""The site is built without a warning, and has what the code has."""
+"""The documentation site builds without a warning, and covers the code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytest.importorskip("sphinx")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as its command builds it, where a warning is an error."""
+    """The site, built with its own command, where a warning is an error."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-j", "1"]
     command += ["-d", f"{folder}.doctrees", str(DOCS), str(folder)]
@@ -57,8 +57,8 @@ def messages(logmessages: ModuleType) -> list[Any]:
 
 @pytest.mark.slow
 def test_site(site: Path, messages: list[Any]) -> None:
-    """Each page is in the site; the API has each public name, and each field of a dialect;
-    each log message has a line.
+    """Each page is in the site; the API page has each public name and each field of a
+    dialect; each log message has a row.
     """
     for page in PAGES[1:]:
         assert (site / page.relative_to(DOCS)).with_suffix(".html").exists()
@@ -74,7 +74,7 @@ def test_site(site: Path, messages: list[Any]) -> None:
 
 
 def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:
-    """Each call that logs is found, with its message or as one that hands on another's."""
+    """Each logging call is found, with its message, or as one that passes another's."""
     loggers = {message.logger for message in messages}
     is_logged = re.compile(
         r"logger\.(debug|info|warning|error|exception|critical|log)\("
@@ -97,7 +97,7 @@ def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:
 
 
 def is_of_logger(node: ast.AST) -> bool:
-    """Whether it is a call of a method of ``logger``."""
+    """Return True for a call of a method of ``logger``."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

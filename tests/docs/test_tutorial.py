@@ -1,4 +1,4 @@
-"""The tutorial, done as it is written: its files, its server, its commands, one after another."""
+"""The tutorial, executed as written: its files, its server and its commands, in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOG_PREFIX = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """What ``python3 -m http.server`` answers; keeps a log of paths."""
+    """A handler like that of ``python3 -m http.server``, with a log of paths."""
 
     def __init__(self, log: list[str], *args: object, **kwargs: object) -> None:
         self.log = log
@@ -43,7 +43,7 @@ class Server(ThreadingTCPServer):
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The site of the tutorial, served. Yields its port and its log."""
+    """Serve the site of the tutorial. Yields its port and its log."""
     log: list[str] = []
     handler = partial(Handler, log, directory=str(tmp_path / "site"))
     with Server(("127.0.0.1", 0), handler) as server:  # type: ignore[arg-type]
@@ -54,9 +54,7 @@ def serving(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
 
 @pytest.mark.slow
 def test_tutorial(tmp_path: Path, serving: tuple[int, list[str]]) -> None:
-    """Each command prints the lines that are shown, in their order, and the site's log has
-    the requests that the text names.
-    """
+    """Commands print the shown lines in order, and the site's log has the named requests."""
     port, log = serving
     environ = environment() | {"COLUMNS": "200"}
     crawled: list[str] = []
@@ -81,7 +79,7 @@ def test_tutorial(tmp_path: Path, serving: tuple[int, list[str]]) -> None:
 
 
 def lines_missing(shown: str, printed: str) -> list[str]:
-    """Those of the lines that are not in what was printed, in this order."""
+    """Return the lines that are not in the output, in this order."""
     rest = iter(printed.splitlines())
     return [
         line
@@ -91,5 +89,5 @@ def lines_missing(shown: str, printed: str) -> list[str]:
 
 
 def test_the_picture() -> None:
-    """The picture of the report is there, and is small."""
+    """The picture of the report exists, and is small."""
     assert 10_000 < (DOCS / "_static" / "report.png").stat().st_size < 200_000

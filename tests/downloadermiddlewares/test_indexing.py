@@ -47,7 +47,7 @@ def read(
 
 
 def test_header_and_meta_are_added_up() -> None:
-    """Both sources count, and the flags of the response say it in short."""
+    """Rules of both sources are combined, and the flags of the response summarize them."""
     rules, flags = read(page(NOINDEX_TAG, "nofollow", "max-snippet: 20"))
     assert (rules.index, rules.follow, rules.max_snippet) == (False, False, 20)
     assert flags == ["noindex", "nofollow"]
@@ -61,7 +61,7 @@ def test_a_response_that_says_nothing() -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/pdf", "image/png"])
 def test_only_pages_have_meta_tags(content_type: str) -> None:
-    """The header counts for every type, the body for HTML alone."""
+    """The header counts for every content type, meta tags only in HTML."""
     rules, _ = read(page(NOINDEX_TAG, "nofollow", content_type=content_type))
     assert (rules.index, rules.follow) == (True, False)
 
@@ -83,7 +83,7 @@ def test_each_source_can_be_switched_off(
 
 
 def test_nothing_to_read() -> None:
-    """With both sources off there is no middleware."""
+    """With both sources off, the middleware is disabled."""
     with pytest.raises(NotConfigured):
         middleware(REP_HEADER_ENABLED=False, REP_META_ENABLED=False)
 
@@ -99,14 +99,14 @@ def test_whose_statements(settings: dict[str, Any], index: bool) -> None:
 
 
 def test_declared_encoding() -> None:
-    """The encoding that the header declares is the one the page is read in."""
+    """The page is decoded with the encoding that the header declares."""
     body = NOINDEX_TAG.decode().encode("utf-16-le")
     rules, _ = read(page(body, content_type="text/html; charset=utf-16le"))
     assert rules.index is False
 
 
 def test_our_own_requests_are_not_read() -> None:
-    """A robots.txt is no page."""
+    """The package's own requests for robots.txt are not read as pages."""
     request = RobotsTxtRequest(URL)
     mw, _ = middleware()
     response = page(b"", "noindex")
@@ -126,7 +126,7 @@ def test_our_own_requests_are_not_read() -> None:
 def test_media_with_noindex(
     settings: dict[str, Any], meta: dict[str, Any], refused: bool
 ) -> None:
-    """A file that must not be in an index does not reach the pipeline."""
+    """A file with noindex does not reach the pipeline."""
     mw, crawler = middleware(**settings)
     request = Request(URL, callback=NO_CALLBACK, meta=meta)
     response = page(b"%PDF", "noindex", content_type="application/pdf")
@@ -142,7 +142,7 @@ def test_media_with_noindex(
 
 
 def test_media_of_a_page_with_noimageindex() -> None:
-    """Images that an item of such a page names are refused, while it is processed."""
+    """Images that an item of a noimageindex page names are refused while it is processed."""
     mw, crawler = middleware()
     item = {"images": [URL, 3, "no URL"], "one": URL, "other": None}
     images = RefusedImages.of(crawler)
@@ -159,7 +159,7 @@ def test_media_of_a_page_with_noimageindex() -> None:
 
 
 def test_refused_images_are_bounded() -> None:
-    """Items whose end is not signalled are forgotten when there are many."""
+    """If very many items never end, the oldest of their images are forgotten."""
     images = RefusedImages()
     items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
     for item in items:
@@ -194,7 +194,7 @@ def test_refused_images_are_bounded() -> None:
 def test_stop_download(
     tags: list[str], settings: dict[str, Any], meta: dict[str, Any], stops: bool
 ) -> None:
-    """A body of which nothing would be used is not downloaded."""
+    """A body is not downloaded if nothing of it would be used."""
     mw, crawler = middleware(**{"REP_STOP_DOWNLOAD": True, **settings})
     headers = Headers({"X-Robots-Tag": tags, "Content-Length": "1000"})
     outcomes = [

@@ -34,7 +34,7 @@ def middleware(
 
 
 async def ask(mw: RobotsTxtMiddleware, request: Request) -> Any:
-    """What becomes of a request that no scheduler knows: it comes straight back."""
+    """Return the outcome of a request, resent as often as the middleware returns it."""
     while (outcome := await mw.process_request(request)) is request:
         pass
     return outcome
@@ -45,16 +45,14 @@ def asked(crawler: Crawler) -> list[str]:
 
 
 def test_switched_off() -> None:
-    """Without ROBOTSTXT_OBEY there is no middleware."""
+    """Without ROBOTSTXT_OBEY, the middleware is disabled."""
     with pytest.raises(NotConfigured):
         middleware(ROBOTSTXT_OBEY=False)
 
 
 @coroutine_test
 async def test_denial() -> None:
-    """A request that is refused carries the decision to the errback, the stats, the
-    signal and the log.
-    """
+    """For a refused request, errback, stats, signal and log have the decision."""
     mw, crawler = middleware()
     seen = []
 
@@ -81,7 +79,7 @@ async def test_denial() -> None:
 
 @coroutine_test
 async def test_a_url_that_is_too_long_to_be_judged() -> None:
-    """It is refused as anything is, with a reason of its own; unless the user says so."""
+    """A URL that is too long is refused with its own reason, unless an override allows it."""
     body = b"User-agent: *\nDisallow: /*?private="
     answers = {ROBOTS_URL: answer(ROBOTS_URL, body=body)}
     mw, crawler = middleware(answers)
@@ -97,7 +95,7 @@ async def test_a_url_that_is_too_long_to_be_judged() -> None:
 
 @coroutine_test
 async def test_one_fetch_for_an_origin() -> None:
-    """An allowed request passes, and the second costs no second fetch."""
+    """An allowed request passes, and the second request causes no second fetch."""
     mw, crawler = middleware()
     assert await ask(mw, Request(PUBLIC)) is None
     assert await ask(mw, Request(f"{PUBLIC}/2")) is None
@@ -106,7 +104,7 @@ async def test_one_fetch_for_an_origin() -> None:
 
 @coroutine_test
 async def test_each_waiter_gets_the_rules() -> None:
-    """All that wait for one robots.txt are kept to it, not only the first of them."""
+    """All requests that wait for one robots.txt follow its rules, not only the first."""
     landing: Deferred[Any] = Deferred()
     mw, crawler = middleware({ROBOTS_URL: lambda: landing})
     waiting = [
@@ -126,7 +124,7 @@ async def test_each_waiter_gets_the_rules() -> None:
 
 @coroutine_test
 async def test_a_waiter_that_is_cancelled_harms_no_other() -> None:
-    """The flight belongs to no request: the first can go, and the others get the rules."""
+    """The fetch belongs to no request: if the first is cancelled, the others get the rules."""
     landing: Deferred[Any] = Deferred()
     mw, _ = middleware({ROBOTS_URL: lambda: landing})
     first = deferred_from_coro(ask(mw, Request(PUBLIC)))
@@ -140,8 +138,8 @@ async def test_a_waiter_that_is_cancelled_harms_no_other() -> None:
 
 @coroutine_test
 async def test_a_failure_of_ours_is_no_permission() -> None:
-    """After an error in the fetcher no request waits, and none is allowed."""
-    mw, _ = middleware({})  # the fake engine raises KeyError
+    """After an internal error in the fetcher, no request waits, and none is allowed."""
+    mw, _ = middleware({})  # The fake engine raises KeyError.
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request(PUBLIC))
     assert caught.value.decision.reason == "unreachable"
@@ -152,7 +150,7 @@ async def test_a_failure_of_ours_is_no_permission() -> None:
 )
 @coroutine_test
 async def test_other_schemes_pass(url: str) -> None:
-    """What has no robots.txt is not asked for one."""
+    """Requests of schemes without robots.txt pass."""
     mw, crawler = middleware()
     assert await ask(mw, Request(url)) is None
     assert asked(crawler) == []
@@ -164,7 +162,7 @@ async def test_other_schemes_pass(url: str) -> None:
 )
 @coroutine_test
 async def test_a_host_that_cannot_be_read(url: str) -> None:
-    """It is refused as anything is, with a reason of its own; unless the user says so."""
+    """A URL without a valid host is refused with its own reason, unless overridden."""
     mw, crawler = middleware(REP_OVERRIDES={"*": "ignore"})
     seen = []
 
@@ -173,7 +171,7 @@ async def test_a_host_that_cannot_be_read(url: str) -> None:
 
     crawler.signals.connect(receive, request_denied)
     request = Request("http://example.com/")
-    request._url = url  # as with verbatim_url, where Scrapy has that
+    request._url = url  # Like verbatim_url, where Scrapy has it.
     with pytest.raises(
         RobotsDenied, match="host or port of the URL can't be read"
     ) as caught:
@@ -192,9 +190,7 @@ async def test_a_host_that_cannot_be_read(url: str) -> None:
 
 @coroutine_test
 async def test_who_may_skip_the_gate() -> None:
-    """The package's own requests, by their class, which ``replace()`` keeps; no others,
-    whatever they carry.
-    """
+    """Only the package's own requests skip the check, by class, which ``replace()`` keeps."""
     mw, crawler = middleware()
     await ask(mw, Request(PUBLIC))
     (own,) = crawler.engine.asked
@@ -214,7 +210,7 @@ async def test_who_may_skip_the_gate() -> None:
 
 @coroutine_test
 async def test_the_form_that_is_denied() -> None:
-    """The error has the form of the URL that is denied, where that differs from the URL."""
+    """The error has the form of the URL that is denied, if it differs from the URL."""
     mw, _ = middleware()
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request("http://example.com/a/../private/1"))
@@ -224,7 +220,7 @@ async def test_the_form_that_is_denied() -> None:
 
 @coroutine_test
 async def test_dont_obey_robotstxt() -> None:
-    """The exemption stays on a redirect within the origin, and ends at another origin."""
+    """dont_obey_robotstxt holds for redirects within the origin, and ends at another origin."""
     mw, _ = middleware()
     meta = {"dont_obey_robotstxt": True}
     assert await ask(mw, Request(PRIVATE, meta=meta)) is None
@@ -237,7 +233,7 @@ async def test_dont_obey_robotstxt() -> None:
 
 @coroutine_test
 async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
-    """A spider that requests robots.txt gets the known copy, with a flag."""
+    """A spider that requests robots.txt gets the cached copy, with a flag."""
     mw, crawler = middleware()
     for _ in range(2):
         response = await ask(mw, Request(ROBOTS_URL))
@@ -259,14 +255,14 @@ async def test_robotstxt_of_a_spider_is_answered_from_the_copy() -> None:
 )
 @coroutine_test
 async def test_robotstxt_of_a_spider_passes(request_: Request) -> None:
-    """What is no plain GET of robots.txt is not answered from the copy."""
+    """Only a plain GET of robots.txt is answered from the cached copy."""
     mw, _ = middleware()
     assert await ask(mw, request_) is None
 
 
 @coroutine_test
 async def test_an_unreachable_robotstxt_can_be_asked_for_by_the_spider() -> None:
-    """Where there is nothing to answer with, the spider's own request is sent."""
+    """If there is no copy to answer with, the spider's own request is sent."""
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, b"", 503)})
     assert await ask(mw, Request(ROBOTS_URL)) is None
 
@@ -306,7 +302,7 @@ async def test_overrides(
 
 @coroutine_test
 async def test_html_is_noted(caplog: pytest.LogCaptureFixture) -> None:
-    """An HTML page in the place of a robots.txt is logged, and read as any other."""
+    """An HTML page in place of a robots.txt is logged, and parsed like any other file."""
     caplog.set_level("INFO")
     body = b"<!DOCTYPE html>\nUser-agent: *\nDisallow: /private/\n"
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, body)})
@@ -336,7 +332,7 @@ def test_warning_about_the_agent(
     warns: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A User-Agent without a product token gives one warning at the start."""
+    """A User-Agent without a product token causes one warning at the start."""
     mw, crawler = middleware(**settings)
     if spider_agent:
         crawler.spider.user_agent = spider_agent

@@ -1,4 +1,4 @@
-"""Whether a compressed body has come to its end."""
+"""Whether a compressed body is complete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check(encoding: str | None, body: bytes, flags: tuple[str, ...] = ()) -> Non
 
 @pytest.mark.parametrize(("encoding", "body"), PACKED.items())
 def test_bodies(encoding: str, body: bytes) -> None:
-    """What has its end is whole; what lacks it is not, unless we did not want more."""
+    """A body is complete with its end, or if the download stopped at the limit."""
     check(encoding, body)
     cut = len(gzip.compress(TEXT)) // 2
     for broken in (body[:cut], body[:cut] + b"\xff" * 99, body[:1]):
@@ -45,12 +45,12 @@ def test_bodies(encoding: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd", "none", "gzip, br"])
 def test_what_is_left_to_others(encoding: str | None) -> None:
-    """Text, whatever it is said to be; and nothing at all."""
+    """Plain text, whatever its declared encoding, and an empty body are not checked."""
     check(encoding, TEXT)
     check(encoding, b"")
 
 
 def test_a_bomb_is_not_unpacked_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the limit it is whole; the limit is kept to by whoever unpacks it next."""
+    """A body is decompressed only up to the limit; the next component enforces the limit."""
     monkeypatch.setattr(decompression, "_MAX_DECOMPRESSED", LIMIT)
     check("gzip", gzip.compress(b"#" * 2 * LIMIT)[:-4])

@@ -1,4 +1,4 @@
-"""Why a download has failed, in words."""
+"""Descriptions of failed downloads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from scrapy_rep.fetching.failures import in_words
 
 
 class DownloadFailedError(Exception):
-    """As Scrapy 2.15 and later raise it because of another."""
+    """Stands for the exception that Scrapy 2.15 and later raise because of another."""
 
 
 def failed(*errors: Exception) -> Exception:
-    """What the download handlers of Scrapy raise where Twisted's client has failed."""
+    """Return what Scrapy's download handlers raise when Twisted's client has failed."""
     outer = DownloadFailedError("[<twisted.python.failure.Failure ...>]")
     outer.__cause__ = ResponseFailed([Failure(each) for each in errors])
     return outer
@@ -59,14 +59,12 @@ def because(cause: Exception) -> Exception:
     ],
 )  # fmt: skip
 def test_words(exception: Exception, words: str) -> None:
-    """Errors of Scrapy, of Twisted and of the system say what has happened; of others
-    there is the name and the message.
-    """
+    """Errors of Scrapy, Twisted and the system are in words; others by name and message."""
     assert in_words(exception) == words
 
 
 def test_causes_without_end() -> None:
-    """Errors that are raised because of each other end."""
+    """Errors that are raised because of each other are described without an endless loop."""
     one, other = RuntimeError("one"), RuntimeError("other")
     one.__cause__, other.__cause__ = other, one
     assert in_words(one).startswith("RuntimeError: ")

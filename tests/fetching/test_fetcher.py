@@ -31,7 +31,7 @@ CAUSE = Request("http://example.com/page", headers={"User-Agent": "mybot"})
 
 @implementer(IHostnameResolver)
 class NoNames:
-    """Has no address for any name."""
+    """A resolver without an address for any name."""
 
     def resolveHostName(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
         receiver.resolutionBegan(self)
@@ -59,7 +59,7 @@ async def fetch(
 
 
 def chain(hops: int) -> dict[str, Any]:
-    """A robots.txt that is so many redirects away."""
+    """Return responses that lead to a robots.txt through this number of redirects."""
     urls = [URL, *(f"http://host{hop}.example/r" for hop in range(hops))]
     answers = {
         url: answer(url, b"", 301, Location=following)
@@ -71,7 +71,7 @@ def chain(hops: int) -> dict[str, Any]:
 @pytest.mark.parametrize("hops", range(6))
 @coroutine_test
 async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
-    """Up to five redirects lead to the rules, whatever hosts they cross."""
+    """Up to five redirects are followed, across any hosts."""
     result, engine = await fetch(chain(hops))
     assert (result.url, result.status, result.body) == (URL, 200, ROBOTS)
     assert list(result.redirects) == [
@@ -82,7 +82,7 @@ async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:
 
 @coroutine_test
 async def test_2_3_1_2_a_sixth_redirect_is_not_followed() -> None:
-    """After five redirects robots.txt is unavailable."""
+    """After five redirects, robots.txt is unavailable."""
     result, engine = await fetch(chain(6))
     assert result.access == "unavailable"
     assert result.error == "redirected more than 5 times"
@@ -92,7 +92,7 @@ async def test_2_3_1_2_a_sixth_redirect_is_not_followed() -> None:
 
 @coroutine_test
 async def test_a_redirect_loop_is_called_so() -> None:
-    """A robots.txt that redirects to itself is unavailable, and it is said why."""
+    """A robots.txt that redirects to itself is unavailable, and the error says so."""
     result, _ = await fetch({URL: answer(URL, b"", 301, Location=URL)})
     assert result.access == "unavailable"
     assert result.error == "redirected more than 5 times, in a loop"
@@ -112,7 +112,7 @@ async def test_a_redirect_loop_is_called_so() -> None:
 )
 @coroutine_test
 async def test_a_redirect_stays_on_the_web(location: str) -> None:
-    """A redirect that leads nowhere, or out of http and https, ends the fetch."""
+    """A redirect to nowhere, or to another scheme than http and https, ends the fetch."""
     answers = {URL: answer(URL, b"", 302, Location=location)}
     result, engine = await fetch(answers)
     assert result.access == "unavailable"
@@ -122,7 +122,7 @@ async def test_a_redirect_stays_on_the_web(location: str) -> None:
 
 @coroutine_test
 async def test_a_redirect_carries_no_userinfo() -> None:
-    """What a redirect says beside host, path and query is left out of the request."""
+    """A redirect request has no userinfo and no fragment."""
     there = "http://other.example/r?x"
     location = "http://user:secret@OTHER.example:80/r?x#top"
     answers = {URL: answer(URL, b"", 302, Location=location), there: answer(there)}
@@ -141,7 +141,7 @@ async def test_headers_that_matter() -> None:
 
 @coroutine_test
 async def test_no_answer_is_tried_again() -> None:
-    """Without an answer, the request is repeated as often as the setting says."""
+    """Without a response, the request is retried as often as the setting says."""
     result, engine = await fetch({URL: [OSError("reset"), answer(URL)]})
     assert result.status == 200
     assert len(engine.asked) == 2
@@ -152,7 +152,7 @@ async def test_no_answer_is_tried_again() -> None:
 
 @coroutine_test
 async def test_an_answer_is_not_tried_again() -> None:
-    """A 503 is an answer."""
+    """A 503 is a response, and is not retried."""
     result, engine = await fetch({URL: answer(URL, b"down", 503)})
     assert (result.status, result.body) == (503, b"")
     assert len(engine.asked) == 1
@@ -160,7 +160,7 @@ async def test_an_answer_is_not_tried_again() -> None:
 
 @coroutine_test
 async def test_a_component_that_drops_it_gives_no_permission() -> None:
-    """What a middleware of the project drops is unreachable, and not tried again."""
+    """A robots.txt request that a middleware drops is unreachable, and not retried."""
     result, engine = await fetch({URL: IgnoreRequest("no")})
     assert (result.access, result.error) == ("unreachable", "dropped: no")
     assert len(engine.asked) == 1
@@ -168,7 +168,7 @@ async def test_a_component_that_drops_it_gives_no_permission() -> None:
 
 @coroutine_test
 async def test_what_stays_compressed_gives_no_permission() -> None:
-    """A body that nothing here can read is not taken for one without rules."""
+    """A body that cannot be decompressed does not count as a file without rules."""
     result, _ = await fetch(
         {URL: answer(URL, b"\x5d\x00\x00\x80", Content_Encoding="lzma")}
     )
@@ -177,8 +177,8 @@ async def test_what_stays_compressed_gives_no_permission() -> None:
 
 @coroutine_test
 async def test_the_request() -> None:
-    """Each component of Scrapy that would interfere is told not to; what the request
-    that asks says about the way is taken over.
+    """The request switches off each component of Scrapy that would interfere, and takes
+    the proxy and slot of the original request.
     """
     cause = Request(
         "http://example.com/page",
@@ -216,9 +216,7 @@ async def test_the_request() -> None:
 
 @coroutine_test
 async def test_cut_at_the_limit() -> None:
-    """The download stops, without failing, once all that is read has come in; the
-    signal is listened to only while a robots.txt is on its way.
-    """
+    """The download stops at the size limit; the signal handler is connected only meanwhile."""
     crawler = fake_crawler({}, {})
 
     outcomes: list[Any] = []
@@ -248,7 +246,7 @@ async def test_cut_at_the_limit() -> None:
 
 @coroutine_test
 async def test_a_body_that_trickles_in_is_given_up() -> None:
-    """Where each read has a time-out of its own, the whole download still has one."""
+    """The whole download has a time-out, even if each read stays within its own."""
     crawler = fake_crawler({"REP_DOWNLOAD_TIMEOUT": 1e-9, "REP_RETRY_TIMES": 0}, {})
 
     async def download(request: Request) -> Any:
@@ -271,7 +269,7 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
 
 
 def test_decompression_is_bounded() -> None:
-    """Between download and decompression the request gets a bound that can fail it."""
+    """Before decompression, the request gets a size limit, which can make it fail."""
     request = Request(URL, meta={"download_maxsize": 0})
     before_decompression(request, answer(URL))
     assert 512_000 < request.meta["download_maxsize"] < 100_000_000

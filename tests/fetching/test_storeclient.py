@@ -1,4 +1,4 @@
-"""What keeps robots.txt files in a store, whatever becomes of the store."""
+"""The store client keeps robots.txt files in a store, even if the store fails."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ NAME = "http://example.com"
 
 
 class Shared(LockingStore):
-    """A store in memory that is called on threads, as those of others are, and that can
-    be made to fail.
-    """
+    """A store in memory that is called on threads, and can be made to fail."""
 
     error: StoreError | None = None
 
@@ -57,7 +55,7 @@ def shared() -> tuple[StoreClient, Shared, Crawler]:
 
 @coroutine_test
 async def test_kept() -> None:
-    """What is put is there, also for a store that is asked on a thread."""
+    """A put entry can be read, also from a store that is called on a thread."""
     client, _, _ = shared()
     known = entry()
     await client.put(WHERE, known)
@@ -76,8 +74,8 @@ async def test_at_hand() -> None:
 
 @coroutine_test
 async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one worker has the lock the other waits, and gets what the first brings."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    """While one worker has the lock, the other waits and gets the entry of the first."""
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     first, store, _ = shared()
     second = StoreClient(fake_crawler(), store)
     assert await first.entry_or_lock(WHERE, None) is None
@@ -91,8 +89,8 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @coroutine_test
 async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for another worker is not told to fetch when the spider has closed."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    """A worker that waits for another one does not fetch after its spider has closed."""
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, crawler = shared()
     assert store.lock(NAME, "another worker", 60, time.time())
     waiting = deferred_from_coro(client.entry_or_lock(WHERE, None))
@@ -105,8 +103,8 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
 
 @coroutine_test
 async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock that is not renewed runs out, and another worker fetches."""
-    monkeypatch.setattr(storeclient, "_LOOK_EVERY", 0.01)
+    """A lock that is not renewed expires, and another worker fetches."""
+    monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
     assert store.lock(NAME, "a worker that dies", 0.1, time.time())
     assert await client.entry_or_lock(WHERE, None) is None
@@ -114,8 +112,7 @@ async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @coroutine_test
 async def test_what_is_known_is_no_news() -> None:
-    """An entry that has expired, or is already known to be unreachable, does not prevent a
-    fetch."""
+    """An entry that has expired, or is known to be unreachable, does not prevent a fetch."""
     client, _, _ = shared()
     for kept in (entry(age=10, holds=5), entry()):
         await client.put(WHERE, kept)
@@ -125,7 +122,7 @@ async def test_what_is_known_is_no_news() -> None:
 
 @coroutine_test
 async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetch that takes its time keeps the lock, and lets go of it in the end."""
+    """A long fetch renews its lock, and releases it at the end."""
     monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
     monkeypatch.setattr(storeclient, "_LOCK_HOLDS", 1.0)
     client, store, _ = shared()
@@ -145,7 +142,7 @@ async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_renewal_under_way_does_not_outlast_its_fetch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is unlocked stays so, though the store was just being asked to keep it locked."""
+    """An unlocked lock stays unlocked, even if a renewal is under way."""
     monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
     client, store, _ = shared()
     assert await client.entry_or_lock(WHERE, None) is None
@@ -163,7 +160,7 @@ async def test_a_renewal_under_way_does_not_outlast_its_fetch(
     with client.renewing(WHERE):
         await storeclient.run_in_thread(began.wait, 10)
     unlocking = deferred_from_coro(client.unlock(WHERE))
-    await storeclient.sleep(0.1)  # as long as it would take if it did not wait
+    await storeclient.sleep(0.1)  # Long enough for an unlock that does not wait.
     go_on.set()
     await maybe_deferred_to_future(unlocking)
     await storeclient.run_in_thread(done.wait, 10)
@@ -174,31 +171,31 @@ async def test_a_renewal_under_way_does_not_outlast_its_fetch(
 async def test_a_store_that_fails(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It costs one warning and a stat, is left alone for a while, and comes back."""
+    """A failing store causes one warning and a stat, is skipped for a while, and comes back."""
     caplog.set_level("INFO")
     client, store, crawler = shared()
     await client.put(WHERE, entry())
     store.error = StoreError("shared", "gone")
     assert await client.get(WHERE) is None
     store.error = None
-    assert await client.get(WHERE) is None  # left alone
-    monkeypatch.setattr(storeclient, "_LEFT_ALONE", 0)
+    assert await client.get(WHERE) is None  # The store is not called.
+    monkeypatch.setattr(storeclient, "_PAUSE", 0)
     store.error = StoreError("shared", "gone")
     assert await client.get(WHERE) is None
-    assert await client.entry_or_lock(WHERE, None) is None  # so it is fetched
+    assert await client.entry_or_lock(WHERE, None) is None  # The caller fetches.
     warnings = [line for line in caplog.messages if "shared: gone" in line]
     assert len(warnings) == 1
     assert crawler.stats.get_value("rep/store/errors") == 5
     store.error = None
     assert await client.get(WHERE) is not None
-    # It could not be written, so that it is read proves nothing.
+    # The write failed before, so a successful read does not prove that the store works.
     assert not any("works again" in line for line in caplog.messages)
     await client.put(WHERE, entry())
     assert any("works again" in line for line in caplog.messages)
 
 
 def test_closed_with_the_spider() -> None:
-    """Files and connections are let go of."""
+    """The store is closed with the spider."""
     client, store, crawler = shared()
     crawler.signals.send_catch_log(signals.spider_closed, spider=crawler.spider)
     assert client is not None

@@ -224,7 +224,7 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
 )
 def test_a_state_of_something_else(tmp_path: Path, state: Any) -> None:
     """For a state of another class, the error names the folder and says what to do."""
-    with pytest.raises(QueueStateError, match=f"{tmp_path}.*has written this queue"):
+    with pytest.raises(QueueStateError, match=f"{tmp_path}.*wrote it"):
         on_disk(Crawl(obey=False), tmp_path, state)
 
 

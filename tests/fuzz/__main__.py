@@ -1,4 +1,4 @@
-"""Try a target for a long time: ``python -m tests.fuzz decide --minutes 20``."""
+"""Run a fuzz target for a long time: ``python -m tests.fuzz decide --minutes 20``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What libFuzzer makes at most. Lines that stand for many (see inputs.py) do the rest.
+# The longest input that libFuzzer makes. Repeated lines (see inputs.py) do the rest.
 _LONGEST = 4_096
 
-# The packages that read what others have written.
+# The packages that parse text of others.
 _READERS = ("protocol", "stores", "ledger", "report", "commands")
 
 
@@ -59,7 +59,7 @@ def _run_guided(name: str, seconds: int, corpus: str) -> int:
     with atheris.instrument_imports(
         include=["scrapy_rep"], enable_loader_override=False
     ):
-        # Also what is imported late.
+        # Also modules that are imported late.
         for name_of_package in _READERS:
             package = import_module(f"scrapy_rep.{name_of_package}")
             for module in walk_packages(package.__path__, f"{package.__name__}."):

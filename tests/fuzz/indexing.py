@@ -1,4 +1,4 @@
-"""What a page says of its indexing: ``X-Robots-Tag``, meta tags, dates."""
+"""Indexing rules of a page: ``X-Robots-Tag``, meta tags, dates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.protocol.indexing.test_indexing_properties import permissiveness
 AGENTS = ("mybot", "mybot-image")
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
-# Where a reader decodes before it reads, the offsets are those of other bytes.
+# If a reader decodes before it parses, offsets are those of other bytes.
 _ENCODED = (b"\0", b"\x1b")
 
 
 def robotstag(data: bytes) -> None:
-    """An input is field values, one a line. In every dialect:
+    """Check headers; an input is field values, one a line. In every dialect:
 
     - nothing raises, and time is bounded for each byte;
-    - the header that the rules are written as reads back to equal rules, without flaws;
-    - one more ``noindex`` allows nothing that was not allowed;
-    - what is said to another crawler changes nothing.
+    - the header written from the rules parses back to equal rules, without findings;
+    - one more ``noindex`` never allows more;
+    - statements for another crawler change nothing.
     """
     values = grown(data).split(b"\n")
     with bounded(sum(map(len, values))):
@@ -44,13 +44,12 @@ def robotstag(data: bytes) -> None:
 
 
 def html(data: bytes) -> None:
-    """An input is a page, and the encoding that its header declares.
+    """Check pages; an input is a page, and the encoding that its header declares.
 
     - Nothing raises, and time is bounded for each byte.
-    - The rules written as a header read back to equal rules.
-    - The search that passes over most of a page, the quick path, finds what reading all
-      of its ``<meta>`` tags finds.
-    - A page of ASCII says the same in UTF-16.
+    - The rules written as a header parse back to equal rules.
+    - The fast search, which skips most of a page, misses no ``<meta>`` tag.
+    - A page in ASCII has the same rules in UTF-16.
     """
     page, encoding = parts(data, 2)
     page, declared = grown(page), text(encoding[:40]) or None
@@ -66,13 +65,12 @@ def html(data: bytes) -> None:
 
 
 def dates(data: bytes) -> None:
-    """An input is the text of a date.
+    """Check dates; an input is the text of a date.
 
     - Nothing raises, and time is bounded for each byte.
-    - What is read is an aware datetime in UTC, of 1900 or later, that written as ISO 8601
-      reads back to itself.
-    - Case and white space around it do not matter.
-    - In ``unavailable_after``, it is the same date or none.
+    - A result is an aware datetime in UTC, in 1900 or later; its ISO form parses back.
+    - Case and surrounding white space do not matter.
+    - ``unavailable_after`` gives the same date or none.
     """
     written = text(data)
     with bounded(len(data)):

@@ -1,4 +1,4 @@
-"""How the bytes of an input are taken apart, and how much time a target may take for them."""
+"""How the bytes of an input are split, and the time that a target may take for them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SEPARATOR = b"\n%%\n"
 """Between the parts of an input."""
 
 GROWN_AT_MOST = 65_536
-"""Bytes that a part is grown to: twice of twice shows where time is not linear."""
+"""The size limit of a grown part, in bytes: enough to show quadratic time."""
 
 _TIMES = re.compile(rb"%(\d{1,4})x ")
 
-# Of processor time, on a slow machine, while coverage is measured. A blow-up takes more:
-# 64 KiB that each look at each other are four thousand million steps.
+# Processor time, on a slow machine, with coverage measurement. A quadratic target takes
+# more: 64 KiB compared byte by byte are four thousand million steps.
 _SECONDS = 2.0
 _SECONDS_FOR_A_BYTE = 100e-6
 
 
 def parts(data: bytes, count: int) -> list[bytes]:
-    """The first *count* parts of an input; those that it lacks are empty."""
+    """Return the first *count* parts of an input; missing parts are empty."""
     found = data.split(SEPARATOR, count - 1)
     return found + [b""] * (count - len(found))
 
 
 def grown(part: bytes) -> bytes:
-    """The part, in which a line that begins with ``%400x`` stands 400 times.
+    """Return the part with each line that begins with ``%400x`` repeated 400 times.
 
-    A fuzzer does not write long inputs by itself, and what takes too long shows in them.
+    A fuzzer does not find long inputs on its own, but they show slow code.
     """
     if b"%" not in part:
         return part
@@ -51,8 +51,8 @@ def grown(part: bytes) -> bytes:
 
 
 def written_over(octets: bytes, data: bytes) -> bytes:
-    """The octets of a file, over which *data* is written: two octets say where, one says
-    how many follow, and so on.
+    """Return the bytes of a file, overwritten with *data*: two bytes of position, one of
+    length, then the new bytes, repeatedly.
     """
     file = bytearray(octets)
     while len(data) > 3:
@@ -64,7 +64,7 @@ def written_over(octets: bytes, data: bytes) -> bytes:
 
 
 def fast_folder() -> str | None:
-    """A folder in memory, where there is one."""
+    """Return a folder in memory, if there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -74,7 +74,7 @@ def text(part: bytes) -> str:
 
 @contextmanager
 def bounded(size: int) -> Iterator[None]:
-    """The block takes no more processor time than *size* bytes are worth."""
+    """Assert that the block takes no more processor time than *size* bytes justify."""
     start = time.process_time()
     yield
     took = time.process_time() - start

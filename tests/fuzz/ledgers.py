@@ -1,4 +1,4 @@
-"""Ledgers that somebody else has made, as ``report`` and ``replay`` read them."""
+"""Ledgers written by others, as ``report`` and ``replay`` read them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TABLES = ("crawl", "snapshot", "decision", "body")
 
 
 def ledger(data: bytes) -> None:
-    """An input is lines, each of them a table and a JSON object: in the rows of the table,
-    the columns get these values, of whatever type; and after those, octets that are
-    written over the file, as in a store.
+    """Check malicious ledgers; an input is lines with a table and a JSON object each,
+    whose values, of any type, are set in the rows of the table. Bytes that overwrite the
+    file may follow, as for a store.
 
     For report and for replay:
 
@@ -75,7 +75,7 @@ def _change(path: Path, line: bytes) -> None:
 
 
 def _value(value: Any) -> Any:
-    """What a column gets: a number, a text, nothing; of a list of one text, its octets."""
+    """Return the value of a column: a number, text or None; for a list with one text, bytes."""
     match value:
         case [str(one)]:
             return one.encode("utf-8", "surrogatepass")

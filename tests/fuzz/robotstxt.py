@@ -1,6 +1,6 @@
-"""robots.txt: what it decides, and what is wrong with it.
+"""robots.txt: its decisions and its findings.
 
-An input is a robots.txt, a URL or path, and product tokens with commas between them.
+An input is a robots.txt, a URL or path, and product tokens separated by commas.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DIALECTS = (
     replace(CLASSIC, name="wild", wildcards=True, agent_match="token"),
 )
 
-# Bytes that the reference reads in a moment: it is slow on purpose.
+# Bytes that the reference, which is slow on purpose, can process in a moment.
 _REFERENCE_AT_MOST = 2_000
 
 _URL = re.compile(r"[A-Za-z]+://[A-Za-z0-9.]+/")
@@ -29,13 +29,13 @@ _TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def decide(data: bytes) -> None:
-    """In every dialect:
+    """Check in every dialect that:
 
     - nothing raises, and time is bounded for each byte;
-    - the verdict, line, agent and reason are those of the plain reference;
-    - ``is_allowed``, the quick path, says what ``decide`` says, asked first or later;
+    - the verdict, line, agent and reason agree with the plain reference;
+    - ``is_allowed``, the fast path, agrees with ``decide``, called first or later;
     - the line of a decision exists, and has the rule's pattern;
-    - what is asked beside it (delays, windows, sitemaps) can be answered.
+    - delays, windows and sitemaps can be read.
     """
     body, url, agents = _case(data)
     for dialect in DIALECTS:
@@ -56,11 +56,11 @@ def decide(data: bytes) -> None:
 
 
 def lint(data: bytes) -> None:
-    """In every dialect:
+    """Check in every dialect that:
 
     - nothing raises, and time is bounded for each byte;
-    - each finding names a line that exists, and has a text of bounded length;
-    - a line that is said to decide on no URL does not decide on this one.
+    - each finding names an existing line, and has a text of bounded length;
+    - a line reported as deciding on no URL does not decide on this one.
     """
     body, url, agents = _case(data)
     for dialect in DIALECTS:

@@ -1,4 +1,4 @@
-"""What a store reads back: the bytes of an entry, and the file of an SQLite store."""
+"""What a store reads: the bytes of an entry, and the file of an SQLite store."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _MAGIC = b"rep\x01"
 
 
 def stored(data: bytes) -> None:
-    """An input is the content of an entry, which gets its head and checksum here.
+    """Check entries; an input is an entry's content, to which this adds header and
+    checksum.
 
-    - Nothing raises, with the checksum or without it.
-    - Time is bounded, also where a body is a bomb, and so is a body.
-    - What is read is written down and read back as the same.
-    - It can be used: it holds or not, it has rules, and it can be renewed.
+    - Nothing raises, with or without the checksum.
+    - Time and body size are bounded, also for a compression bomb.
+    - An entry that was read is equal after writing and reading again.
+    - The entry works: its freshness, rules and renewal.
     """
     with bounded(len(data) + MAX_BODY):
         assert loads(data) is None or data.startswith(_MAGIC)
@@ -45,10 +46,10 @@ def stored(data: bytes) -> None:
 
 
 def sqlite(data: bytes) -> None:
-    """An input is what is written over the file of a store.
+    """Check SQLite stores; an input is written over the file of a store.
 
-    - Whatever the file has become, nothing but a StoreError is raised, in bounded time.
-    - What is read is an entry or nothing.
+    - Only StoreError is raised, in bounded time, whatever the file has become.
+    - A read gives an entry or nothing.
     """
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         path = Path(folder) / "store"
@@ -66,7 +67,7 @@ def _use(store: SqliteStore) -> None:
         entry = store.get(ORIGIN, NOW)
         assert entry is None or isinstance(entry, Entry)
         store.put(ORIGIN, _entry(), NOW)
-        # In a file that is damaged, what was put may be nowhere to be found.
+        # In a damaged file, a new entry may not be found again.
         assert store.get(ORIGIN, NOW) in {None, _entry()}
         if store.lock(ORIGIN, "me", 60, NOW):
             store.unlock(ORIGIN, "me")
@@ -80,7 +81,7 @@ def _entry() -> Entry:
 
 @cache
 def _whole_store() -> bytes:
-    """The file of a store that has a few entries, in one piece."""
+    """Return the file of a store with a few entries, in one piece."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store"
         store = SqliteStore(path)

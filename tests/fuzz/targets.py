@@ -1,4 +1,4 @@
-"""Every target by its name, and the inputs that it begins with."""
+"""All fuzz targets by name, with their seed inputs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def seeds(name: str) -> list[Path]:
 
 
 def inputs(name: str) -> st.SearchStrategy[bytes]:
-    """Inputs like the seeds of a target: a seed in which a piece gave way to others, or
-    pieces of all of them in another order.
+    """Inputs like the seeds of a target: a seed with a piece replaced, or the pieces of
+    all seeds in another order.
     """
     whole = [path.read_bytes() for path in seeds(name)]
     known = sorted({one for seed in whole for one in re.findall(rb"\w+|\W", seed)})

@@ -1,4 +1,4 @@
-"""Each target holds for the inputs that are kept, and for others like them."""
+"""Each target holds for the kept inputs, and for variations of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site allows its content to be used for, from each place where it can say so."""
+"""Permitted uses of the content of a site, from each source of statements."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 def usage(data: bytes) -> None:
-    """An input is field lines, a page, a robots.txt and a path.
+    """Check usage statements; an input is field lines, a page, a robots.txt and a path.
 
     - Nothing raises, and time is bounded for each byte.
-    - Answers come with the statement that gives them, which stands in an existing line.
-    - Combined with others, or with itself, nothing is allowed that was not.
-    - Of what must not be fetched, a robots.txt states nothing.
+    - A value comes with the deciding statement, which is in an existing line.
+    - Combining statements with others, or with themselves, never allows more.
+    - For a disallowed path, a robots.txt states nothing.
     """
     headers, page, body, path = parts(data, 4)
     headers, page, body = grown(headers), grown(page), grown(body)
@@ -51,11 +51,11 @@ def usage(data: bytes) -> None:
 
 
 def tdmrep(data: bytes) -> None:
-    """An input is a ``tdmrep.json`` and a path.
+    """Check TDMRep; an input is a ``tdmrep.json`` and a path.
 
     - Nothing raises, and time is bounded for each byte.
-    - What is no array says nothing.
-    - The rule that holds is the first whose location matches, by the plain reference.
+    - A file that is no array says nothing.
+    - The first rule whose location matches decides, as in the plain reference.
     """
     body, path = parts(data, 2)
     body, url = grown(body), f"https://example.com/{text(grown(path))}"

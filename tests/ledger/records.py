@@ -1,4 +1,4 @@
-"""Records of a made-up crawl."""
+"""Records of an invented crawl."""
 
 from __future__ import annotations
 

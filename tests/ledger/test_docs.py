@@ -1,4 +1,4 @@
-"""docs/ledger.md against the tables."""
+"""docs/ledger.md agrees with the tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ledger() -> sqlite3.Connection:
 
 
 def test_the_tables(ledger: sqlite3.Connection) -> None:
-    """Each table has a section, and each column a row, with its type, in their order."""
+    """Each table has a section, and each column a row, with its type, in the same order."""
     found = ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
     for (table,) in found.fetchall():
         section = TEXT.split(f"\n### {table}\n")[1].split("\n#")[0]
@@ -34,7 +34,7 @@ def test_the_tables(ledger: sqlite3.Connection) -> None:
 
 
 def test_the_figures() -> None:
-    """The version, the id and the bounds are those of the code."""
+    """The version, the id and the bounds in the docs are those of the code."""
     assert f"of the tables, {VERSION} here" in TEXT
     assert f"`0x{APPLICATION_ID:x}`" in TEXT
     assert f"cut at {MAX_URL:,} characters" in TEXT
@@ -44,7 +44,7 @@ def test_the_figures() -> None:
 
 
 def test_the_queries(ledger: sqlite3.Connection) -> None:
-    """Each query runs."""
+    """Each query of the docs runs."""
     queries = re.findall(r'sqlite3 .*?"\n(.*?)"\n', TEXT, re.DOTALL)
     assert len(queries) == 2
     for query in queries:

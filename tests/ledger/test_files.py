@@ -1,4 +1,4 @@
-"""Where a ledger can be written, and where a crawl must not start."""
+"""Where a ledger can be written, and when a crawl must not start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_a_new_one(tmp_path: Path) -> None:
-    """The file is made with its folder, and known by its ids."""
+    """A new file is made with its folder, and has the ids of a ledger."""
     path = tmp_path / "a" / "b" / "ledger.sqlite"
     files.prepare(path)
     files.prepare(path)
@@ -32,7 +32,7 @@ def test_a_new_one(tmp_path: Path) -> None:
 
 
 def test_made_by_many_at_once(tmp_path: Path) -> None:
-    """Who comes second finds the tables made."""
+    """Of several processes that create a ledger, the later ones find the tables."""
     path = tmp_path / "ledger.sqlite"
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(files.prepare, [path] * 16))
@@ -40,7 +40,7 @@ def test_made_by_many_at_once(tmp_path: Path) -> None:
 
 
 def test_what_is_none(tmp_path: Path) -> None:
-    """The message names the file and what is wrong, and the file stays as it was."""
+    """The message names the file that is no ledger, and the reason; the file stays unchanged."""
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
     (tmp_path / "folder").mkdir()
     cases = {
@@ -62,7 +62,7 @@ def test_what_is_none(tmp_path: Path) -> None:
 def test_made_by_another_in_the_meantime(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the lock another process may have made the tables."""
+    """Another process may create the tables between the check and the lock."""
     path = tmp_path / "ledger.sqlite"
     make(path)
     answers = iter([0, VERSION])
@@ -87,7 +87,7 @@ def test_what_may_pass(
     error: Exception,
     passes: bool,
 ) -> None:
-    """A full disk or a locked file does not stop the start; what won't change does."""
+    """A full disk or a locked file does not stop the start of a crawl; a lasting error does."""
 
     def fail(path: Path) -> None:
         raise error
@@ -101,18 +101,18 @@ def test_what_may_pass(
 
 
 def test_closed_for_good(tmp_path: Path) -> None:
-    """One file is left, unless another has it open; and either way it can be read."""
+    """After closing, one file remains unless another process has it open, and it is readable."""
     path = tmp_path / "ledger.sqlite"
     one, other = files.open_to_write(path), files.open_to_write(path)
     one.execute("INSERT INTO body VALUES ('a', 'b')")
-    files.close_for_good(one)
-    files.close_for_good(other)
+    files.close_and_merge_log(one)
+    files.close_and_merge_log(other)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     assert len(open_ledger(str(path)).execute("SELECT * FROM body").fetchall()) == 1
 
 
 def test_a_column_that_is_new(tmp_path: Path) -> None:
-    """A ledger that an earlier version made gets it, and keeps what it has."""
+    """A ledger of an earlier version gets the new column, and keeps its rows."""
     path = tmp_path / "ledger.sqlite"
     added = re.compile(r",( *-- [^\n]*)\n *form TEXT.*?(?=\n\);)", re.DOTALL)
     before = added.sub(r" \1", TABLES)
@@ -133,5 +133,5 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
 
 
 def test_a_statement_for_each_table() -> None:
-    """The tables are made one by one, so that nobody sees some of them."""
+    """The tables are created one by one, with a statement for each."""
     assert all(sqlite3.complete_statement(f"{one};") for one in TABLES.split(";\n"))

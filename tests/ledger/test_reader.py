@@ -1,4 +1,4 @@
-"""What can be opened as a ledger, and what is said of all else."""
+"""What can be opened as a ledger, and the errors for all other files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(
 
 
 def test_a_ledger(tmp_path: Path) -> None:
-    """It can be read, with the names of columns, and not be written."""
+    """A ledger can be read by column name, and cannot be written."""
     ledger = open_ledger(make(tmp_path / "a ledger #1?.sqlite"))
     assert ledger.execute("SELECT count(*) AS n FROM decision").fetchone()["n"] == 0
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
@@ -36,7 +36,7 @@ def test_a_ledger(tmp_path: Path) -> None:
 
 
 def test_what_is_none(tmp_path: Path) -> None:
-    """The message names the file, and what is wrong with it."""
+    """The message names the file that is no ledger, and the reason."""
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
     cases = {
         str(tmp_path / "missing"): "No such file",

@@ -1,4 +1,4 @@
-"""What is written down is bounded, and without secrets."""
+"""Records are bounded, and contain no secrets."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.ledger.records import ORIGIN, result, snapshot
     ],
 )
 def test_no_passwords(url: str, expected: str) -> None:
-    """Who is logged in does not show, nor does what could be that."""
+    """User names and passwords are removed, and so is text that could be one."""
     assert url_text(url) == expected
 
 
 def test_bounds() -> None:
-    """What is too long is cut, and shows that it was."""
+    """A text that is too long is cut, and marked as cut."""
     assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
     assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
     assert storable("x" * MAX_TEXT) == "x" * MAX_TEXT
@@ -36,12 +36,12 @@ def test_bounds() -> None:
 
 
 def test_what_sqlite_does_not_take() -> None:
-    """Half a surrogate pair is replaced, as nothing can store it."""
+    """Half of a surrogate pair is replaced, because SQLite cannot store it."""
     assert storable("a\ud800ä") == "a?ä"
 
 
 def test_a_robots_txt_that_could_not_be_had() -> None:
-    """It says why, without the password that an error may quote, and has no body."""
+    """The snapshot of an unreachable robots.txt has the error without passwords, and no body."""
     failed = result(
         b"",
         status=None,
@@ -60,7 +60,7 @@ def test_a_robots_txt_that_could_not_be_had() -> None:
 
 
 def test_a_copy_in_its_place() -> None:
-    """What is kept to is the body, and when it was fetched is said."""
+    """If a cached copy is used, the snapshot has its body, and the time when it was fetched."""
     failed = AccessResult(url=f"{ORIGIN}/robots.txt", status=503)
     entry = Entry(
         result=failed,
@@ -78,7 +78,7 @@ def test_a_copy_in_its_place() -> None:
 
 
 def test_a_body_that_nobody_reads_to_its_end() -> None:
-    """It is kept as far as it is read, and a byte more, by which one sees that."""
+    """A body beyond the size limit is cut to the limit plus one byte, which shows the cut."""
     body = snapshot(b"#" * 2_000_000).body
     assert body is not None
     assert len(body) == RFC9309.size_limit + 1

@@ -1,4 +1,4 @@
-"""The writer loses nothing that it does not count, whatever happens to the file."""
+"""The ledger writer counts every record that it loses, whatever happens to the file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-WRITTEN_EVERY = module._WRITTEN_EVERY
+WRITTEN_EVERY = module._WRITE_INTERVAL
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WRITTEN_EVERY", 0.01)
-    monkeypatch.setattr(module, "_LEFT_ALONE", 0.01)
+    monkeypatch.setattr(module, "_WRITE_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "_RETRY_AFTER", 0.01)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def written(path: Path, *records: Any) -> LedgerWriter:
 
 
 def wait_for(check: Any) -> None:
-    """Until it is true, for ten seconds at most."""
+    """Wait until the condition is true, for ten seconds at most."""
     for _ in range(2000):
         if check():
             return
@@ -59,7 +59,7 @@ def wait_for(check: Any) -> None:
 
 
 def test_all_of_it(path: Path) -> None:
-    """The crawl, its robots.txt, its decisions and its end; and nothing else is left."""
+    """The crawl, its robots.txt files, its decisions and its end are written, nothing else."""
     later = snapshot(b"Disallow: /\n", fetched=7.0)
     writer = written(
         path,
@@ -68,8 +68,8 @@ def test_all_of_it(path: Path) -> None:
         later,
         decided(2, fetched=7.0),
         decided(3, fetched=None, line=None, layer="meta", page="http://page/"),
-        snapshot(),  # again, from the store
-        decided(4, fetched=99.0),  # of a robots.txt that was dropped
+        snapshot(),  # From the store again.
+        decided(4, fetched=99.0),  # For a robots.txt that was dropped.
     )
     assert (writer.recorded, writer.dropped, writer.errors) == (7, 0, 0)
     [crawl] = rows(path, "SELECT * FROM crawl")
@@ -88,7 +88,7 @@ def test_all_of_it(path: Path) -> None:
 
 
 def test_a_body_is_stored_once(path: Path) -> None:
-    """Whoever serves it, and in however many crawls."""
+    """A body is stored once, whichever hosts serve it, and in all crawls."""
     for _ in range(2):
         written(path, snapshot(), snapshot(origin="http://b.example"))
     assert rows(path, "SELECT count(*) FROM body") == [(1,)]
@@ -99,14 +99,14 @@ def test_a_body_is_stored_once(path: Path) -> None:
 
 
 def test_one_that_is_there_is_continued(path: Path) -> None:
-    """Another crawl is another row, and its decisions are its own."""
+    """An existing ledger is continued: a second crawl gets a row and decisions of its own."""
     written(path, snapshot(), decided(1))
     written(path, decided(2))
     assert rows(path, "SELECT crawl, snapshot FROM decision") == [(1, 1), (2, None)]
 
 
 def test_written_while_it_runs(path: Path) -> None:
-    """A reader sees what happened before, and that the crawl has no end."""
+    """During a crawl, a reader sees the records so far, and a crawl without an end."""
     writer = LedgerWriter(path, CRAWL)
     writer.start()
     writer.write(decided(1))
@@ -118,8 +118,8 @@ def test_written_while_it_runs(path: Path) -> None:
 
 
 def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So long what happened waits to be written, and a crash loses it."""
-    monkeypatch.setattr(module, "_WRITTEN_EVERY", WRITTEN_EVERY)
+    """Records are written every half second, so a crash loses no more than that."""
+    monkeypatch.setattr(module, "_WRITE_INTERVAL", WRITTEN_EVERY)
     pauses: list[float | None] = []
 
     class Closing(Event):
@@ -139,7 +139,7 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches are bounded, and so is what is known of snapshots."""
+    """More records than a batch, and more snapshots than are remembered, are all written."""
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
     monkeypatch.setattr(module, "_MAX_IDS", 2)
     snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
@@ -151,7 +151,7 @@ def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What there is no room for is counted, and what there is room for is written."""
+    """On a slow disk, records beyond the buffer are counted, and the others are written."""
     monkeypatch.setattr(module, "_MAX_WAITING", 10 * decided().weight)
     blocker = sqlite3.connect(path, isolation_level=None)
     written(path)
@@ -171,7 +171,7 @@ def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_fails_for_a_while(path: Path) -> None:
-    """It is tried again, and nothing is there twice or missing."""
+    """After temporary failures the writer retries, without duplicate or missing rows."""
     path.mkdir()
     writer = LedgerWriter(path, CRAWL)
     writer.start()
@@ -190,7 +190,7 @@ def test_a_file_that_fails_for_a_while(path: Path) -> None:
 def test_a_batch_that_fails_in_its_middle(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written of it is rolled back, and written again as a whole."""
+    """A batch that fails halfway is rolled back, and written again as a whole."""
     monkeypatch.setattr(module, "_DECISION", "INSERT INTO missing VALUES ")
     writer = LedgerWriter(path, CRAWL)
     writer.start()
@@ -205,7 +205,7 @@ def test_a_batch_that_fails_in_its_middle(
 
 
 def test_a_file_that_fails_to_the_end(path: Path) -> None:
-    """What is left then is counted."""
+    """If the file fails to the end, the unwritten records are counted."""
     path.mkdir()
     writer = written(path, decided(1), decided(2))
     assert (writer.recorded, writer.dropped) == (0, 2)
@@ -213,7 +213,7 @@ def test_a_file_that_fails_to_the_end(path: Path) -> None:
 
 
 def test_a_file_that_is_moved(path: Path) -> None:
-    """No other is begun in its place, and it is continued where it comes back."""
+    """If the file is moved away, no new one is made; the writer continues when it is back."""
     writer = LedgerWriter(path, CRAWL)
     writer.start()
     wait_for(path.exists)
@@ -232,7 +232,7 @@ def test_a_file_that_is_moved(path: Path) -> None:
 
 
 def test_what_can_never_be_written(path: Path) -> None:
-    """It is dropped, counted and said, and what comes after it is written."""
+    """A record that can never be written is dropped and counted; later ones are written."""
     writer = LedgerWriter(path, CRAWL)
     writer.start()
     writer.write(decided(1, line=10**30))
@@ -244,7 +244,7 @@ def test_what_can_never_be_written(path: Path) -> None:
 
 
 def test_two_writers(path: Path) -> None:
-    """Two on one file break nothing, and each has its own rows."""
+    """Two writers on one file do not disturb each other, and each writes its own rows."""
     writers = [LedgerWriter(path, CRAWL) for _ in range(2)]
     for writer in writers:
         writer.start()
@@ -263,8 +263,8 @@ def test_two_writers(path: Path) -> None:
 def test_an_end_that_takes_too_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crawl does not wait for ever, and what is not written by then is counted."""
-    monkeypatch.setattr(module, "_END_WAITS", 0.1)
+    """The crawl waits only so long for the last records; unwritten ones are counted."""
+    monkeypatch.setattr(module, "_CLOSE_TIMEOUT", 0.1)
     written(path)
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -276,7 +276,7 @@ def test_an_end_that_takes_too_long(
 
 
 def test_a_crawl_that_can_never_be_written(path: Path) -> None:
-    """It does not keep the processor busy: it is tried now and then, and counted."""
+    """A crawl row that cannot be written is retried only now and then, and counted."""
     writer = LedgerWriter(path, CRAWL._replace(spider=object()))
     writer.start()
     writer.write(decided(1))

@@ -1,7 +1,7 @@
-"""robots.txt files of real sites, where there are any at hand.
+"""robots.txt files of real sites, if available.
 
 ``SCRAPY_REP_CORPUS`` names a folder or a ``.tar.gz`` that holds them as
-``robots/HOST.txt``. Every tenth of them is tried, and each with ``--long``.
+``robots/HOST.txt``. The tests use every tenth file, or all with ``--long``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAFE = "/%?[]@!$&'()*+,;=:~|"
 
 @cache
 def read_corpus() -> list[tuple[str, bytes]]:
-    """The files by name; skips the test where there are none."""
+    """Return the files by name; skip the test if there are none."""
     if not os.environ.get(VARIABLE):
         pytest.skip(f"{VARIABLE} names no folder or .tar.gz of robots.txt files")
     path = Path(os.environ[VARIABLE])
@@ -48,7 +48,7 @@ def read_corpus() -> list[tuple[str, bytes]]:
 
 @cache
 def urls_for(body: bytes, count: int) -> list[str]:
-    """URLs that touch the rules of that file, spread over all of it, and fixed ones."""
+    """Return URLs that match rules from all parts of the file, and fixed ones."""
     values = _values(body, (b"allow", b"disallow"))
     step = max(1, len(values) // count)
     paths = list(FIXED_PATHS)
@@ -63,7 +63,7 @@ def urls_for(body: bytes, count: int) -> list[str]:
 
 @cache
 def agents_for(body: bytes) -> list[tuple[str, ...]]:
-    """Crawlers: one that no file names, Googlebot, and two of the named ones."""
+    """Return product tokens: one that no file names, Googlebot, and two that the file names."""
     named: list[str] = []
     for value in _values(body, (b"user-agent",)):
         words = value.replace(b"/", b" ").split()

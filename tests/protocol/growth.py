@@ -1,4 +1,4 @@
-"""How what is done grows with what is given: in steps, or in time where C takes the steps."""
+"""Growth of a task with its input: in steps, or in time if C code takes the steps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 TIMES = 8
-# What is linear takes TIMES as long for what is TIMES as long, and what is quadratic
-# takes TIMES * TIMES.
+# A linear task takes TIMES as long for an input TIMES as large; a quadratic one takes
+# TIMES * TIMES.
 MOST_TIMES = 3 * TIMES
 SLACK = 0.05  # seconds
 
 
 def steps(task: Callable[[], object]) -> int:
-    """How many lines of Python *task* runs, calls into C being one each."""
+    """Return the number of Python lines that *task* runs; a call into C counts as one."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> object:
@@ -38,10 +38,10 @@ def steps(task: Callable[[], object]) -> int:
 
 
 def assert_linear(do: Callable[[T], object], make: Callable[[int], T]) -> None:
-    """Assert that *do* takes about so many times as long with what is so many times as long.
+    """Assert that the time of *do* grows in proportion to the size of its input.
 
-    *make* makes what is given, by its size in octets. What is compared are seconds of the
-    processor, at best of four times each.
+    *make* makes the input from a size in octets. The test compares processor time, the
+    best of four runs each.
     """
     size = 128 * 1_024
     short, long = make(size // TIMES), make(size)

@@ -1,8 +1,9 @@
-"""The protocol a second time, plain and slow, as a judge of the fast implementation.
+"""A second, plain and slow implementation of the protocol, which the tests compare with
+the fast one.
 
-Written from RFC 9309, from what Google documents and publishes, and from the texts of
-1994 and 1996, with loops over characters and over rules, and with no regular
-expressions. Where the sources leave a point open, the dialect's field decides.
+It is written from RFC 9309, from what Google documents and publishes, and from the texts
+of 1994 and 1996, with loops over characters and over rules, and without regular
+expressions. Where the sources leave a point open, the field of the dialect decides.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ WHITE = b" \t\x0b\x0c"
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 HEX = b"0123456789ABCDEFabcdef"
 UNRESERVED = LETTERS + b"0123456789-._~"
-# Of the reserved characters, those that delimit nothing in a path or query; the others.
+# Reserved characters: those that delimit nothing in a path or query, and the others.
 NO_DELIMITERS = b":@!'(),;[]"
 DELIMITERS = b"/?&=+"
-# Of those that may stand raw, what one URL library encodes and another does not.
+# Characters that may stand raw, and that only some URL libraries encode.
 ENCODED_BY_SOME = b"[]'"
 BOM = b"\xef\xbb\xbf"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -39,7 +40,7 @@ DISALLOW = (
     b"disallaw",
 )
 
-# In a pattern, what is not an octet.
+# Values in a pattern that are not octets.
 ANYTHING = -1
 END = -2
 SLASH = -3  # raw or encoded
@@ -64,7 +65,7 @@ class ReferenceRule:
 class ReferenceGroup:
     tokens: list[bytes] = field(default_factory=list)
     rules: list[ReferenceRule] = field(default_factory=list)
-    closed: bool = False  # The run of user-agent lines is over.
+    closed: bool = False  # True after the run of user-agent lines.
 
 
 def decide(
@@ -74,12 +75,12 @@ def decide(
 
 
 class Reference:
-    """One robots.txt, read once."""
+    """A parsed robots.txt."""
 
     def __init__(self, body: bytes, dialect: Dialect) -> None:
         self.dialect = dialect
         self.groups = read_groups(body, dialect)
-        # Slow, but not slower than it must be for many questions.
+        # The loop is slow, but many decisions on one file stay affordable.
         self.url_target = cache(lambda url: url_target(url, dialect))
         self.groups_of = cache(self.find_groups)
         self.verdict_for = cache(self.find_verdict)
@@ -102,7 +103,7 @@ class Reference:
             for pattern in rule.patterns:
                 if not matches(pattern.octets, target):
                     continue
-                # An empty Disallow that is a rule at all allows everything.
+                # An empty Disallow that counts as a rule allows everything.
                 allows = rule.kind == "allow" or not pattern.octets
                 if self.dialect.rule_choice == "first":
                     return allows, rule.line, agent, "rule"
@@ -171,7 +172,7 @@ def is_utf_16(body: bytes) -> bool:
     if body[:2] not in UTF_16:
         return False
     zeros = [place % 2 for place, octet in enumerate(body) if octet == 0]
-    # The high octets of ASCII: at odd places where the low ones come first.
+    # The high octets of ASCII characters: at odd places if the file is little-endian.
     high = 1 if body[:2] == UTF_16[0] else 0
     total = len(range(2 + high, len(body), 2))
     return zeros.count(high) > max(zeros.count(1 - high), total // 8)
@@ -212,15 +213,15 @@ def read_token(value: bytes, dialect: Dialect) -> list[bytes]:
     if value == b"*" or (value[:1] == b"*" and value[1] in WHITE):
         return [b"*"]
     if dialect.agent_match == "letters":
-        # As Google's parser cuts it, and whole: the second names no one else, unless a
-        # crawler has digits or dots in its name.
+        # The token as Google's parser cuts it, and the whole token: the second names
+        # another crawler only if that crawler has digits or dots in its name.
         cut = take(value, LETTERS + b"-_")
         return [cut, take(value, LETTERS + b"0123456789-_.")]
     return [take(value, bytes(set(range(256)) - set(WHITE + b"/*")))]
 
 
 def take(value: bytes, octets: bytes) -> bytes:
-    """The part of *value* before the first octet that is not one of *octets*."""
+    """Return *value* up to the first octet that is not in *octets*."""
     taken = b""
     for octet in value:
         if octet not in octets:
@@ -239,7 +240,7 @@ def names(token: bytes, agent: str, dialect: Dialect) -> bool:
 
 
 def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[ReferencePattern]:
-    """The patterns that a rule stands for; none when it is no rule."""
+    """Return the patterns of a rule; none if the line is no rule."""
     if not value:
         allows_all = kind == "disallow" and dialect.empty_disallow == "allow-all"
         return [ReferencePattern([], 0)] if allows_all else []
@@ -262,8 +263,8 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[ReferencePa
 
 
 def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
-    """The octets by which patterns are compared: those of the levelled pattern, or as
-    Google's parser has them.
+    """Return the length of a pattern as the dialect counts it: the normalized octets, or
+    what Google's parser counts.
     """
     if dialect.path_encoding == "high-octets":
         return sum(3 if octet > 0x7F else 1 for octet in value)
@@ -271,7 +272,7 @@ def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
 
 
 def url_target(url: str, dialect: Dialect) -> bytes:
-    """What of the URL is compared: the path, its parameters and the query."""
+    """Return the part of a URL that rules are compared with: path, parameters and query."""
     url = url.partition("#")[0]
     scheme, separator, rest = url.partition("://")
     if not separator or "/" in scheme or "?" in scheme:
@@ -284,7 +285,7 @@ def url_target(url: str, dialect: Dialect) -> bytes:
 
 
 def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
-    """The octets that are compared, with what is special in a pattern."""
+    """Return the normalized octets of *value*, with its special characters marked."""
     octets: list[int] = []
     i = 0
     while i < len(text):
@@ -305,7 +306,7 @@ def level(text: bytes, dialect: Dialect, *, in_pattern: bool) -> list[int]:
 
 
 def slashes_levelled(octets: list[int]) -> list[int]:
-    """A pattern in which each slash behind the first raw question mark matches both."""
+    """Return the pattern with SLASH in place of each slash after the first raw question mark."""
     i = octets.index(ord("?")) if ord("?") in octets else len(octets)
     levelled = octets[:i]
     while i < len(octets):
@@ -347,13 +348,13 @@ def level_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
 
 
 def may_not_stand_raw(octet: int) -> bool:
-    """Whether an ASCII character may stand in no path or query, other than encoded."""
+    """Return True if an ASCII character must be encoded in a path or query."""
     allowed = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"*$"
     return octet < 0x80 and octet not in allowed
 
 
 def matches(pattern: Sequence[int], target: bytes) -> bool:
-    """Keep the set of all places in the target that the pattern can have reached."""
+    """Return True if the pattern matches, by tracking all positions that it can have reached."""
     places = {0}
     for octet in pattern:
         if octet == END:

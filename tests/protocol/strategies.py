@@ -1,4 +1,4 @@
-"""Hypothesis strategies: robots.txt files full of corners, and URLs that touch them."""
+"""Hypothesis strategies: robots.txt files full of edge cases, and URLs that match them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ BEGINNINGS = (
     *(b"\xef\xbb\xbf", b"\xef\xbb", b"\xef", b"\xef\xef\xbb\xbf", b"\xbb", b"\n"),
 )
 
-# Few and short, so that rules and URLs meet.
+# Few and short, so that rules and URLs often match.
 PIECES = (
     *([b"/"] * 5),
     *(b"a", b"b", b"ab", b"A", b"~", b"%7E", b"%7e", b"%61", b"%2F", b"%2f", b"%2A"),
@@ -108,7 +108,7 @@ def lines(draw: Callable, seen: list[bytes]) -> bytes:
 def bodies(draw: Callable, seen: list[bytes] | None = None) -> bytes:
     """A robots.txt; the patterns of its rules are added to ``seen``."""
     body = draw(st.sampled_from(BEGINNINGS))
-    # A file that names no one would say little.
+    # A file without any user-agent line would test little.
     body += draw(st.sampled_from((b"", b"User-agent: *\n", b"User-agent: bot\n")))
     for _ in range(draw(st.integers(0, 10))):
         body += draw(lines([] if seen is None else seen))
@@ -122,7 +122,7 @@ def bodies(draw: Callable, seen: list[bytes] | None = None) -> bytes:
 
 @st.composite
 def urls(draw: Callable, seen: list[bytes]) -> str:
-    """A URL that is likely to match one of the patterns seen, or nearly so."""
+    """A URL that is likely to match, or nearly match, one of the patterns seen."""
     if not seen or draw(st.integers(0, 5)) == 0:
         return ORIGIN + draw(st.sampled_from(URLS))
     path = b""
@@ -137,7 +137,7 @@ def urls(draw: Callable, seen: list[bytes]) -> str:
             piece = spelling % octet
         path += piece
     path += draw(st.sampled_from(TAILS))
-    if draw(st.integers(0, 5)) == 0:  # The directory, or not even all of that.
+    if draw(st.integers(0, 5)) == 0:  # The directory, or only a part of it.
         path = path[: path.rfind(b"/") + 1] or path[:2]
     if not path.startswith(b"/"):
         path = b"/" + path
@@ -148,7 +148,7 @@ def urls(draw: Callable, seen: list[bytes]) -> str:
 
 @st.composite
 def cases(draw: Callable) -> tuple[bytes, str, tuple[str, ...]]:
-    """A robots.txt, a URL and the tokens of a crawler."""
+    """A robots.txt, a URL and the product tokens of a crawler."""
     seen: list[bytes] = []
     body = draw(bodies(seen))
     tokens = st.lists(st.sampled_from(AGENTS), min_size=1, max_size=2, unique=True)

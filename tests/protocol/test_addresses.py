@@ -1,4 +1,4 @@
-"""Which addresses are private, in each form in which a URL can have them."""
+"""Private addresses, in each form that a URL can have them in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scrapy_rep.protocol.origins import origin_of
     ],
 )  # fmt: skip
 def test_private(address: str) -> None:
-    """Of a machine, a link, a private network, many hosts, or nobody; also inside of IPv6."""
+    """Loopback, link-local, private, multicast and unspecified addresses, also in IPv6."""
     assert is_private(ip_address(address))
 
 
@@ -50,7 +50,7 @@ LOOPBACK = [
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_forms(host: str) -> None:
-    """Decimal, octal, hexadecimal, short, mapped, encoded: a URL has an address in each."""
+    """Decimal, octal, hexadecimal, short, mapped and encoded forms are read as addresses."""
     origin = origin_of(f"http://{host}/")
     assert origin is not None
     address = address_in(origin.host)
@@ -67,13 +67,13 @@ def test_forms(host: str) -> None:
     ids=lambda host: host[:20],
 )  # fmt: skip
 def test_names(host: str) -> None:
-    """All else is a name, of which a resolver knows more."""
+    """Any other host is a name, which a resolver has to look up."""
     assert address_in(host) is None
 
 
 @given(st.integers(0, 2**32 - 1), st.data())
 def test_as_the_system_reads_it(value: int, data: st.DataObject) -> None:
-    """What ``inet_aton`` makes of a form is what this makes of it."""
+    """IPv4 forms are read as ``inet_aton`` reads them."""
     octets = list(value.to_bytes(4, "big"))
     kept = data.draw(st.integers(0, 3))
     numbers = [*octets[:kept], int.from_bytes(bytes(octets[kept:]), "big")]
@@ -84,7 +84,7 @@ def test_as_the_system_reads_it(value: int, data: st.DataObject) -> None:
 
 @given(st.text("0123456789abcdefxX.", max_size=20))
 def test_what_the_system_refuses(host: str) -> None:
-    """Nor is anything an address here of which the system knows none, but for a last point."""
+    """A host is an IPv4 address only if ``inet_aton`` accepts it, apart from a final dot."""
     try:
         expected = IPv4Address(socket.inet_aton(host.removesuffix(".")))
     except OSError:

@@ -1,4 +1,4 @@
-"""Product tokens: what a crawler is called, as its User-Agent header has it."""
+"""Product tokens: the name of a crawler, taken from its User-Agent header."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CHROME = "Chrome/120.0.0.0"
     ],
 )  # fmt: skip
 def test_crawlers_are_found_by_name(user_agent: str, tokens: tuple[str, ...]) -> None:
-    """The header of a crawler gives the token it goes by in robots.txt."""
+    """The User-Agent header of a crawler gives its product token for robots.txt."""
     assert product_tokens(user_agent) == tokens
 
 
@@ -98,19 +98,19 @@ def test_crawlers_are_found_by_name(user_agent: str, tokens: tuple[str, ...]) ->
     ],
 )
 def test_browsers_have_no_token(user_agent: str) -> None:
-    """A header that a browser could send names no crawler."""
+    """A User-Agent header that a browser could send gives no product token."""
     assert product_tokens(user_agent) == ()
 
 
 @pytest.mark.parametrize("user_agent", ["", " ", "/", "()", "((((", "+", "ツ/1"])
 def test_garbage_has_no_token(user_agent: str) -> None:
-    """A header without a product token gives none."""
+    """A User-Agent header without a product token gives none."""
     assert product_tokens(user_agent) == ()
 
 
 @given(st.one_of(st.text(), st.text("()/; aB-_+:.1", max_size=60)))
 def test_any_header_gives_valid_tokens_once_each(user_agent: str) -> None:
-    """Whatever the header, the tokens are of letters, digits, ``_``, ``-`` and ``.``."""
+    """Tokens of any header consist of letters, digits, ``_``, ``-`` and ``.``, each once."""
     tokens = product_tokens(user_agent)
     assert isinstance(tokens, tuple)
     assert len(set(tokens)) == len(tokens)
@@ -120,6 +120,6 @@ def test_any_header_gives_valid_tokens_once_each(user_agent: str) -> None:
 
 
 def test_hostile_header_is_read_at_once() -> None:
-    """No length and no nesting of brackets takes long."""
+    """Neither a long header nor deeply nested brackets take long to parse."""
     for text in ("(" * 100_000, "a/" * 50_000, "(;" * 50_000, "- " * 50_000):
         assert isinstance(product_tokens(text), tuple)

@@ -1,4 +1,4 @@
-"""Text from elsewhere is made visible before it is displayed."""
+"""Text from outside is made visible before it is displayed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from scrapy_rep.protocol.display import columns, visible
     ],
 )
 def test_visible(text: str, shown: str) -> None:
-    """Control characters and their like become escapes; the rest stays."""
+    """Control characters and similar ones become escapes; other characters stay."""
     assert visible(text) == shown
 
 
 @given(st.text(st.characters(codec=None)))
 def test_nothing_gets_through(text: str) -> None:
-    """Whatever the text, what is shown is printable and can be encoded."""
+    """Any text becomes printable and can be encoded."""
     shown = visible(text)
     assert {unicodedata.category(each) for each in shown}.isdisjoint(
         {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -44,7 +44,7 @@ def test_nothing_gets_through(text: str) -> None:
 
 
 def test_columns() -> None:
-    """Wide characters take two columns, and combining ones none."""
+    """Wide characters take two columns, and combining characters none."""
     assert columns("abc") == 3
     assert columns("日本") == 4
     assert columns("e\u0301") == 1

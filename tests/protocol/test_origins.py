@@ -1,4 +1,4 @@
-"""Origins: the scheme, host and port that one robots.txt is for."""
+"""Origins: the scheme, host and port that a robots.txt applies to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scrapy_rep.protocol.origins import origin_of
         ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080"),
         ("http://a_b.example/", "http://a_b.example"),
         ("http://192.0.2.1:8000/", "http://192.0.2.1:8000"),
-        # What no DNS has, and a proxy takes all the same.
+        # No DNS has such hosts, but a proxy accepts them.
         ("http://ex%61mple.test/", "http://example.test"),
         ("http://EX%41MPLE.test/", "http://example.test"),
         ("http://a%2eb.test/", "http://a.b.test"),
@@ -37,7 +37,7 @@ from scrapy_rep.protocol.origins import origin_of
         ("http://b%C3%BCcher.example/", "http://xn--bcher-kva.example"),
         ("http://a..b/", "http://a..b"),
         ("http://a.test./", "http://a.test."),
-        # Ports, userinfo, and what parsers of URLs take away.
+        # Ports, userinfo, and characters that URL parsers remove.
         ("http://a.test:080/", "http://a.test"),
         ("http://a.test:0/", "http://a.test:0"),
         ("http://a.test:65535/", "http://a.test:65535"),
@@ -49,7 +49,7 @@ from scrapy_rep.protocol.origins import origin_of
     ],
 )
 def test_origin(url: str, expected: str) -> None:
-    """Scheme, host and port count; default ports, case and userinfo are folded."""
+    """Scheme, host and port make an origin; default ports, case and userinfo do not matter."""
     origin = origin_of(url)
     assert str(origin) == expected
     assert origin is not None
@@ -102,12 +102,12 @@ def test_origin(url: str, expected: str) -> None:
     ],
 )
 def test_no_origin(url: str) -> None:
-    """What has no robots.txt, or no place that could be asked for one, has no origin."""
+    """A URL without a valid host and port, or not of http or https, has no origin."""
     assert origin_of(url) is None
 
 
 def test_a_port_of_many_zeros() -> None:
-    """However long a port is written, it is read, or it is none; nothing raises."""
+    """A port with thousands of zeros is parsed or makes the URL invalid; it never raises."""
     zeros = "0" * 5000
     assert origin_of(f"http://example.com:{zeros}80/") == origin_of(
         "http://example.com/"

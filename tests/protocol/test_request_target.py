@@ -1,4 +1,4 @@
-"""What a server gets to see of a URL, and the verdict over all of it."""
+"""The request targets that a server can see for a URL, and the decision over all of them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
         ("/a;?#x", ["/a;?", "/a"]),
         ("/a;?b", ["/a?b"]),
         ("/a/..;", ["/a/..", "/"]),
-        # Of these there is no other form.
+        # These paths have no other form.
         ("", []),
         ("/", []),
         ("/.well-known/x", []),
@@ -129,7 +129,7 @@ PATHS = st.lists(st.sampled_from(PIECES), max_size=10).map(
     ],
 )
 def test_other_forms(path: str, forms: list[str]) -> None:
-    """Only what reads in another way has other forms, each once."""
+    """A URL has another form for each other way to read it, each once."""
     assert other_forms(HOST + path) == tuple(HOST + form for form in forms)
 
 
@@ -145,13 +145,13 @@ def test_other_forms(path: str, forms: list[str]) -> None:
     ],
 )
 def test_the_rest_of_a_url(url: str, forms: tuple[str, ...]) -> None:
-    """White space around a URL goes; what is no URL has no forms."""
+    """White space around a URL is stripped; a text that is no URL has no other forms."""
     assert other_forms(url) == forms
 
 
 @given(PATHS)
 def test_requoted_is_what_aiohttp_sends(path: str) -> None:
-    """Of a URL as Scrapy encodes it, aiohttp sends one of the forms."""
+    """aiohttp sends one of the known forms of a URL that Scrapy has encoded."""
     yarl = pytest.importorskip("yarl")
     url = safe_url_string(HOST + path)
     sent = HOST + yarl.URL(url).raw_path_qs
@@ -159,7 +159,7 @@ def test_requoted_is_what_aiohttp_sends(path: str) -> None:
 
 
 def test_http2_leaves_parameters_out() -> None:
-    """Those of the last segment alone, as Scrapy's handler does."""
+    """The HTTP/2 form drops the parameters of the last segment, as Scrapy's handler does."""
     http2 = frozenset({HTTP2})
     assert other_forms(f"{HOST}/a;b/c;d;e?f;g", http2) == (f"{HOST}/a;b/c?f;g",)
     assert other_forms(f"{HOST}/a;b/c?f;g", http2) == ()
@@ -170,8 +170,8 @@ def test_http2_leaves_parameters_out() -> None:
 
 @given(PATHS)
 def test_forms_are_ends(path: str) -> None:
-    """No form but a cut leads to what was not a form before: a server that resolves what
-    it was sent has been asked about.
+    """The forms of a form are forms of the original URL, except those that cutting
+    produces. So the decision also covers a server that resolves the target it receives.
     """
     forms = other_forms(HOST + path)
     for form in forms:
@@ -184,7 +184,7 @@ def test_forms_are_ends(path: str) -> None:
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC])
 def test_the_stricter_verdict_holds(dialect: object) -> None:
-    """Either form can be the one that is denied; the decision says which."""
+    """A URL is denied if any of its forms is denied, and the decision names that form."""
     robots = RobotsTxt.parse(
         b"User-agent: *\nDisallow: /secret\nDisallow: /x/", dialect
     )
@@ -206,7 +206,7 @@ def test_the_stricter_verdict_holds(dialect: object) -> None:
 def test_the_fast_answer_agrees(
     path: str, clients: frozenset[str], dialect: str
 ) -> None:
-    """``is_allowed`` says what ``decide`` does, and neither allows what a form denies."""
+    """``is_allowed`` agrees with ``decide``, and neither allows a URL that has a denied form."""
     body = b"User-agent: *\nDisallow: /a\nDisallow: /*&\nDisallow: ////\nAllow: /a/a"
     robots = RobotsTxt.parse(body, DIALECTS[dialect])
     url = HOST + path
@@ -217,7 +217,7 @@ def test_the_fast_answer_agrees(
 
 
 def test_a_blanket_and_robotstxt() -> None:
-    """The way to robots.txt is free only where it is written so."""
+    """If nothing may be fetched, only the literal URL of robots.txt is allowed."""
     robots = RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE)
     assert is_allowed(robots, f"{HOST}/robots.txt", "bot")
     assert is_allowed(robots, f"{HOST}/robots.txt#x", "bot")
@@ -241,7 +241,7 @@ def test_a_blanket_and_robotstxt() -> None:
     ],
 )
 def test_is_robotstxt(rest: str, exact: bool) -> None:
-    """Only the exact target is that of robots.txt."""
+    """Only the exact path /robots.txt is the URL of robots.txt."""
     assert is_robotstxt(HOST + rest) is exact
 
 
@@ -259,7 +259,7 @@ def test_is_robotstxt(rest: str, exact: bool) -> None:
     ],
 )
 def test_have_same_target(one: str, other: str, same: bool) -> None:
-    """Two ways to write a target are one; a fragment is no part of it."""
+    """Two spellings of one request target are equal; the fragment does not matter."""
     assert have_same_target(HOST + one, HOST + other) is same
     assert have_same_target(HOST + other, HOST + one) is same
 
@@ -270,7 +270,7 @@ def test_have_same_target(one: str, other: str, same: bool) -> None:
 )
 @pytest.mark.unmeasured
 def test_hostile_urls_cost_what_they_are_long(piece: str) -> None:
-    """A URL ten times as long takes no more than ten times as long, or little more."""
+    """The time for a URL grows linearly with its length."""
 
     def seconds(count: int) -> float:
         url = HOST + "/" + piece * count

@@ -1,4 +1,4 @@
-"""Ledgers to make reports of, written without a crawl."""
+"""Ledgers for tests of the report, written without a crawl."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 START = 1_790_000_000.0
-"""When each crawl of these starts: in September 2026."""
+"""The start of each crawl, in September 2026."""
 
 
 class Ledger:
-    """An open ledger; rows are given by the names of their columns."""
+    """An open ledger; rows are passed by column name."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -103,7 +103,7 @@ class Ledger:
         return self.decision(crawl, snapshot, url, **given)
 
     def close(self) -> str:
-        """The path of the ledger."""
+        """Close the ledger and return its path."""
         self.connection.commit()
         self.connection.close()
         return self.path
@@ -131,13 +131,13 @@ Sitemap: https://press.example/sitemap.xml
 
 
 def realistic(path: Path) -> str:
-    """Two crawls of a dozen hosts, in which about everything happens."""
+    """Two crawls of a dozen hosts, with about every kind of event."""
     names = ("press", "shop", "library", "museum", "weather")
     return _two_crawls(Ledger(path), names, fewer=1)
 
 
 def brief(path: Path) -> str:
-    """What happens in the realistic one, on fewer hosts and far less often."""
+    """The events of the realistic ledger, with fewer hosts and far fewer events."""
     return _two_crawls(Ledger(path), ("press", "shop"), fewer=30)
 
 
@@ -212,7 +212,7 @@ def _outages(ledger: Ledger, crawl: int, fewer: int) -> None:
 
 
 def outages(path: Path) -> str:
-    """Hosts with long names that could not be reached for days, for several reasons."""
+    """Hosts with long names that were unreachable for days, for several reasons."""
     ledger = Ledger(path)
     crawl = ledger.crawl()
     for number, error in enumerate(
@@ -258,7 +258,7 @@ def _pages(ledger: Ledger, crawl: int, fewer: int) -> None:
 
 
 def large(path: Path, hosts: int = 2_000, decisions: int = 30_000) -> str:
-    """So many decisions on so many hosts, each with a robots.txt of its own."""
+    """Many decisions on many hosts, each with its own robots.txt."""
     ledger = Ledger(path)
     crawl = ledger.crawl()
     snapshots = []
@@ -282,7 +282,7 @@ BIDI = "\u202egnp.exe\u2066\u200f\u061c\ufeff\u2028"
 
 
 def hostile(path: Path) -> str:
-    """Whatever strangers may write, in each column that they may write into."""
+    """Malicious text in each column that others can write into."""
     nasty = MARKUP + TERMINAL + BIDI + "{{ 7 * 7 }}{% raw %}\"'><b>"
     ledger = Ledger(path)
     crawl = ledger.crawl(

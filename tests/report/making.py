@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(*arguments: object) -> int:
-    """The exit status of the command."""
+    """Return the exit status of the command."""
     parser = ArgumentParser()
     SUBCOMMANDS["report"].add_arguments(parser)
     given = parser.parse_args(list(map(str, arguments)))
@@ -25,7 +25,7 @@ def run(*arguments: object) -> int:
 
 
 def make_report(folder: Path, maker: Callable[[Path], str]) -> Path:
-    """The report of a ledger that *maker* makes."""
+    """Make the report of a ledger that *maker* makes."""
     ledger = maker(folder / f"{maker.__name__}.rep")
     html = folder / f"{maker.__name__}.html"
     assert run(ledger, "-o", html) == 0

@@ -1,4 +1,4 @@
-"""A report in a browser: sorted, filtered, read, printed, and without harm."""
+"""A report in a browser: sorting, filtering, reading, printing, and malicious text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
-# Each line is what the accessibility check says is wrong, and where.
+# Each line says what the accessibility check found, and where.
 AXE = """async (options) => {
     const found = await axe.run({ resultTypes: ["violations"], ...options });
     return found.violations.map((one) =>
@@ -35,16 +35,16 @@ AXE = """async (options) => {
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
-    # One browser for all of them.
+    # One browser for all tests.
     pytest.mark.xdist_group("browser"),
     pytest.mark.unmeasured,
 ]
 
-# What it looks for in colours, which are all that a theme changes.
+# Colour checks, since a theme changes only colours.
 IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 
-# The tests run inside an event loop, in whose thread this client of the browser refuses
-# to work.
+# The tests run inside an event loop, and this client of the browser refuses to run in
+# the thread of one.
 THREAD = ThreadPoolExecutor(1)
 
 
@@ -57,7 +57,7 @@ def in_browser(test: Callable[..., None]) -> Callable[..., None]:
 
 
 class Opened:
-    """A report that is open in a page, and what the page did meanwhile."""
+    """A report that is open in a page, with the events of the page."""
 
     def __init__(self, page: Any, path: Path) -> None:
         self.page = page
@@ -74,7 +74,7 @@ class Opened:
         page.goto(path.as_uri())
 
     def leave(self) -> None:
-        """The page is there for the next one."""
+        """Reset the page for the next test."""
         for event, listener in self.listeners.items():
             self.page.remove_listener(event, listener)
 
@@ -91,7 +91,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The report of each of the ledgers, by its name; made when it is first asked for."""
+    """The report of each ledger, by name; made on first use."""
     folder = tmp_path_factory.mktemp("reports")
     return functools.cache(lambda name: make_report(folder, getattr(ledgers, name)))
 
@@ -114,7 +114,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(browser: Any) -> Callable[[bool], Any]:
-    """A page that runs scripts, or one that does not; made when it is first asked for."""
+    """Pages with and without scripts; opened on first use."""
 
     def make(scripts: bool) -> Any:
         page = browser.new_context(java_script_enabled=scripts).new_page()
@@ -128,9 +128,9 @@ def pages(browser: Any) -> Callable[[bool], Any]:
 def opened(
     pages: Callable[[bool], Any], reports: Callable[[str], Path]
 ) -> Iterator[Callable[..., Opened]]:
-    """Opens a report, on a light screen where nothing else is said, 1,280 pixels wide.
+    """Open a report, by default on a light screen, 1,280 pixels wide.
 
-    Whatever a test does, no page asks for anything but itself, or says anything.
+    After each test, the page must not have requested or logged anything.
     """
     all_opened: list[Opened] = []
 
@@ -156,7 +156,7 @@ def opened(
 
 @in_browser
 def test_sorting(opened: Callable[..., Opened]) -> None:
-    """A click on a heading sorts by it, another one turns the order round."""
+    """A click on a heading sorts by its column, a second click reverses the order."""
     report = opened("realistic")
     button = report.page.get_by_role("button", name="Host")
     button.click()
@@ -171,7 +171,7 @@ def test_sorting(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_numbers_are_sorted_as_such(opened: Callable[..., Opened]) -> None:
-    """The greatest first, not by their digits; ages by their length."""
+    """Numbers are sorted by value, greatest first, and ages by their length."""
     report = opened("realistic")
     report.page.get_by_role("button", name="Dropped").click()
     dropped = [int(text) for text in report.column(7)]
@@ -184,7 +184,7 @@ def test_numbers_are_sorted_as_such(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_sorting_by_keyboard(opened: Callable[..., Opened]) -> None:
-    """The headings are reached by Tab, after the filter, and worked by Enter and Space."""
+    """Tab reaches the headings, after the filter; Enter and Space sort."""
     report = opened("realistic")
     keys = report.page.keyboard
     report.page.get_by_label("robots.txt", exact=True).focus()
@@ -197,7 +197,7 @@ def test_sorting_by_keyboard(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_skip_link(opened: Callable[..., Opened]) -> None:
-    """The first Tab shows a link that leads past the navigation."""
+    """The first Tab shows a link that skips the navigation."""
     report = opened("realistic")
     report.page.keyboard.press("Tab")
     link = report.page.locator(":focus")
@@ -209,7 +209,7 @@ def test_skip_link(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_filtering(opened: Callable[..., Opened]) -> None:
-    """By host, by rule and by outcome; the count is said."""
+    """The table can be filtered by host, rule and outcome, and shows the count."""
     report = opened("realistic")
     text = report.page.get_by_label("Filter by host or rule")
     text.fill("SHOP")
@@ -228,9 +228,7 @@ def test_filtering(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_from_a_host_to_its_file(opened: Callable[..., Opened]) -> None:
-    """A host leads to its robots.txt, which is opened; the lines that decided are
-    marked and counted.
-    """
+    """A host links to its robots.txt, in which the deciding lines are marked and counted."""
     report = opened("realistic")
     report.page.get_by_role("link", name="https://library.example").click()
     line = report.page.locator("details[open] li.refused").first
@@ -241,7 +239,7 @@ def test_from_a_host_to_its_file(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_from_a_host_to_its_refused_urls(opened: Callable[..., Opened]) -> None:
-    """The count of refusals leads to the URLs of the host, with the rule of each."""
+    """The count of refusals links to the URLs of the host, with the rule of each."""
     report = opened("realistic")
     row = report.page.locator("#host-table tbody tr", has_text="library.example")
     row.get_by_role("link", name="90").click()
@@ -254,7 +252,7 @@ def test_from_a_host_to_its_refused_urls(opened: Callable[..., Opened]) -> None:
     assert more.inner_text() == "70 more URLs not shown."
 
 
-# How many lines the text of a cell takes.
+# The number of lines of the text of a cell.
 LINES = """(cell) => {
     const range = document.createRange();
     range.selectNodeContents(cell);
@@ -264,7 +262,7 @@ LINES = """(cell) => {
 
 @in_browser
 def test_words_and_dates_of_an_outage(opened: Callable[..., Opened]) -> None:
-    """On a desktop a date stands on one line, and no word is broken."""
+    """On a desktop screen, dates stay on one line, and words are not broken."""
     report = opened("outages")
     lines = """(cell) => {
         const range = document.createRange();
@@ -290,9 +288,7 @@ def test_words_and_dates_of_an_outage(opened: Callable[..., Opened]) -> None:
 def test_accessible(
     opened: Callable[..., Opened], name: str, widths: list[int]
 ) -> None:
-    """An accessibility check finds nothing, whatever is opened, light or dark; nothing is
-    wider than the screen.
-    """
+    """An accessibility check finds no problem in any view; nothing is wider than the screen."""
     report = opened(name)
     show_all = "document.querySelectorAll('details').forEach((one) => one.open = true)"
     report.page.evaluate(show_all)
@@ -311,7 +307,7 @@ KIND = re.compile(r'<(\w+)(?:[^<>]*? class="([^"]*)")?')
 
 
 def test_brief_has_each_kind_of_element(reports: Callable[[str], Path]) -> None:
-    """What is checked of the brief report holds for any other."""
+    """The brief report has each kind of element, so its checks hold for any report."""
 
     def kinds(name: str) -> set[Any]:
         return set(KIND.findall(reports(name).read_text("utf-8")))
@@ -321,7 +317,7 @@ def test_brief_has_each_kind_of_element(reports: Callable[[str], Path]) -> None:
 
 @in_browser
 def test_printed(opened: Callable[..., Opened]) -> None:
-    """On paper each robots.txt is there to be read, on white, and no control is."""
+    """In print, each robots.txt is expanded, on white, without controls."""
     report = opened("brief", scheme="dark")
     report.page.emulate_media(media="print")
     assert not report.page.locator("#filter").is_visible()
@@ -334,7 +330,7 @@ def test_printed(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_without_scripts(opened: Callable[..., Opened]) -> None:
-    """All that is to be read is there; what would not work is not."""
+    """Without scripts, all text is readable, and controls that need scripts are absent."""
     report = opened("realistic", scripts=False)
     assert len(report.hosts()) == 10
     assert not report.page.locator("#filter").is_visible()
@@ -345,7 +341,7 @@ def test_without_scripts(opened: Callable[..., Opened]) -> None:
 
 @in_browser
 def test_hostile(opened: Callable[..., Opened]) -> None:
-    """What strangers wrote is text: it adds no element, runs nothing and leads nowhere."""
+    """Text of others adds no element, runs no script and links nowhere."""
     report = opened("hostile")
     page = report.page
     assert page.locator("script").count() == 1
@@ -366,7 +362,7 @@ def test_hostile(opened: Callable[..., Opened]) -> None:
 
 
 def processor_seconds(browser: Any) -> float:
-    """What all processes of the browser have used."""
+    """Return the processor time of all processes of the browser."""
     session = browser.new_browser_cdp_session()
     found = session.send("SystemInfo.getProcessInfo")["processInfo"]
     session.detach()
@@ -383,7 +379,7 @@ def large(reports: Callable[[str], Path]) -> Path:
 def test_many_decisions(
     opened: Callable[..., Opened], large: Path, browser: Any
 ) -> None:
-    """Of 30,000 decisions on 2,000 hosts, the report stays small and quick."""
+    """A report of 30,000 decisions on 2,000 hosts stays small and fast."""
     assert large.stat().st_size < 4_000_000
     report = opened("large")
     before = processor_seconds(browser)

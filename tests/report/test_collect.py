@@ -1,4 +1,4 @@
-"""What is read from ledgers."""
+"""Data that the report reads from ledgers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ DEFAULT = Limits()
 
 
 def read(*paths: str, limits: Limits = DEFAULT) -> tuple[Report, list[Host]]:
-    """A report, and its hosts."""
+    """Return the report and its hosts."""
     with closing(Scratch(paths)) as scratch:
         report = collect(scratch, limits)
         return report, list(report.hosts)
 
 
 def test_hosts(tmp_path: Path) -> None:
-    """Those with most refusals first, each with what is known of its robots.txt."""
+    """Hosts are sorted by refusals, each with the state of its robots.txt."""
     report, hosts = read(realistic(tmp_path / "ledger"))
     by_origin = {host.origin: host for host in hosts}
     assert report.hosts.met == len(hosts) == 10
@@ -66,7 +66,7 @@ def test_hosts(tmp_path: Path) -> None:
 
 
 def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
-    """Fewer hosts, files and rows; all of them are counted."""
+    """With limits on hosts, files and rows, the omitted ones are counted."""
     limits = Limits(hosts=3, documents=2, rows=1)
     path = realistic(tmp_path / "ledger")
     with closing(Scratch([path])) as scratch:
@@ -79,7 +79,7 @@ def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_several_ledgers(tmp_path: Path) -> None:
-    """What they say is added up: of one host, of one line."""
+    """Numbers of several ledgers are added up, by host and by line."""
     one, two = realistic(tmp_path / "one"), realistic(tmp_path / "two")
     report, hosts = read(one, two)
     alone, hosts_alone = read(one)
@@ -91,7 +91,7 @@ def test_several_ledgers(tmp_path: Path) -> None:
 
 
 def test_documents(tmp_path: Path) -> None:
-    """Each version of a robots.txt, the last first, with what its own lines decided."""
+    """Versions of a robots.txt are listed, latest first, with the decisions of their lines."""
     with closing(Scratch([realistic(tmp_path / "ledger")])) as scratch:
         document = next(iter(collect(scratch, DEFAULT).documents))
     assert (document.origin, document.refused, document.allowed) == (
@@ -112,7 +112,7 @@ def test_documents(tmp_path: Path) -> None:
 
 
 def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
-    """Both are counted; the example is of what it refused."""
+    """A line that refused and allowed URLs has both counts; the example is a refused URL."""
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, b"User-agent: *\nDisallow: /x\n")
     ledger.refused(crawl, snapshot, f"{ORIGIN}/x", 2, "Disallow: /x")
@@ -130,7 +130,7 @@ def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
 
 
 def test_a_body_that_was_cut(ledger: Ledger) -> None:
-    """More than is read of a robots.txt is said; many versions are counted."""
+    """A long robots.txt is cut, and omitted versions are counted."""
     crawl = ledger.crawl()
     for number in range(5):
         body = b"x" * 512_001 if number == 4 else b"%d\n" % number
@@ -143,8 +143,8 @@ def test_a_body_that_was_cut(ledger: Ledger) -> None:
 
 
 def test_delay(ledger: Ledger) -> None:
-    """Of Crawl-delay and Request-rate the slower; of the crawler's own group, whose name
-    may be known from its User-Agent alone; none where the dialect ignores it.
+    """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
+    group, even if only its User-Agent is known; none if the dialect ignores them.
     """
     body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
     agentless = {"agents": "[]"}
@@ -156,8 +156,8 @@ def test_delay(ledger: Ledger) -> None:
 
 
 def test_gap(tmp_path: Path) -> None:
-    """The shortest time between two requests that were let through, also where two workers
-    have shared a host; of a host that asks for no delay, nothing is said.
+    """The gap is the shortest time between two requests to a host, also of different
+    workers; hosts without a delay have none.
     """
     paths = []
     for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
@@ -169,7 +169,7 @@ def test_gap(tmp_path: Path) -> None:
             ledger.allowed(crawl, snapshot, f"{ORIGIN}/{time}", time=START + time)
             url = f"https://free.example/{time}"
             ledger.allowed(crawl, free, url, time=START + time)
-        # What was refused, what an override let through and what a page said is not sent.
+        # Refusals, overrides and statements of pages send no request.
         for given in (
             {"verdict": "refused"},
             {"layer": "override"},
@@ -188,14 +188,14 @@ def test_gap(tmp_path: Path) -> None:
 
 
 def test_no_gap_of_refusals_alone(ledger: Ledger) -> None:
-    """A ledger without what was let through says nothing of gaps."""
+    """A ledger that records only refusals has no gaps."""
     ledger.snapshot(ledger.crawl("denied"), ORIGIN, PRESS)
     _, (host,) = read(ledger.close())
     assert (host.delay, host.gap) == (2.0, None)
 
 
 def test_refused_and_overridden_urls(ledger: Ledger) -> None:
-    """Each URL with its rule and how often, refusals first; those left out are counted."""
+    """Each URL has its rule and its count, refusals first; omitted URLs are counted."""
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     given = {
@@ -233,7 +233,7 @@ def test_refused_and_overridden_urls(ledger: Ledger) -> None:
 
 
 def test_overridden_urls(ledger: Ledger) -> None:
-    """A host that an override decides for is there without a refusal."""
+    """A host with only overridden decisions is listed too."""
     crawl = ledger.crawl()
     given = {
         "layer": "override",
@@ -251,7 +251,7 @@ def test_overridden_urls(ledger: Ledger) -> None:
 
 
 def test_without_a_robotstxt(ledger: Ledger) -> None:
-    """Each host counts once, for what it answered last, with what was asked of it."""
+    """Each host without a robots.txt counts once, with its last result and its requests."""
     crawl = ledger.crawl()
     loop = "redirected more than 5 times, in a loop"
     for number, (status, error) in enumerate(
@@ -282,7 +282,7 @@ def test_without_a_robotstxt(ledger: Ledger) -> None:
 
 
 def test_outages(tmp_path: Path) -> None:
-    """Who could not be reached, why, what was given up, and whether it came back."""
+    """Unreachable hosts are listed with reason, abandoned requests and recovery."""
     report, _ = read(realistic(tmp_path / "ledger"))
     found = {one.origin: one for one in report.outages}
     gone = found["https://gone.example"]
@@ -296,7 +296,7 @@ def test_outages(tmp_path: Path) -> None:
 
 
 def test_rare_answers(ledger: Ledger) -> None:
-    """Each kind is counted; of very many kinds the rarest are left out, and counted."""
+    """Each kind of response is counted; of very many kinds, the rarest are left out."""
     crawl = ledger.crawl()
     for number in range(25):
         nothing = {"access": "unreachable", "status": None, "error": f"no {number:02}"}
@@ -313,7 +313,7 @@ def test_rare_answers(ledger: Ledger) -> None:
 
 
 def test_overridden(tmp_path: Path) -> None:
-    """Decisions by overrides, and each setting that is not as by default."""
+    """Decisions by overrides are listed, and settings that differ from their defaults."""
     report, _ = read(realistic(tmp_path / "ledger"))
     statement = "staging.example: ignore"
     assert report.overridden == (Overridden("override", statement, "allowed", 14, 1),)
@@ -323,7 +323,7 @@ def test_overridden(tmp_path: Path) -> None:
 
 
 def test_settings_of_scrapy(ledger: Ledger) -> None:
-    """As the add-on leaves them they are not listed; ROBOTSTXT_OBEY = False is."""
+    """Settings that only the add-on changed are not listed; ROBOTSTXT_OBEY = False is."""
     parser = "scrapy.robotstxt.ProtegoRobotParser"
     ours = {"ROBOTSTXT_PARSER": parser, "ROBOTSTXT_USER_AGENT": None}
     ledger.crawl("denied", settings={**ours, "ROBOTSTXT_OBEY": True})
@@ -335,7 +335,7 @@ def test_settings_of_scrapy(ledger: Ledger) -> None:
 
 
 def test_while_a_crawl_writes(ledger: Ledger) -> None:
-    """What was committed is read, of one moment, and the crawl can go on writing."""
+    """The report reads one committed state, while the crawl continues to write."""
     ledger.connection.execute("PRAGMA journal_mode = WAL")
     crawl = ledger.crawl(ended=None)
     ledger.allowed(crawl, None, f"{ORIGIN}/1", reason="unavailable")
@@ -349,7 +349,7 @@ def test_while_a_crawl_writes(ledger: Ledger) -> None:
 
 
 def test_a_decision_of_no_crawl(ledger: Ledger) -> None:
-    """A ledger that has lost a crawl can be read."""
+    """A ledger with decisions of a missing crawl can be read."""
     ledger.allowed(7, None, f"{ORIGIN}/1")
     ledger.snapshot(7, ORIGIN, PRESS)
     report, hosts = read(ledger.close())
@@ -358,17 +358,17 @@ def test_a_decision_of_no_crawl(ledger: Ledger) -> None:
 
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
-    """What was let through is asked about again."""
+    """The headline checks all requests again."""
     said = headline(read(realistic(tmp_path / "ledger"))[0])
     assert said.kept
     assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
     assert said.notes[0].startswith("1,440 pages checked again for this report")
-    assert said.notes[1] == "120 pages had no robots.txt to keep to: 1 host had none."
-    assert said.notes[2] == "14 more pages fetched by an override."
+    assert said.notes[1] == "No robots.txt applied to 120 pages: 1 host had none."
+    assert said.notes[2] == "14 more pages fetched because of an override."
 
 
 def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
-    """A request that the robots.txt in force forbids is found, whatever was recorded."""
+    """The headline counts requests that robots.txt forbade, whatever was recorded."""
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/1")
@@ -382,7 +382,7 @@ def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
 
 
 def test_forms_are_asked_about_again(ledger: Ledger) -> None:
-    """What was let through is held against the rules in all the forms that a server sees."""
+    """The headline checks requests in all forms that a server may see."""
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/1")
@@ -392,7 +392,7 @@ def test_forms_are_asked_about_again(ledger: Ledger) -> None:
 
 
 def test_a_url_without_a_host(ledger: Ledger) -> None:
-    """It is counted among what was refused, and not among the hosts."""
+    """A URL without a host counts as refused, but not as a host."""
     crawl = ledger.crawl()
     ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.decision(crawl, None, "http://a:+80/", origin="", reason="bad-url")
@@ -403,7 +403,7 @@ def test_a_url_without_a_host(ledger: Ledger) -> None:
 
 
 def test_examples_are_few(ledger: Ledger) -> None:
-    """All that should not have been let through is counted, ten URLs are shown."""
+    """All wrongly sent requests are counted, and ten of their URLs are shown."""
     crawl = ledger.crawl()
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     for number in range(12):
@@ -413,7 +413,7 @@ def test_examples_are_few(ledger: Ledger) -> None:
 
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
-    """A dialect of the user's own, and a URL that is not whole, are said to be left."""
+    """The headline says if a custom dialect or an incomplete URL could not be checked."""
     own = ledger.crawl(dialect="lenient")
     ledger.allowed(own, ledger.snapshot(own, ORIGIN, PRESS), f"{ORIGIN}/private/")
     crawl = ledger.crawl()
@@ -423,34 +423,34 @@ def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
     said = headline(read(ledger.close())[0])
     assert said.sentence.startswith("0 of 2 pages")
     assert "2 pages could not be checked again" in said.notes[0]
-    assert "what 1 crawl let through" in said.notes[1]
+    assert "the pages of 1 crawl" in said.notes[1]
 
 
 def test_headline_of_refusals_alone(ledger: Ledger) -> None:
-    """Nothing is claimed of what was let through; the stats say what was fetched."""
+    """If a ledger records only refusals, the headline makes no claim about requests."""
     counts = {"downloader/response_count": 50, "robotstxt/response_count": 8}
     crawl = ledger.crawl("denied", counts=json.dumps(counts))
     snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
     ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /private/")
-    # Of an override one row is written for each host, whatever it let through.
+    # An override has one row for each host, however many requests it allowed.
     ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
     report, _ = read(ledger.close())
     said = headline(report)
     assert said.sentence == "1 request was refused, 0 items and links dropped"
-    assert "refusals alone" in said.notes[0]
+    assert "only refusals" in said.notes[0]
     assert (report.responses, report.let_through_by_override) == (42, 0)
     assert not report.complete
 
 
 def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
-    """A ledger without a crawl, and a crawl without a request."""
+    """The headline of a ledger without a crawl, and of a crawl without requests."""
     assert headline(read(empty(tmp_path / "empty"))[0]).sentence.startswith("No crawl")
     ledger.crawl()
     assert headline(read(ledger.close())[0]).sentence == "No page was fetched"
 
 
 def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:
-    """What does not count of what a page says is an override, and no request."""
+    """An override of a page's statement counts as an override, and not as a request."""
     crawl = ledger.crawl()
     given = {"layer": "override", "reason": "REP_NOINDEX", "statement": "noindex"}
     ledger.allowed(crawl, None, f"{ORIGIN}/", page=f"{ORIGIN}/", **given)
@@ -458,5 +458,5 @@ def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:
     report, _ = read(ledger.close())
     assert report.let_through_by_override == 0
     assert report.overridden[0].reason == "REP_NOINDEX"
-    assert len(report.said) == 1
+    assert len(report.noted) == 1
     assert report.held_back == []

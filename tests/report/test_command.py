@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
-    """No address in an attribute but the page itself; only our script and style run."""
+    """The only URLs in attributes lead within the page; only its own script and style run."""
     page = make_report(tmp_path, ledgers.hostile).read_text()
     addresses = re.findall(
         r"""\b(?:src|href|action|url)\s*[=(]["']?([^"'>\s]*)""", page
@@ -32,7 +32,7 @@ def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_an_older_report_is_replaced(tmp_path: Path) -> None:
-    """By the new one, with the rights that a new file has; no other file is left."""
+    """A new report replaces an older one, with a new file's mode, and leaves no other file."""
     html = make_report(tmp_path, ledgers.empty)
     umask = os.umask(0o027)
     try:
@@ -47,7 +47,7 @@ def test_an_older_report_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
-    """Where the output is a link to a report, that is replaced."""
+    """If the output is a link to a report, its target is replaced."""
     html = make_report(tmp_path, ledgers.empty)
     link = tmp_path / "link"
     link.symlink_to(html)
@@ -59,7 +59,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def test_another_file_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nor is a ledger, a folder; an empty file is, as of mktemp."""
+    """A ledger or a folder is not replaced; an empty file, as from mktemp, is."""
     ledger = ledgers.empty(tmp_path / "ledger")
     for output in (ledger, tmp_path):
         assert run(ledger, "-o", output) == 2
@@ -69,7 +69,7 @@ def test_another_file_is_not_replaced(
 
 
 def test_what_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names it; an older report stays as it is."""
+    """The message names the file that is no ledger; an older report stays unchanged."""
     html = make_report(tmp_path, ledgers.realistic)
     before = html.read_bytes()
     (tmp_path / "text").write_text("User-agent: *\n" * 100)
@@ -91,7 +91,7 @@ def test_what_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_broken_ledger(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
-    """It is said to be one, without a traceback."""
+    """A broken ledger is reported without a traceback."""
     path = ledgers.realistic(tmp_path / "ledger")
     with sqlite3.connect(path) as connection:
         connection.execute(damage)
@@ -104,7 +104,7 @@ def test_a_broken_ledger(
 def test_damage_that_shows_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While the page is written: nothing of it is left."""
+    """Damage found while the page is written leaves no output behind."""
     path = ledgers.realistic(tmp_path / "ledger")
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE body")
@@ -117,7 +117,7 @@ def test_damage_that_shows_late(
 def test_a_disk_that_is_full(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Half a report is not left behind, and an older one stays."""
+    """A full disk leaves no partial report behind, and keeps an older one."""
     html = make_report(tmp_path, ledgers.realistic)
     before = html.read_bytes()
     capsys.readouterr()
@@ -136,17 +136,17 @@ def test_a_disk_that_is_full(
 def test_an_empty_ledger_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output is no file that is read, although an empty file may be replaced."""
+    """An input file is not replaced by the output, even if it is empty."""
     empty = tmp_path / "empty"
     empty.touch()
     (tmp_path / "link").symlink_to(empty)
     assert run(empty, "-o", tmp_path / "link") == 2
-    assert "is a file to read, and is not replaced" in capsys.readouterr().err
+    assert "is an input file, and is not replaced" in capsys.readouterr().err
     assert empty.read_bytes() == b""
 
 
 def test_of_refusals_alone(tmp_path: Path) -> None:
-    """What the stats of the crawl count as fetched has its part of the bar."""
+    """The bar includes the fetches that only the stats of the crawl count."""
     ledger = ledgers.Ledger(tmp_path / "ledger")
     counts = json.dumps({"downloader/response_count": 1234})
     ledger.crawl("denied", counts=counts)
@@ -156,7 +156,7 @@ def test_of_refusals_alone(tmp_path: Path) -> None:
 
 
 def test_the_same_ledger_twice(tmp_path: Path) -> None:
-    """It counts once, by whatever path it is named."""
+    """A ledger given twice counts once, whatever paths lead to it."""
     path = ledgers.realistic(tmp_path / "ledger")
     (tmp_path / "link").symlink_to(path)
     assert run(path, path, tmp_path / "link", "-o", tmp_path / "report.html") == 0
@@ -164,7 +164,7 @@ def test_the_same_ledger_twice(tmp_path: Path) -> None:
 
 
 def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who has given no name learns which it is."""
+    """Without a given name, the command prints the name of the report."""
     html = tmp_path / "report.html"
     assert run(ledgers.empty(tmp_path / "ledger"), "-o", html) == 0
     said = f"scrapy rep: {html} is written; open it in a browser\n"
@@ -174,7 +174,7 @@ def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_standard_output(
     tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """A dash writes it there, and nothing is said."""
+    """A dash writes the report to standard output, without other output."""
     assert run(ledgers.realistic(tmp_path / "ledger"), "-o", "-") == 0
     page, said = capsysbinary.readouterr()
     assert not said
@@ -183,7 +183,7 @@ def test_standard_output(
 
 
 def test_wrong_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """There are no fewer than no hosts."""
+    """Limits below zero are refused."""
     path = ledgers.empty(tmp_path / "ledger")
     assert run(path, "-o", tmp_path / "x", "--hosts", "-1") == 2
     assert "0 or greater" in capsys.readouterr().err
@@ -192,20 +192,20 @@ def test_wrong_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_place_that_can_not_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message says which, and why."""
+    """An unwritable path is reported with the reason."""
     output = tmp_path / "missing" / "report.html"
     assert run(ledgers.empty(tmp_path / "ledger"), "-o", output) == 2
     assert str(output) in capsys.readouterr().err
 
 
 def test_limits(tmp_path: Path) -> None:
-    """The page says what it leaves out, and how to have it."""
+    """The page says what it leaves out, and which option includes it."""
     path = ledgers.realistic(tmp_path / "ledger")
     html = tmp_path / "report.html"
     assert run(path, "-o", html, "--hosts", 2, "--robotstxt", 1) == 0
     page = html.read_text()
-    assert "The 2 with most refusals, of 10" in page
-    assert "6 more hosts are left out" in page
+    assert "The 2 hosts with the most refusals, of 10" in page
+    assert "6 more hosts left out" in page
 
 
 def test_without_jinja(
@@ -213,7 +213,7 @@ def test_without_jinja(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A sentence says what to install."""
+    """Without Jinja, a sentence says what to install."""
     monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run(ledgers.empty(tmp_path / "ledger")) == 2

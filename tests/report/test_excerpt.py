@@ -1,4 +1,4 @@
-"""What is shown of a robots.txt."""
+"""The part of a robots.txt that a report shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def count(shown: tuple[ShownLine | Gap, ...]) -> int:
 
 
 def test_a_short_one_is_whole() -> None:
-    """Each line has its number, and its mark; the end of the last is no line."""
+    """A short file is shown whole, with numbered and marked lines."""
     mark = Mark(refused=1)
     assert excerpt("a\n\nb\n", {3: mark}) == (
         ShownLine(1, "a", None),
@@ -22,7 +22,7 @@ def test_a_short_one_is_whole() -> None:
 
 
 def test_a_long_one_is_the_lines_that_decided() -> None:
-    """With the beginning and with what is around them; what is left out is counted."""
+    """A long file shows its beginning and the deciding lines; omitted lines are counted."""
     text = "Disallow: /x\n" * 100_000
     shown = excerpt(text, {50_000: Mark(refused=2), 100_000: Mark(allowed=1)})
     numbers = [one.number for one in shown if isinstance(one, ShownLine)]
@@ -31,7 +31,7 @@ def test_a_long_one_is_the_lines_that_decided() -> None:
 
 
 def test_many_lines_that_decided() -> None:
-    """Of more than can be shown, those that decided most are."""
+    """Of too many deciding lines, those with the most decisions are shown."""
     marks = {line: Mark(refused=line) for line in range(1, 100_001, 10)}
     shown = excerpt("x\n" * 100_000, marks)
     marked = [one.number for one in shown if isinstance(one, ShownLine) and one.mark]
@@ -41,7 +41,7 @@ def test_many_lines_that_decided() -> None:
 
 
 def test_a_mark_beyond_the_end() -> None:
-    """A line that is not there, as its ledger is broken, is not shown."""
+    """A mark on a line that does not exist, from a broken ledger, is ignored."""
     marks = {7: Mark(refused=1), 2: Mark(), 10**12: Mark()}
     assert excerpt("a\nb\n", marks) == (
         ShownLine(1, "a", None),
@@ -51,7 +51,7 @@ def test_a_mark_beyond_the_end() -> None:
 
 
 def test_bars() -> None:
-    """Parts fill their bar in proportion; the least of them can be seen."""
+    """The parts of a bar are proportional; the smallest stays visible."""
     bar = stacked_bar([("a", "x", 10**9), ("b", "y", 1), ("c", "z", 0)])
     assert [part.name for part in bar] == ["a", "b"]
     assert bar[1].length >= 3

@@ -1,4 +1,4 @@
-"""How values are written, those of strangers above all."""
+"""How the report shows values, above all those written by others."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ def test_what_can_be_seen_stays() -> None:
 
 @pytest.mark.unmeasured
 def test_nothing_unseen_is_left() -> None:
-    """Of all characters, each that moves, hides or has no look becomes its code; the
-    others stay.
+    """Every character that moves, hides or has no glyph becomes its code; others stay.
 
-    Of the code points without a character, which are nine of ten, some are tried.
+    Only some of the unassigned code points, nine tenths of all, are tried.
     """
     of: dict[str, list[str]] = defaultdict(list)
     for each in map(chr, range(sys.maxunicode + 1)):
@@ -40,13 +39,13 @@ def test_nothing_unseen_is_left() -> None:
 
 
 def test_a_long_text_says_so() -> None:
-    """What is cut is counted; what fits is whole."""
+    """A text that is cut says by how much; a text that fits is unchanged."""
     assert shown.visible("x" * 5000, 10) == "xxxxxxxxxx… (4,990 more characters)"
     assert shown.visible("x" * 10, 10) == "x" * 10
 
 
 def test_settings_have_no_passwords() -> None:
-    """User and password of a URL are left out, wherever it stands."""
+    """User and password of a URL are removed, wherever it is in a setting."""
     assert shown.setting("redis://me:secret@host/0") == "redis://***@host/0"
     assert "secret" not in shown.setting({"a": ["http://:secret@host/x@y"]})
     assert shown.setting("https://host/a@b") == "https://host/a@b"
@@ -62,18 +61,18 @@ def test_settings_have_no_passwords() -> None:
     ],
 )  # fmt: skip
 def test_durations(seconds: float | None, written: str) -> None:
-    """In two units at most."""
+    """A duration is shown in two units at most."""
     assert shown.duration(seconds) == written
 
 
 def test_moments() -> None:
-    """In UTC; a time that is none is a dash."""
+    """A moment is shown in UTC; an invalid one is a dash."""
     assert shown.moment(0) == "1970-01-01 00:00"
     assert shown.moment(1e30) == shown.moment(float("nan")) == "–"
 
 
 def test_spans() -> None:
-    """The day is there once, where it is the same; the end, where it is another minute."""
+    """A span shows a common day once, and its end only if it is in another minute."""
     assert shown.span(0, 59) == "1970-01-01 00:00"
     assert shown.span(0, 3660) == "1970-01-01 00:00 to 01:01"
     assert shown.span(0, 90000) == "1970-01-01 00:00 to 1970-01-02 01:00"
@@ -81,7 +80,7 @@ def test_spans() -> None:
 
 
 def test_counts_and_sizes() -> None:
-    """One of it, many of it; bytes, then KiB."""
+    """Counts are singular or plural; sizes are in bytes, then KiB."""
     assert shown.count(1, "host") == "1 host"
     assert shown.count(2000, "host") == "2,000 hosts"
     assert shown.count(0, "entry", "entries") == "0 entries"

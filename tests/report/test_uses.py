@@ -1,4 +1,4 @@
-"""The section on what content may be used for."""
+"""The section on the permitted uses of content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def used(tmp_path: Path) -> str:
 
 
 def test_by_host_and_purpose(tmp_path: Path) -> None:
-    """What was dropped first, with what says so, and its line marked in the file."""
+    """Drops come first, with the statement, and its line is marked in the file."""
     with closing(Scratch([used(tmp_path)])) as scratch:
         report = collect(scratch, Limits())
         text = "Content-Usage: /a/ train-ai=n"
@@ -66,21 +66,21 @@ def test_by_host_and_purpose(tmp_path: Path) -> None:
         limited = collect(scratch, Limits(rows=1))
         assert (len(limited.uses), limited.uses_left_out) == (1, 3)
         page = "".join(render(limited, START))
-        assert "3 more rows not shown" in page
+        assert "3 more rows with lower counts not shown" in page
 
 
 def test_on_the_page(tmp_path: Path) -> None:
-    """What strangers wrote is text, and the lines of the file say how often they did."""
+    """Text of others stays text, and the lines of the file show their counts."""
     with closing(Scratch([used(tmp_path)])) as scratch:
         page = "".join(render(collect(scratch, Limits()), START))
     assert '<h2 id="usage-heading">What the content may be used for</h2>' in page
     assert "<code>&lt;b&gt;noai</code>" in page
     assert "about use 4" in page
-    assert "robots.txt, line 2; such as https://a.example/a/0" in page
+    assert "robots.txt, line 2; for example https://a.example/a/0" in page
 
 
 def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
-    """It has no column for where a statement stands."""
+    """A ledger of an earlier version can be read, without the source of a statement."""
     path = used(tmp_path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE decision RENAME COLUMN source TO other")

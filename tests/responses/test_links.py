@@ -1,4 +1,4 @@
-"""The links of a page that its author does not vouch for."""
+"""Links of a page that its author marks with rel values such as nofollow."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def marked(body: str, rels: frozenset[str] = RELS) -> set[str]:
     ],
 )
 def test_rel_as_it_is_written(rel: str) -> None:
-    """The values of rel are in any case, among others, between spaces or commas."""
+    """A rel value counts in any case, among others, separated by spaces or commas."""
     assert marked(f'<a rel="{rel}" href="x">') == {"http://example.com/dir/x"}
 
 
 @pytest.mark.parametrize("rel", ["", "follow", "nofollowed", "no-follow", "noopener"])
 def test_other_values_mark_nothing(rel: str) -> None:
-    """A value is compared whole."""
+    """A value is compared as a whole word."""
     assert marked(f'<a rel="{rel}" href="x"> nofollow') == set()
 
 
@@ -56,31 +56,31 @@ def test_other_values_mark_nothing(rel: str) -> None:
     ],
 )  # fmt: skip
 def test_only_through_marked_links(body: str, expected: set[str]) -> None:
-    """A URL counts if all links of the page to it are marked, wherever base leads."""
+    """A URL counts if all links of the page to it are marked, relative to any base."""
     assert marked(body) == expected
 
 
 def test_the_rel_as_evidence() -> None:
-    """With each URL comes the rel of the first such link, as it is written."""
+    """Each URL comes with the rel of its first link, as written."""
     body = b'<a rel="UGC x" href="/u"><a rel="nofollow" href="/u">'
     found = only_marked(HtmlResponse(PAGE, body=body), RELS)
     assert found == {"http://example.com/u": "UGC x"}
 
 
 def test_only_the_values_that_are_asked_for() -> None:
-    """What the setting does not list is followed."""
+    """Links with values that the setting does not list are followed."""
     body = '<a rel=ugc href="/u"><a rel=sponsored href="/s">'
     assert marked(body, frozenset({"ugc"})) == {"http://example.com/u"}
 
 
 @pytest.mark.parametrize("response_class", [Response, TextResponse])
 def test_what_is_no_page_has_no_links(response_class: type[Response]) -> None:
-    """Only HTML is searched."""
+    """Only HTML is searched for links."""
     body = b'<a rel=ugc href="/u">'
     assert only_marked(response_class(PAGE, body=body), RELS) == {}
 
 
 def test_urls_are_compared_in_one_form() -> None:
-    """The order of a query and the fragment make no other link of it."""
+    """Links that differ only in the order of the query or in the fragment are the same."""
     one = canonical("http://example.com/?b=2&a=1#top")
     assert one == canonical("http://EXAMPLE.com/?a=1&b=2")

@@ -1,4 +1,4 @@
-"""The gate for items and links, with fake responses."""
+"""The spider middleware for items and links, with fake responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(*tags: bytes, body: bytes = b"", **meta: Any) -> HtmlResponse:
 
 
 def test_nothing_to_do() -> None:
-    """Where all is ignored there is no gate."""
+    """If the settings ignore all rules, the middleware is disabled."""
     with pytest.raises(NotConfigured):
         gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore", REP_USAGE="ignore")
     gate(REP_NOINDEX="ignore", REP_NOFOLLOW="ignore")
@@ -68,7 +68,7 @@ def test_nothing_to_do() -> None:
 def test_links(
     tags: list[bytes], settings: dict[str, Any], meta: dict[str, Any], source: str
 ) -> None:
-    """A request passes unless the page, or the link, says that it must not."""
+    """A request passes unless the page or the link forbids following it."""
     mw, crawler = gate(**settings)
     dropped = []
 
@@ -86,7 +86,7 @@ def test_links(
 
 
 def test_the_page_again_is_no_link() -> None:
-    """A callback that asks for its own page anew, for a retry, follows no link."""
+    """A callback that returns the request of its own page, as a retry, follows no link."""
     mw, _ = gate()
     request = Request(URL, dont_filter=True)
     assert list(mw.process_spider_output(page(b"nofollow"), [request])) == [request]
@@ -102,7 +102,7 @@ def test_rules_are_not_handed_on() -> None:
 
 
 def test_the_request_of_the_page_is_asked_for_again() -> None:
-    """That this request forgets the rules takes them from nothing else of its page."""
+    """After a spider retries a page, its other links and items are still dropped."""
     mw, _ = gate()
     response = page(b"none")
     made = [response.request, Request("http://example.com/next"), {"a": 1}]
@@ -110,7 +110,7 @@ def test_the_request_of_the_page_is_asked_for_again() -> None:
 
 
 def test_responses_without_rules_pass() -> None:
-    """What no middleware has read is no reason to drop anything."""
+    """Items and links of responses that no middleware has read pass."""
     mw, _ = gate()
     for response in (HtmlResponse(URL), HtmlResponse(URL, request=Request(URL))):
         assert list(mw.process_spider_output(response, [{"a": 1}])) == [{"a": 1}]
@@ -132,7 +132,7 @@ def test_responses_without_rules_pass() -> None:
 async def test_items(
     tags: list[bytes], settings: dict[str, Any], meta: dict[str, Any], rule: str | None
 ) -> None:
-    """An item is dropped as pipelines drop it, with the statement that decided."""
+    """An item is dropped as pipelines drop it, with the deciding statement."""
     mw, crawler = gate(**settings)
     seen: Deferred[Any] = Deferred()
 
@@ -146,7 +146,7 @@ async def test_items(
         assert found == [item]
         return
     assert found == []
-    evidence = f"{URL} is not for an index: {tags[0].decode()} (header)"
+    evidence = f"{URL} must not be indexed: {tags[0].decode()} (header)"
     assert await maybe_deferred_to_future(seen) == (item, URL, evidence)
     assert crawler.stats.get_value(f"rep/noindex/dropped/{rule}") == 1
 
@@ -186,7 +186,7 @@ class AttrsWithField:
     ],
 )
 def test_annotate(item: Any, annotated: bool) -> None:
-    """The rules go into the field of every type of item that has one; others pass."""
+    """The rules are written into the field of every item type that has it; others pass."""
     mw, crawler = gate(REP_NOINDEX="annotate")
     response = page(b"noindex, max-snippet: 20")
     (found,) = mw.process_spider_output(response, [item])
@@ -199,7 +199,7 @@ def test_annotate(item: Any, annotated: bool) -> None:
 
 
 def test_annotate_pydantic() -> None:
-    """Models of pydantic are items too."""
+    """pydantic models count as items too."""
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Model", robots=(dict | None, None))
     mw, _ = gate(REP_NOINDEX="annotate", REP_ITEM_FIELD="robots")
@@ -209,7 +209,7 @@ def test_annotate_pydantic() -> None:
 
 @pytest.mark.parametrize("noindex", ["drop", "annotate"])
 def test_expiring_items_are_annotated(noindex: str) -> None:
-    """An index can expire what its page allows only until a date."""
+    """An item that may be indexed until a date is annotated."""
     mw, crawler = gate(REP_NOINDEX=noindex, REP_ITEM_FIELD="rules")
     (item,) = mw.process_spider_output(page(FUTURE), [{}])
     assert item["rules"]["unavailable_after"].startswith("2999-01-01")

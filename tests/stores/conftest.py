@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """An empty place of each kind that a store can keep entries in."""
+    """An empty place for each kind of store that keeps entries."""
     yield from _place(request, tmp_path)
 
 
 @pytest.fixture(params=[kind for kind in PLACES if kind != "memory"])
 def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """One of each kind that several processes can use."""
+    """A place for each kind of store that several processes can use."""
     yield from _place(request, tmp_path)
 
 

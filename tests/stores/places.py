@@ -1,5 +1,5 @@
-"""What the contract tests need of each kind of store: several stores on the same entries,
-and time that passes when it is told to.
+"""Fixtures of the contract tests for each kind of store: several stores on the same
+entries, and a clock under the test's control.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OF_ENTRY = {"fetched", "expires", "unreachable_since", "attempts", "copy"}
 
 
 def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entry:
-    """An entry that has been fetched at START, and runs out a day later."""
+    """An entry that was fetched at START, and expires a day later."""
     of_result: dict[str, Any] = {
         "url": f"{ORIGIN}/robots.txt",
         "status": 200,
@@ -41,7 +41,7 @@ def entry(body: bytes = b"User-agent: *\nDisallow: /a\n", **fields: Any) -> Entr
 
 
 class LockingStore(MemoryStore):
-    """A store in memory for what several clients of one process do with it."""
+    """A store in memory with locks, for several clients in one process."""
 
     blocking = True
 
@@ -63,14 +63,14 @@ class LockingStore(MemoryStore):
 
 
 class Place:
-    """Where a kind of store keeps its entries, and what time it is there."""
+    """The place where a kind of store keeps its entries, with its own time."""
 
     def __init__(self) -> None:
         self.now = START
         self._stores: list[Store] = []
 
     def store(self) -> Store:
-        """One more store on the same entries."""
+        """Return another store on the same entries."""
         store = self._open()
         self._stores.append(store)
         return store
@@ -115,10 +115,10 @@ class RedisPlace(Place):
         return RedisStore(self._url, self._prefix)
 
     def pass_time(self, seconds: float) -> None:
-        """The server has the only clock, so it is life that is made shorter."""
+        """The server has the only clock, so this shortens the lifetimes instead."""
         super().pass_time(seconds)
         for key in self._client.scan_iter(f"{self._prefix}:*"):
-            # At 0 or below, it is over.
+            # At 0 or below, Redis removes the key.
             self._client.pexpire(key, self._client.pttl(key) - int(seconds * 1000))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A Redis server of one's own, which can be stopped and started again."""
+"""A Redis server for tests, which can be stopped and started again."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ BINARY = shutil.which("redis-server")
 
 
 class RedisServer:
-    """Listens on a socket in a folder of its own, and keeps nothing on disk, unless it has
-    an append-only file.
+    """A server on a socket in its own folder, without persistence but for an append-only
+    file.
 
-    With *port*, it listens on that port of the loopback interface as well. It may be a
-    *cluster* of one.
+    With *port*, it also listens on that port of the loopback interface. It can be a
+    *cluster* of one node.
     """
 
     def __init__(
         self, port: int = 0, *, appendonly: bool = False, cluster: bool = False
     ) -> None:
-        # Not pytest's folder: a path of more than 107 bytes is none for a socket.
+        # Not pytest's folder: the path of a socket must not exceed 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="rep-redis-"))
         self._socket = self._folder / "redis.sock"
         self._port = port
@@ -63,7 +63,7 @@ class RedisServer:
             "--save": "",
             "--appendonly": self._appendonly,
             "--appendfsync": "always",
-            # To be told of locks that run out, rather than to wait for it.
+            # Notifies of expired locks, so that tests need not wait.
             "--notify-keyspace-events": "Ex",
             "--hz": "100",
             "--cluster-enabled": "yes" if self._cluster else "no",
@@ -95,8 +95,7 @@ class RedisServer:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Stop the process, as when a server hangs: it accepts connections and does not
-        answer."""
+        """Stop the process, as when a server hangs: it accepts connections without answering."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:

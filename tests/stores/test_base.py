@@ -1,4 +1,4 @@
-"""Entries as octets: all of an entry comes back, and nothing else does any harm."""
+"""The serialized form of entries: a whole entry is restored, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ json_values = st.recursive(
 
 
 def sealed(content: bytes, magic: bytes = b"rep\x01") -> bytes:
-    """*content* with the head of an entry, so that more than the head is read of it."""
+    """Return *content* with a valid header, so that the reader goes past the header."""
     return magic + zlib.crc32(content).to_bytes(4, "big") + content
 
 
 def with_fields(body: bytes, /, **changed: object) -> bytes:
-    """An entry, its fields *changed*, over *body*, its head right."""
+    """Return an entry with *changed* fields and *body*, and a valid header."""
     fields: dict[str, object] = {
         "url": "https://example.com/robots.txt",
         "fetched": 1.5,
@@ -75,25 +75,23 @@ def with_fields(body: bytes, /, **changed: object) -> bytes:
 class TestWhole:
     @given(entries)
     def test_round_trip(self, entry: Entry) -> None:
-        """What was written down is read again as it was."""
+        """An entry is the same after writing and reading."""
         assert loads(dumps(entry)) == entry
 
     def test_a_body_of_any_size(self) -> None:
-        """From nothing to the most that is allowed."""
+        """A body can have any size, from zero to the limit."""
         for size in (0, 1, 199, 200, 201, MAX_BODY):
             assert loads(dumps(entry(b"#" * size))) == entry(b"#" * size)
 
     def test_long_bodies_are_deflated(self) -> None:
-        """A robots.txt takes a fraction of its size; what does not deflate, no more than
-        its size.
-        """
+        """A robots.txt is compressed to a fraction; an incompressible body does not grow."""
         body = b"".join(b"Disallow: /directory-%d/\n" % line for line in range(1000))
         assert len(dumps(entry(body))) < len(body) / 4
         random = bytes(range(256))
         assert len(dumps(entry(random))) < len(random) + 300
 
     def test_fields_are_what_they_say(self) -> None:
-        """The way of writing that the next test changes one by one is the right one."""
+        """The helper of the next test writes a valid entry if nothing is changed."""
         found = loads(with_fields(b"Allow: /\n"))
         assert found is not None
         assert found.result.body == b"Allow: /\n"
@@ -102,20 +100,18 @@ class TestWhole:
 class TestGarbage:
     @given(st.binary())
     def test_octets(self, data: bytes) -> None:
-        """Octets that are no entry are None, also behind the head of one."""
+        """Bytes that are no entry give None, also after a valid header."""
         assert loads(data) is None
         assert loads(sealed(data)) is None
 
     @given(json_values)
     def test_json(self, value: object) -> None:
-        """JSON of another shape is no entry."""
+        """JSON of another shape gives None."""
         assert loads(sealed(json.dumps(value).encode() + b"\n")) is None
 
     @given(entries, st.data())
     def test_damage(self, entry: Entry, data: st.DataObject) -> None:
-        """An entry that is cut off, or has another octet anywhere, is none: rules with a
-        gap in them are not followed.
-        """
+        """An entry that is cut off or has a changed byte gives None, never rules with a gap."""
         written = bytearray(dumps(entry))
         at = data.draw(st.integers(0, len(written) - 1))
         assert loads(bytes(written[:at])) is None
@@ -124,9 +120,7 @@ class TestGarbage:
 
     @given(st.sampled_from(FIELDS), json_values)
     def test_fields(self, name: str, value: object) -> None:
-        """A field that has a value of any kind never raises, and what is read, if
-        anything is, can be written down again.
-        """
+        """A field of any value never raises, and an entry that is read can be written again."""
         found = loads(with_fields(b"", **{name: value}))
         assert found is None or loads(dumps(found)) == found
 
@@ -151,23 +145,23 @@ class TestGarbage:
         ids=str,
     )
     def test_fields_that_can_not_be(self, changed: dict[str, object]) -> None:
-        """A field of the wrong kind makes the whole no entry."""
+        """A field of the wrong type invalidates the entry."""
         assert loads(with_fields(b"Allow: /\n", **changed)) is None
 
     def test_another_version(self) -> None:
-        """What a later version wrote in its own way is None to this one."""
+        """An entry in the format of a later version gives None."""
         content = dumps(entry())[8:]
         assert loads(sealed(content)) == entry()
         assert loads(sealed(content, magic=b"rep\x02")) is None
 
     def test_nesting(self) -> None:
-        """JSON that is too deep to be read is None."""
+        """JSON that is nested too deeply gives None."""
         assert loads(sealed(b'{"copy":' + b"[" * 100_000 + b"\n")) is None
 
 
 class TestBounds:
     def test_no_longer_body_is_written(self) -> None:
-        """A body past the bound is refused."""
+        """Writing a body beyond the limit raises."""
         with pytest.raises(ValueError, match="600001 bytes is too long"):
             dumps(entry(TOO_LONG))
         with pytest.raises(ValueError, match="600001 bytes is too long"):
@@ -175,17 +169,17 @@ class TestBounds:
 
     @pytest.mark.parametrize("time", [float("nan"), float("inf")])
     def test_no_time_without_end_is_written(self, time: float) -> None:
-        """A time that is no number, or not finite, is refused."""
+        """Writing a time that is NaN or infinite raises."""
         with pytest.raises(ValueError, match="not JSON compliant"):
             dumps(entry(expires=time))
 
     def test_no_longer_body_is_read(self) -> None:
-        """A body past the bound is None, deflated or not."""
+        """A body beyond the limit gives None, compressed or not."""
         assert loads(with_fields(TOO_LONG)) is None
         assert loads(with_fields(zlib.compress(TOO_LONG), deflated=True)) is None
 
     def test_a_bomb(self) -> None:
-        """A hundred megabytes, deflated to a tenth of one, are not inflated."""
+        """A hundred megabytes, compressed to a tenth of one, are not decompressed."""
         bomb = zlib.compressobj(9)
         data = b"".join(bomb.compress(bytes(1024 * 1024)) for _ in range(100))
         written = with_fields(data + bomb.flush(), deflated=True)
@@ -197,7 +191,7 @@ class TestBounds:
             tracemalloc.stop()
 
     def test_what_follows_a_body(self) -> None:
-        """A deflated body with trailing or missing bytes is no entry."""
+        """A compressed body with trailing or missing bytes gives None."""
         body = zlib.compress(b"Allow: /\n")
         assert loads(with_fields(body, deflated=True)) is not None
         assert loads(with_fields(body + b"Disallow: /", deflated=True)) is None
@@ -222,14 +216,14 @@ class TestOpenStore:
         ],
     )
     def test_kinds(self, uri: str, kind: type) -> None:
-        """The scheme chooses the kind of store; nothing is opened yet."""
+        """The scheme selects the kind of store; nothing is opened yet."""
         store = open_store(uri, **BOUNDS)
         assert type(store) is kind
         assert store.blocking is (kind is not MemoryStore)
         store.close()
 
     def test_bounds(self) -> None:
-        """A store in memory has the bounds that were asked for."""
+        """A store in memory has the requested bounds."""
         store = open_store("memory://", max_entries=2, max_bytes=10_000)
         for number in range(5):
             store.put(f"http://{number}", entry(), 0)
@@ -262,8 +256,8 @@ class TestOpenStore:
         ],
     )
     def test_bad_uris(self, uri: str) -> None:
-        """Any other address is refused in a sentence that says what is allowed, and does
-        not repeat possible secrets.
+        """Any other address is refused with a sentence that lists the valid forms, and
+        does not repeat possible secrets.
         """
         with pytest.raises(
             ValueError, match=r"^The address of a store must be memory://"
@@ -273,7 +267,7 @@ class TestOpenStore:
     def test_a_relative_path_stays_where_it_was(
         self, tmp_path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It starts at the working directory of when the store was opened."""
+        """A relative path starts at the working directory at the time of opening."""
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         monkeypatch.chdir(tmp_path)
@@ -284,8 +278,7 @@ class TestOpenStore:
         assert (tmp_path / "kept" / "robots.db").is_file()
 
     def test_no_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without the client of Redis, the error says how to install it, and has no
-        secrets."""
+        """Without the Redis client, the error says how to install it, and has no secrets."""
         for name in ("redis", "redis.exceptions"):
             monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(StoreNotInstalled) as raised:
@@ -296,14 +289,14 @@ class TestOpenStore:
         )
 
     def test_nothing_is_loaded_that_is_not_needed(self) -> None:
-        """A store in memory needs neither SQLite nor the client of Redis."""
+        """A store in memory imports neither SQLite nor the Redis client."""
         code = (
             "import sys; from scrapy_rep.stores import open_store;"
             "open_store('memory://', max_entries=1, max_bytes=1);"
             "print([name for name in ('redis', 'sqlite3', 'twisted.internet.reactor')"
             " if name in sys.modules])"
         )
-        # What measures coverage would load SQLite.
+        # Coverage measurement would import SQLite.
         env = {name: value for name, value in os.environ.items() if "COV" not in name}
         found = subprocess.run(
             [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""What every store does, whatever it keeps its entries in."""
+"""The contract of every store, whatever keeps its entries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ THREADS = 8
 
 class TestEntries:
     def test_nothing_is_there_at_first(self, place: Place) -> None:
-        """None is the answer for an origin that nothing was put for."""
+        """A get for an unknown origin returns None."""
         assert place.store().get(ORIGIN, place.now) is None
 
     def test_what_is_put_is_there(self, place: Place) -> None:
-        """Every store on the same entries has what one of them has put, to the octet."""
+        """Every store on the same entries returns what one of them has put, byte for byte."""
         put = entry(
             b"\xff\x00\r\n" * 1000,
             redirects=("https://example.com/robots.txt",),
@@ -35,7 +35,7 @@ class TestEntries:
         assert one.get(ORIGIN, place.now) == other.get(ORIGIN, place.now) == put
 
     def test_an_unreachable_one_brings_its_copy(self, place: Place) -> None:
-        """The copy that an unreachable robots.txt falls back on is stored with it."""
+        """The cached copy of an unreachable robots.txt is stored with its entry."""
         put = entry(
             b"",
             status=None,
@@ -49,14 +49,14 @@ class TestEntries:
         assert store.get(ORIGIN, place.now) == put
 
     def test_the_last_one_counts(self, place: Place) -> None:
-        """What is put takes the place of what there was."""
+        """A put replaces the earlier entry."""
         store = place.store()
         store.put(ORIGIN, entry(b"before"), place.now)
         store.put(ORIGIN, entry(b"after"), place.now)
         assert store.get(ORIGIN, place.now) == entry(b"after")
 
     def test_origins_are_apart(self, place: Place) -> None:
-        """Scheme, host and port: each origin has its own."""
+        """Each origin (scheme, host and port) has its own entry."""
         origins = [ORIGIN, "http://example.com", f"{ORIGIN}:8443", "https://[::1]"]
         store = place.store()
         for origin in origins:
@@ -65,7 +65,7 @@ class TestEntries:
             assert store.get(origin, place.now) == entry(origin.encode())
 
     def test_what_ran_out_is_kept_for_when_it_is_needed(self, place: Place) -> None:
-        """An entry is kept for 30 days after it expired, and no longer."""
+        """An entry is kept for 30 days after it has expired, and no longer."""
         store = place.store()
         store.put(ORIGIN, entry(), place.now)
         place.pass_time(DAY + KEEP - 60)
@@ -74,7 +74,7 @@ class TestEntries:
         assert store.get(ORIGIN, place.now) is None
 
     def test_what_ran_out_too_long_ago_is_not_kept(self, place: Place) -> None:
-        """To put an entry that is out of use leaves nothing."""
+        """Putting an entry that is out of use removes the earlier one."""
         store = place.store()
         store.put(ORIGIN, entry(), place.now)
         store.put(ORIGIN, entry(expires=START - KEEP - 1), place.now)
@@ -86,8 +86,8 @@ class TestEntries:
     def test_what_can_not_be_written_down_is_not_kept(
         self, place: Place, fields: dict[str, object]
     ) -> None:
-        """A body that is too long, or a time that is none, is not kept, and what was
-        there before is not taken for the last one.
+        """An entry with too long a body or an invalid time is not kept, and the earlier
+        entry is not returned as the last one.
         """
         store = place.store()
         store.put(ORIGIN, entry(), place.now)
@@ -104,18 +104,18 @@ class TestEntries:
 class TestLocks:
     @pytest.fixture
     def place(self, shared_place: Place) -> Place:
-        """A store in memory is for one process, which needs no locks."""
+        """A memory store is for one process, which needs no locks."""
         return shared_place
 
     def test_one_has_it(self, place: Place) -> None:
-        """While one owner is fetching, no other is, through whichever store it asks."""
+        """While one owner holds a lock, no other gets it, from any store."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         assert not one.lock(ORIGIN, "other", 30, place.now)
         assert not other.lock(ORIGIN, "other", 30, place.now)
 
     def test_one_of_many_at_once_has_it(self, place: Place) -> None:
-        """Of owners that ask at the same moment, exactly one gets it."""
+        """Of owners that ask at the same moment, exactly one gets the lock."""
         stores = [place.store() for _ in range(THREADS)]
         barrier = Barrier(THREADS)
 
@@ -139,7 +139,7 @@ class TestLocks:
         assert store.get(ORIGIN, place.now) is None
 
     def test_unlocking_lets_the_next_have_it(self, place: Place) -> None:
-        """Who has unlocked is no longer the one."""
+        """After an unlock, another owner can get the lock."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         one.unlock(ORIGIN, "one")
@@ -147,7 +147,7 @@ class TestLocks:
         assert not one.lock(ORIGIN, "one", 30, place.now)
 
     def test_only_the_owner_unlocks(self, place: Place) -> None:
-        """An owner cannot unlock the lock of another, even one that it had before."""
+        """An owner cannot unlock the lock of another owner, even if it held the lock before."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         other.unlock(ORIGIN, "other")
@@ -158,11 +158,11 @@ class TestLocks:
         assert not one.lock(ORIGIN, "one", 30, place.now)
 
     def test_unlocking_what_is_not_locked_is_nothing(self, place: Place) -> None:
-        """Unlocking a lock that has expired is no error."""
+        """Unlocking an expired lock is no error."""
         place.store().unlock(ORIGIN, "one")
 
     def test_a_dead_owner_loses_it(self, place: Place) -> None:
-        """A lock runs out by itself after its seconds, and not before."""
+        """A lock expires after its seconds, and not before."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         place.pass_time(29)
@@ -171,7 +171,7 @@ class TestLocks:
         assert other.lock(ORIGIN, "other", 30, place.now)
 
     def test_the_owner_can_have_it_for_longer(self, place: Place) -> None:
-        """An owner that asks again has its seconds from then on."""
+        """An owner that locks again renews its seconds."""
         one, other = place.store(), place.store()
         assert one.lock(ORIGIN, "one", 30, place.now)
         place.pass_time(20)
@@ -181,7 +181,7 @@ class TestLocks:
 
 
 def test_threads_get_whole_entries(place: Place) -> None:
-    """Threads that put and get at once get what one of them has put, all of it."""
+    """Threads that put and get concurrently get whole entries."""
     store = place.store()
     bodies = [bytes([number]) * 5000 for number in range(THREADS)]
 
@@ -200,7 +200,7 @@ def test_threads_get_whole_entries(place: Place) -> None:
 
 
 def test_closed_is_closed(place: Place) -> None:
-    """A closed store fails as any other failure of a store, but can be closed again."""
+    """A closed store raises StoreError, and can be closed again."""
     store = place.store()
     store.put(ORIGIN, entry(), place.now)
     store.close()
@@ -217,5 +217,5 @@ def test_closed_is_closed(place: Place) -> None:
 
 
 def test_a_store_can_be_closed_before_it_is_used(place: Place) -> None:
-    """Nothing has to have been opened."""
+    """A store that was never used can be closed."""
     place.store().close()

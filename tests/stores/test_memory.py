@@ -1,4 +1,4 @@
-"""The store in memory, and the bounds that it keeps to."""
+"""The store in memory, and its bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stores.places import DAY, ORIGIN, START, entry
 
 class TestLRU:
     def test_what_was_not_used_for_longest_goes(self) -> None:
-        """To get a value is to use it, and so is to put it."""
+        """The least recently used value is removed first; both get and put count as use."""
         lru: LRU[int] = LRU(3, 100)
         for name in "abc":
             lru.put(name, ord(name), 1)
@@ -30,7 +30,7 @@ class TestLRU:
         }
 
     def test_as_many_go_as_it_takes(self) -> None:
-        """A costly value takes the place of several."""
+        """An expensive value displaces several cheap ones."""
         lru: LRU[str] = LRU(100, 10)
         for name in "abcde":
             lru.put(name, name, 2)
@@ -39,7 +39,7 @@ class TestLRU:
         assert lru.cost == 9
 
     def test_a_value_that_costs_too_much_is_not_kept(self) -> None:
-        """It does not drive out all the others either, but what it would replace."""
+        """A value beyond the limit is not kept, and displaces only the one that it replaces."""
         lru: LRU[str] = LRU(100, 10)
         lru.put("a", "a", 2)
         lru.put("b", "b", 2)
@@ -47,7 +47,7 @@ class TestLRU:
         assert (lru.get("a"), lru.get("b"), lru.cost) == (None, "b", 2)
 
     def test_replacing_costs_once(self) -> None:
-        """Of what was replaced, removed or cleared, nothing is counted any more."""
+        """Replaced, removed and cleared values no longer count."""
         lru: LRU[str] = LRU(100, 100)
         lru.put("a", "a", 60)
         lru.put("a", "A", 50)
@@ -61,14 +61,14 @@ class TestLRU:
 
 
 def bodies(count: int, size: int) -> list[bytes]:
-    """Of *size*, and such that they can't be deflated."""
+    """Return bodies of *size* bytes that cannot be compressed."""
     generator = random.Random(5)
     return [generator.randbytes(size) for _ in range(count)]
 
 
 class TestBounds:
     def test_entries(self) -> None:
-        """There are never more entries than allowed, and the last ones are there."""
+        """The number of entries stays within the limit, and the latest ones are there."""
         store = MemoryStore(max_entries=10, max_bytes=10**9)
         for number in range(50):
             store.put(f"http://{number}.example", entry(), START)
@@ -77,7 +77,7 @@ class TestBounds:
         assert store.get("http://39.example", START) is None
 
     def test_bytes(self) -> None:
-        """They never count with more bytes than allowed."""
+        """The counted bytes stay within the limit."""
         store = MemoryStore(max_entries=10**9, max_bytes=50_000)
         for number, body in enumerate(bodies(100, 2000)):
             store.put(f"http://{number}.example", entry(body), START)
@@ -88,8 +88,8 @@ class TestBounds:
     @pytest.mark.slow
     @pytest.mark.parametrize("size", [0, 100, 3000])
     def test_bytes_are_true(self, size: int) -> None:
-        """What the entries count with is what Python takes for them, two fifths more
-        at most, and no less than that, also after many have come and gone.
+        """The counted bytes are between the memory that Python takes and two fifths more,
+        also after many entries came and went.
         """
         kept = bodies(300, size)
         gc.collect()
@@ -107,14 +107,14 @@ class TestBounds:
 
 
 def test_locks() -> None:
-    """No other process has the store, so nobody waits for a lock."""
+    """Locking never waits, since no other process has the store."""
     store = MemoryStore()
     assert store.lock(ORIGIN, "one", 5, START)
     assert store.lock(ORIGIN, "other", 5, START)
 
 
 def test_nothing_outlives_closing() -> None:
-    """A closed store gives its memory back."""
+    """A closed store releases its memory."""
     store = MemoryStore()
     store.put(ORIGIN, entry(expires=START + DAY), START)
     store.close()

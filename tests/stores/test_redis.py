@@ -1,4 +1,4 @@
-"""The store on a Redis server: its clock, and what can happen to it."""
+"""The Redis store: its clock, and failures of the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client(redis_server: RedisServer) -> Iterator[Redis]:
 
 @pytest.fixture
 def prefix() -> str:
-    """Keys of its own for each test."""
+    """A key prefix for each test."""
     return uuid4().hex
 
 
@@ -43,7 +43,7 @@ def store(redis_server: RedisServer, prefix: str) -> Iterator[RedisStore]:
 
 @pytest.fixture
 def own_server() -> Iterator[RedisServer]:
-    """A server to be treated badly."""
+    """A server that a test may stop or fill."""
     if BINARY is None:
         pytest.skip("There is no redis-server on the PATH")
     with RedisServer() as server:
@@ -52,34 +52,35 @@ def own_server() -> Iterator[RedisServer]:
 
 class TestLife:
     def test_of_an_entry(self, store: RedisStore, client: Redis, prefix: str) -> None:
-        """The server forgets an entry when it is out of use."""
+        """The server removes an entry when it is out of use."""
         store.put(ORIGIN, entry(), START + 3600)
         left = client.pttl(f"{prefix}:entry:{ORIGIN}") / 1000
         assert DAY + KEEP - 3600 - MAX_WAITS < left <= DAY + KEEP - 3600
 
     def test_of_a_lock(self, store: RedisStore, client: Redis, prefix: str) -> None:
-        """The server forgets a lock when its seconds are over, by its own clock."""
+        """The server removes a lock when its seconds are over, by the clock of the server."""
         with closing(client.pubsub()) as events:
             events.subscribe("__keyevent@0__:expired")
             assert events.get_message(timeout=MAX_WAITS)["type"] == "subscribe"
             assert store.lock(ORIGIN, "dead", 0.05, START)
             name = f"{prefix}:lock:{ORIGIN}".encode()
-            # Other tests' locks may run out as well; without any, it is None, and raises.
+            # Locks of other tests may expire too. Without any event this raises, on
+            # None.
             while events.get_message(timeout=MAX_WAITS)["data"] != name:
                 pass
         assert store.lock(ORIGIN, "next", 30, START)
         assert 0 < client.pttl(name) <= 30_000
 
     def test_no_time_at_all(self, store: RedisStore) -> None:
-        """A lock for less than a millisecond is one, for a millisecond."""
+        """A lock for less than a millisecond lasts a millisecond."""
         assert store.lock(ORIGIN, "one", 0.0001, START)
         assert store.lock(ORIGIN, "one", 0, START)
 
 
 class TestServer:
     def test_stopped_and_started(self, own_server: RedisServer) -> None:
-        """While there is no server, each call fails as a store does. When it is back, so
-        is the store, though the server has forgotten everything.
+        """Without a server, each call raises StoreError. When the server is back, the
+        store works again, though the entries are gone.
         """
         with closing(RedisStore(own_server.url)) as store:
             store.put(ORIGIN, entry(), START)
@@ -101,7 +102,7 @@ class TestServer:
             assert store.get(ORIGIN, START) == entry()
 
     def test_restarted_between_calls(self, own_server: RedisServer) -> None:
-        """A restart that no call fell into is not noticed."""
+        """A restart between calls has no effect on the store."""
         with closing(RedisStore(own_server.url)) as store:
             store.put(ORIGIN, entry(), START)
             assert store.lock(ORIGIN, "one", 30, START)
@@ -110,9 +111,7 @@ class TestServer:
             assert store.lock(ORIGIN, "one", 30, START)
 
     def test_it_says_nothing(self, own_server: RedisServer) -> None:
-        """A server that does not answer fails in the time that was set, not when the
-        client loses its patience.
-        """
+        """If the server does not answer, a call fails after the configured time-out."""
         with closing(RedisStore(own_server.url, timeout=1)) as store:
             store.put(ORIGIN, entry(), START)
             with own_server.suspended():
@@ -123,7 +122,7 @@ class TestServer:
             assert store.get(ORIGIN, START) == entry()
 
     def test_no_memory(self, own_server: RedisServer) -> None:
-        """A server that is full fails as a store does."""
+        """A server without free memory causes a StoreError."""
         with (
             closing(own_server.client()) as client,
             closing(RedisStore(own_server.url)) as store,
@@ -134,7 +133,7 @@ class TestServer:
             assert store.get(ORIGIN, START) is None
 
     def test_on_a_port(self) -> None:
-        """Host, port, database and password come from the URL; databases are apart."""
+        """Host, port, database and password come from the URL; databases are separate."""
         if BINARY is None:
             pytest.skip("There is no redis-server on the PATH")
         port = free_port()
@@ -166,7 +165,7 @@ class TestKeys:
     def test_prefixes_are_apart(
         self, redis_server: RedisServer, store: RedisStore
     ) -> None:
-        """Crawls that must not share can use one server."""
+        """Crawls with different prefixes on one server share nothing."""
         store.put(ORIGIN, entry(), START)
         with closing(RedisStore(redis_server.url, uuid4().hex)) as other:
             assert other.get(ORIGIN, START) is None
@@ -175,16 +174,14 @@ class TestKeys:
     def test_values_of_others(
         self, store: RedisStore, client: Redis, prefix: str, value: bytes
     ) -> None:
-        """A value that is no entry is none."""
+        """A value that is no entry is ignored."""
         client.set(f"{prefix}:entry:{ORIGIN}", value)
         assert store.get(ORIGIN, START) is None
 
     def test_kinds_of_others(
         self, store: RedisStore, client: Redis, prefix: str
     ) -> None:
-        """What is of another kind than octets fails as a store does, until it is
-        replaced.
-        """
+        """A key of another Redis type causes a StoreError until it is replaced."""
         client.lpush(f"{prefix}:entry:{ORIGIN}", "a list")
         with pytest.raises(StoreError, match="WRONGTYPE"):
             store.get(ORIGIN, START)

@@ -1,4 +1,4 @@
-"""The store in a file: several processes, and what can happen to a file."""
+"""The SQLite store: several processes on a file, and damage to the file."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
         "from scrapy_rep.exceptions import StoreError\n"
         "store = SqliteStore(sys.argv[1])\n"
     )
-    # Another is not to read it while it is written.
+    # A name of its own, so that no other process reads it while it is written.
     module = f"its_module_{next(NUMBERS)}"
     (path.parent / f"{module}.py").write_text(prelude + code)
-    # What they do, others do in this process.
+    # Other tests measure the coverage of this code in this process.
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
     command = [sys.executable, "-m", module, *map(str, [path, *arguments])]
     pipes = {"stdin": popen.PIPE, "stdout": popen.PIPE}
@@ -48,14 +48,14 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
 
 
 def output(of: Forked) -> list[str]:
-    """What it printed, when it has ended well."""
+    """Return the output of a process that has succeeded."""
     printed, _ = of.communicate(timeout=120)
     assert of.returncode == 0
     return printed.splitlines()
 
 
 def sql(path: Path, *statements: str) -> Any:
-    """The first value of what the last of *statements* gives, if it gives any."""
+    """Return the first value of the result of the last of *statements*, if it has one."""
     with closing(sqlite3.connect(path)) as connection:
         row = None
         for statement in statements:
@@ -77,8 +77,8 @@ for number in range(40):
 
     @pytest.mark.slow
     def test_one_of_them_has_each_lock(self, path: Path) -> None:
-        """Processes that start together on a file that is not there yet: of each origin
-        exactly one gets the lock, and its entry is there for all.
+        """Of processes that start together on a new file, exactly one gets the lock of
+        each origin, and all see its entry.
         """
         processes = {name: process(self.CONTEND, path, name) for name in "abcd"}
         for one in processes.values():
@@ -103,9 +103,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
 
     @pytest.mark.slow
     def test_killed_while_writing(self, path: Path) -> None:
-        """Whenever a process is killed: what it had put is there, all of it, and the
-        next one goes on.
-        """
+        """Entries written before a process is killed are intact, and the next one continues."""
         written = 0
         for enough in (1, 7, 20, 30):
             writer = process(self.WRITE, path, written)
@@ -121,7 +119,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
         assert sql(path, "PRAGMA integrity_check") == "ok"
 
     def test_killed_with_the_lock(self, path: Path) -> None:
-        """The lock of a process that was killed runs out."""
+        """The lock of a killed process expires."""
         code = "print(store.lock(ORIGIN, 'dead', 30, START), flush=True); input()"
         owner = process(code, path)
         assert owner.stdout.readline() == "True\n"
@@ -132,8 +130,8 @@ for number in range(int(sys.argv[2]), 1_000_000):
             assert store.lock(ORIGIN, "next", 30, START + 30)
 
     def test_a_file_that_stays_locked(self, path: Path) -> None:
-        """Who can't write in time fails as a store does, can read meanwhile, and writes
-        as soon as it can.
+        """A process that cannot write in time gets a StoreError, can still read, and
+        writes again once the lock is free.
         """
         with closing(SqliteStore(path, timeout=0.01)) as store:
             store.put(ORIGIN, entry(), START)
@@ -151,9 +149,7 @@ for number in range(int(sys.argv[2]), 1_000_000):
 
 class TestFile:
     def test_it_is_kept(self, path: Path) -> None:
-        """What was put is there when the file is opened again, and nothing else is left
-        beside it.
-        """
+        """Entries are there when the file is opened again, and no other file is left."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
         assert [file.name for file in path.parent.iterdir()] == ["robots.db"]
@@ -161,7 +157,7 @@ class TestFile:
             assert store.get(ORIGIN, START) == entry()
 
     def test_it_writes_ahead(self, path: Path) -> None:
-        """Readers do not wait for the writer."""
+        """The file is in WAL mode, so readers do not wait for the writer."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
         assert sql(path, "PRAGMA journal_mode") == "wal"
@@ -178,8 +174,8 @@ class TestFile:
             assert store.get(ORIGIN, START) == entry()
 
     def test_removed_while_it_is_open(self, path: Path) -> None:
-        """SQLite would go on writing where nobody reads. It is a failure, and the next call
-        makes the file anew.
+        """SQLite would go on writing to the deleted file. Instead the call fails, and the
+        next one creates the file again.
         """
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
@@ -192,7 +188,7 @@ class TestFile:
                 assert other.get(ORIGIN, START) == entry()
 
     def test_names_that_are_no_text(self, path: Path) -> None:
-        """Nor does an origin that can't be written raise anything else."""
+        """An origin that cannot be encoded is a StoreError."""
         with (
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match="surrogates not allowed"),
@@ -221,8 +217,8 @@ print(failed, message)
 
     @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
     def test_no_space(self, path: Path) -> None:
-        """When the file can't grow, calls fail as a store does, what was there can be
-        read, and all is well when there is space again.
+        """When the disk is full, calls raise StoreError, entries can be read, and writing
+        resumes when there is space.
         """
         [printed] = output(process(self.FILL, path))
         failed, message = printed.split(" ", 1)
@@ -233,7 +229,7 @@ print(failed, message)
 
 class TestDamage:
     def calls(self, store: SqliteStore) -> list[object]:
-        """The result of each call, StoreError included; other errors are raised."""
+        """Return the result of each call, or its StoreError; other errors are raised."""
         came_to: list[object] = []
         for call in (
             lambda: store.get(ORIGIN, START),
@@ -256,9 +252,7 @@ class TestDamage:
         return path.read_bytes()
 
     def test_something_else(self, path: Path) -> None:
-        """A file that is no database makes every call fail, as a store does. When it is
-        gone, the same store works.
-        """
+        """A file that is no database makes every call raise StoreError, until it is gone."""
         path.write_bytes(b"User-agent: *\n" * 1000)
         with closing(SqliteStore(path)) as store:
             with pytest.raises(StoreError, match=r"robots\.db: file is not a database"):
@@ -269,9 +263,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("tenth", range(10))
     def test_damaged(self, path: Path, tenth: int) -> None:
-        """Wherever a file is damaged, an entry is whole, or there is none, or the store
-        fails; no error of SQLite is seen.
-        """
+        """A read of a damaged file gives a whole entry, none, or a StoreError."""
         whole = self.filled(path)
         at = len(whole) * tenth // 10
         path.write_bytes(whole[:at] + b"\xa5" * 5000 + whole[at + 5000 :])
@@ -281,7 +273,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("tenth", range(1, 10))
     def test_cut_off(self, path: Path, tenth: int) -> None:
-        """A truncated file makes every call fail, and the store works when it is gone."""
+        """A read of a truncated file gives a whole entry, none, or a StoreError."""
         whole = self.filled(path)
         path.write_bytes(whole[: len(whole) * tenth // 10])
         with closing(SqliteStore(path)) as store:
@@ -290,7 +282,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("value", ["NULL", "7", "'text'", "x'00'", "zeroblob(900)"])
     def test_a_damaged_row(self, path: Path, value: str) -> None:
-        """A row that is no entry is ignored, and replaced by the next write."""
+        """An invalid row is ignored, and replaced by the next write."""
         self.filled(path)
         sql(path, f"UPDATE entries SET data = {value}")
         with closing(SqliteStore(path)) as store:
@@ -301,7 +293,7 @@ class TestDamage:
 
 class TestSchema:
     def test_a_later_version(self, path: Path) -> None:
-        """A file of a later version is not changed, and the error says so."""
+        """A file of a later version stays unchanged, and the error says so."""
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
         sql(path, f"PRAGMA user_version = {SCHEMA.version + 1}")
@@ -318,7 +310,7 @@ class TestSchema:
         assert path.read_bytes() == before
 
     def test_an_earlier_version(self, path: Path) -> None:
-        """A file of an earlier version starts anew: all in it can be fetched again."""
+        """A file of an earlier version is emptied: all its entries can be fetched again."""
         sql(
             path,
             "CREATE TABLE entries (host TEXT, body BLOB)",
@@ -331,7 +323,7 @@ class TestSchema:
         assert sql(path, "PRAGMA user_version") == SCHEMA.version
 
     def test_another_program(self, path: Path) -> None:
-        """The database of another program is left alone."""
+        """The database of another program stays unchanged."""
         sql(path, "CREATE TABLE entries (precious TEXT)")
         before = path.read_bytes()
         with (
@@ -342,7 +334,7 @@ class TestSchema:
         assert path.read_bytes() == before
 
     def test_an_empty_file(self, path: Path) -> None:
-        """A file that was made, but never written, is as good as none."""
+        """An empty file is used like a missing one."""
         path.touch()
         with closing(SqliteStore(path)) as store:
             store.put(ORIGIN, entry(), START)
@@ -354,9 +346,7 @@ class TestSweep:
         return int(sql(path, f"SELECT count(*) FROM {table}"))
 
     def test_what_is_out_of_use_goes(self, path: Path) -> None:
-        """Entries go some time after they are out of use, so many at once and no more;
-        those that may be needed stay.
-        """
+        """Unusable entries are removed after some time, a bounded number at once."""
         later = START + DAY + KEEP
         with closing(SqliteStore(path)) as store:
             for number in range(700):

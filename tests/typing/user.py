@@ -1,7 +1,7 @@
-"""What a user writes, for type checkers: each name of the package has the type it should.
+"""Code of a user, for type checkers: each name of the package has the expected type.
 
-Checked by mypy in the test command, and by mypy and pyright against the installed wheel
-by ``python3 dev.py package``.
+The test command runs mypy on it; ``python3 dev.py package`` runs mypy and pyright against
+the installed wheel.
 """
 
 from __future__ import annotations

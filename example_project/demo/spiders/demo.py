@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class DemoSpider(scrapy.Spider):
-    """Makes an item of every page, follows every link, and hears of those that robots.txt
-    closes. Begins at the host of that name (``-a host=gallery``).
+    """Makes an item of every page, follows every link, and logs links that robots.txt
+    forbids. ``-a host=gallery`` sets the host where it begins.
     """
 
     name = "demo"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LinksSpider(CrawlSpider):
-    """Crawls the site by rules of its own, and knows nothing of those of the site."""
+    """Crawls the site by rules of its own, without any code for robots.txt."""
 
     name = "links"
     allowed_domains = ["example"]

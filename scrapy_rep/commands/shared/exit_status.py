@@ -1,4 +1,4 @@
-"""Runs a subcommand: what it raises, and what becomes of its exit status."""
+"""Runs a subcommand, and turns its exceptions into messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
-"""Exit statuses: allowed, or nothing found; denied, or something found; wrong usage."""
+"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage."""
 
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13
@@ -31,9 +31,10 @@ def exit_status(
     settings: Settings,
     unknown: list[str],
 ) -> int:
+    """Run a subcommand, and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A character that the encoding of a terminal lacks must not end the run.
+            # A character that the terminal can't encode must not end the command.
             stream.reconfigure(errors="backslashreplace")
     try:
         if unknown:
@@ -41,8 +42,8 @@ def exit_status(
         status = run(arguments, settings)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as "head", has closed the pipe. Python would report an error
-        # when it flushes what is left.
+        # The reader, such as "head", has closed the pipe. Without this, Python would
+        # report an error when it flushes the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except KeyboardInterrupt:

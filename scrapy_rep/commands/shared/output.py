@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Style: TypeAlias = Literal["blue", "bold", "green", "red", "yellow"]
 
-# Parameters of the control sequence of terminals that selects the style.
+# The parameters of the ANSI escape sequence that selects the style.
 _CODES: dict[Style, str] = {
     "blue": "34",
     "bold": "1",
@@ -36,8 +36,7 @@ class Painted(NamedTuple):
 class Output:
     """Writes lines of text, or JSON objects, one on each line.
 
-    Control characters in a line are made visible, so that what a site wrote can't drive a
-    terminal.
+    Control characters are made visible, so that text of a site can't control the terminal.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -52,7 +51,7 @@ class Output:
         self.write("".join(map(self._shown, parts)) + "\n")
 
     def row(self, *cells: str | Painted) -> None:
-        """A line whose cells are separated by tabs."""
+        """Write a line whose cells are separated by tabs."""
         self.write("\t".join(map(self._shown, cells)) + "\n")
 
     def record(self, record: dict[str, Any]) -> None:

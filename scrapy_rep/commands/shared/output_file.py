@@ -1,4 +1,4 @@
-"""Files that a command writes: whole, or not at all."""
+"""Output files that a command writes completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class OutputFile:
-    """A text file that takes the place of *path* when its block ends without an error.
+    """A text file that replaces *path* when its block ends without an error.
 
-    Until then the text is in a temporary file beside it. A symbolic link stays, and what it
-    leads to is replaced. Raises UsageError, which *name* begins, for a path that can't be
-    written or is that of one of the *inputs*.
+    Until then the text is in a temporary file in the same folder. If *path* is a symbolic
+    link, its target is replaced. Raises UsageError, which begins with *name*, for a path
+    that can't be written or is one of the *inputs*.
     """
 
     def __init__(self, path: str, name: str, inputs: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ class OutputFile:
         if self._path.is_dir():
             raise UsageError(f"{name}: Is a directory")
         if self._path in {Path(each).resolve() for each in inputs}:
-            raise UsageError(f"{name}: this is a file to read, and is not replaced")
+            raise UsageError(f"{name}: this is an input file, and is not replaced")
         folder, prefix = self._path.parent, f".{self._path.name[:100]}."
         try:
             self._file = NamedTemporaryFile(
@@ -41,7 +41,7 @@ class OutputFile:
         self._partial = Path(self._file.name)
 
     def write(self, text: str) -> None:
-        """Write *text*. Raises UsageError where there is no room for it."""
+        """Write *text*. Raises UsageError if that fails, as on a full disk."""
         try:
             self._file.write(text)
         except OSError as error:

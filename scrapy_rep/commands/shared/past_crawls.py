@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _DECIDED = """
     FROM decision WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
 """
-# Of a URL that was decided on several times, the last time counts: SQLite takes all
-# columns from the row that has the maximum. It sorts on disk what is too much for memory.
+# The last decision on a URL counts: SQLite takes the other columns from the row with the
+# maximum. It sorts on disk what does not fit into memory.
 _DECISIONS = f"""
     SELECT origin, url, verdict, reason, line, statement, crawl, snapshot,
         max(time) AS time, count(*) AS times {_DECIDED}
@@ -57,13 +57,13 @@ class PastDecision(NamedTuple):
     """The number of decisions on the URL."""
 
     snapshot: tuple[str, int] | None
-    """The path of the ledger that has the robots.txt of that time, and its id there."""
+    """The robots.txt that decided: the path of its ledger, and its id there."""
 
 
 class PastCrawls:
-    """Several ledgers, read as one, in the order of origins and then of URLs.
+    """Several ledgers, read as one, sorted by origin and URL.
 
-    Raises LedgerError for a file that is not a ledger, or is broken.
+    Raises LedgerError for a file that is damaged or is not a ledger.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -74,18 +74,18 @@ class PastCrawls:
 
     @property
     def dialects(self) -> set[str]:
-        """The names of the dialects that were used."""
+        """The names of the dialects of the crawls."""
         return {dialect for crawls in self._crawls for _, dialect in crawls.values()}
 
     def origins(self) -> Iterator[str]:
-        """The origins, each once."""
+        """Return the origins, each once."""
         streams = [
             (row["origin"] for row in _rows(path, _ORIGINS)) for path in self._paths
         ]
         return (origin for origin, _ in groupby(heapq.merge(*streams)))
 
     def decisions(self) -> Iterator[PastDecision]:
-        """The last decision on each URL."""
+        """Yield the last decision on each URL."""
         streams = [
             _decisions(path, crawls)
             for path, crawls in zip(self._paths, self._crawls, strict=True)
@@ -98,14 +98,14 @@ class PastCrawls:
 
 
 def past_robotstxt(snapshot: tuple[str, int], dialect: Dialect) -> RobotsTxt | None:
-    """The robots.txt of a PastDecision; None where the ledger does not have it."""
+    """Return the robots.txt of a past decision, or None if the ledger does not have it."""
     path, number = snapshot
     body = next((row["body"] for row in _rows(path, _BODY, str(number))), None)
     return RobotsTxt.parse(bytes(body), dialect) if body else None
 
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
-    """The URLs in a ledger, each once: those of an origin, or of all."""
+    """Return the URLs in a ledger, each once; all of them, if *origin* is None."""
     _check(path)
     if origin is None:
         rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")
@@ -116,13 +116,13 @@ def urls_of(path: str, origin: str | None) -> Iterator[str]:
 
 
 def origin_count(path: str) -> int:
-    """The number of origins in a ledger."""
+    """Return the number of origins in a ledger."""
     count: int = next(_rows(path, "SELECT count(DISTINCT origin) FROM decision"))[0]
     return count
 
 
 def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """The agents and the dialect of each crawl in a ledger. Checks all of it first."""
+    """Check a ledger, and return the agents and the dialect of each crawl in it."""
     _check(path)
     with reading(path):
         return {

@@ -1,4 +1,4 @@
-"""The crawler that a command answers for: its agents, dialect and settings."""
+"""The crawler whose decisions a command shows: its agents, dialect and settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Profile:
     rep: RepSettings
 
     agents: tuple[str, ...]
-    """Product tokens; ``*`` alone where the settings name no crawler."""
+    """Product tokens; only ``*`` if the settings name no crawler."""
 
     note: str
     """A message to the user about the agents, or an empty string."""
@@ -41,12 +41,12 @@ class Profile:
         return self.rep.dialect
 
     def decide(self, robots: RobotsTxt, url: str) -> Decision:
-        """What such a crawler decides."""
+        """Return the decision of this crawler on *url*."""
         return decide(robots, url, self.agents, self.rep.clients)
 
 
 def profile_of(arguments: Namespace, settings: Settings) -> Profile:
-    """The profile that the *arguments* and the *settings* describe.
+    """Return the profile that the *arguments* and the *settings* describe.
 
     Raises UsageError for an agent, a dialect or a purpose that does not exist.
     """
@@ -66,8 +66,8 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
     if agents:
         return Profile(settings, rep, agents, "")
     note = (
-        f"The User-Agent {header!r} does not say which crawler this is; the group for everyone "
-        "(*) is followed. Name the crawler with --agent."
+        f"The User-Agent {header!r} does not name a crawler, so the group for everyone (*) "
+        "is followed. Name the crawler with --agent."
     )
     return Profile(settings, rep, (EVERYONE,), note)
 
@@ -75,14 +75,12 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 def _with_options(
     settings: Settings, arguments: Namespace, names: list[str]
 ) -> RepSettings:
-    """Put the options into the *settings*, and read those of this package. An error names
-    the option that was given, not its setting.
-    """
+    """Put the options into *settings*. An error names the option, not its setting."""
     # Reading these settings would create the folder of a crawl and the file of its store.
     changed: dict[str, Any] = {"JOBDIR": None, "REP_STORE": "memory://"}
     options = {}
     if names:
-        # The header of a browser has commas that separate nothing.
+        # The User-Agent header of a browser has commas that do not separate tokens.
         given = arguments.agent if any("(" in name for name in names) else names
         changed[USER_AGENT] = None if names == [EVERYONE] else given
         options[USER_AGENT] = "--agent"

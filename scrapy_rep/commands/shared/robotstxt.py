@@ -37,7 +37,7 @@ class LoadedRobotsTxt:
         """The result of the fetch, if it was fetched."""
 
         self.is_override = is_override
-        """Whether an override of the settings takes its place."""
+        """Whether it comes from REP_OVERRIDES."""
 
     @classmethod
     def of_result(cls, result: AccessResult, dialect: Dialect) -> LoadedRobotsTxt:
@@ -60,17 +60,17 @@ class LoadedRobotsTxt:
         return self.robots.dialect
 
     def lines_around(self, line: int) -> list[tuple[int, str]]:
-        """A line, with two before and two after it: their numbers and texts."""
+        """Return a line, with two before and two after it, as numbers and texts."""
         first = max(line - 2, 1)
         return list(enumerate(self._lines[first - 1 : line + 2], first))
 
     def group(self, line: int) -> tuple[str, ...]:
-        """The agents of the group that has the rule on *line*."""
+        """Return the agents of the group that has the rule on *line*."""
         return self._groups.get(line, ())
 
     @cached_property
     def _lines(self) -> list[str]:
-        # Numbers are those of the lines that the dialect reads.
+        # Split as the dialect splits lines, so that the line numbers agree.
         read = decoded_text(self.robots.body, self.dialect).decode("utf-8", "replace")
         return read.removesuffix("\n").split("\n")
 
@@ -84,7 +84,7 @@ class LoadedRobotsTxt:
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:
-    """A decision as a JSON object."""
+    """Return a decision as a JSON object."""
     return {
         "allowed": decision.allowed,
         "reason": str(decision.reason),
@@ -95,7 +95,7 @@ def decision_record(decision: Decision) -> dict[str, Any]:
 
 
 def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, Any]:
-    """The source of a robots.txt, and its other records, as a JSON object."""
+    """Return the source, the pace and the sitemaps of a robots.txt as a JSON object."""
     rate = loaded.robots.request_rate(agents)
     window = loaded.robots.visit_time(agents)
     return {
@@ -109,7 +109,7 @@ def loaded_record(loaded: LoadedRobotsTxt, agents: Sequence[str]) -> dict[str, A
 
 
 def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
-    """The result of loading a robots.txt, as a JSON object."""
+    """Return the result of loading a robots.txt, as a JSON object."""
     result = loaded.result
     if result is None:
         outcome = "override" if loaded.is_override else "file"
@@ -126,13 +126,13 @@ def access_record(loaded: LoadedRobotsTxt) -> dict[str, Any]:
 
 
 def describe_access(loaded: LoadedRobotsTxt) -> str:
-    """The result of loading a robots.txt, in words."""
+    """Return the result of loading a robots.txt, in words."""
     result = loaded.result
     if result is None:
-        return "as the settings say" if loaded.is_override else "as given"
+        return "set in the settings" if loaded.is_override else "as given"
     words = f"{result.access} ({result})"
     if result.redirects:
         words += f", redirected to {result.redirects[-1]}"
     if result.is_html:
-        words += "; it is an HTML page, and lines in it that read as rules count"
+        words += "; it is an HTML page, and lines that look like rules are followed"
     return words

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
-from scrapy_rep.commands.shared.urls import asked_argument, is_url, read_file
+from scrapy_rep.commands.shared.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.stores.lru import LRU
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Parsed files that are kept in memory; those beyond are fetched again.
+# The limits of the cache of parsed files. A file that is dropped is fetched again.
 _MAX_KEPT = 5_000
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
@@ -36,7 +36,7 @@ _MAX_BYTES_KEPT = 64 * 1024 * 1024
 class Sources:
     """The robots.txt of each origin, in each of *dialects*.
 
-    *given* are the files that the user named, by origin; the one under None is for every
+    *given* has the files that the user named, by origin; the key None stands for every
     other origin.
     """
 
@@ -55,12 +55,12 @@ class Sources:
 
     @property
     def web(self) -> Web:
-        """Fetches. Must not be asked for where a given file is for every origin."""
+        """The fetcher. Not available if a given file is for every origin."""
         assert self._web is not None
         return self._web
 
     async def of(self, origins: Iterable[Origin]) -> dict[Origin, ByDialect]:
-        """The robots.txt of each of *origins*; those that are missing are fetched side by side."""
+        """Return the robots.txt of each origin; fetch unknown ones concurrently."""
         found = {}
         missing = []
         for origin in dict.fromkeys(origins):
@@ -82,7 +82,7 @@ class Sources:
         return found
 
     def _settled(self, origin: Origin) -> ByDialect | None:
-        """The robots.txt of *origin*, if it is given or overridden."""
+        """Return the robots.txt of *origin* if it is given or overridden, or else None."""
         given = self._given.get(origin) or self._given.get(None)
         if given:
             return given
@@ -95,7 +95,7 @@ class Sources:
 
 
 def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
-    """The robots.txt in a file, in each dialect. Raises UsageError where it can't be read."""
+    """Parse a robots.txt file in each dialect. Raises UsageError if it can't be read."""
     body = read_file(path)
     return tuple(
         LoadedRobotsTxt(RobotsTxt.parse(body, dialect), path) for dialect in dialects
@@ -105,9 +105,7 @@ def given_robotstxt(path: str, dialects: Sequence[Dialect]) -> ByDialect:
 def given_files(
     arguments: Sequence[str], profile: Profile
 ) -> list[LoadedRobotsTxt | UsageError]:
-    """The files that *arguments* name, in order. An error is in the place of a file that
-    can't be read, and of what is not a URL.
-    """
+    """Load what *arguments* name, in order, with a UsageError in place of each failure."""
     loaded: dict[str, LoadedRobotsTxt | UsageError] = {}
     urls: dict[str, str] = {}
     for each in dict.fromkeys(arguments):
@@ -119,19 +117,19 @@ def given_files(
         except UsageError as error:
             loaded[each] = error
     if urls:
-        asked = urls.values()
-        results = ask(profile, [], {}, lambda sources: sources.web.robotstxts(asked))
+        targets = urls.values()
+        results = ask(profile, [], {}, lambda sources: sources.web.robotstxts(targets))
         for each, result in zip(urls, results, strict=True):
             loaded[each] = LoadedRobotsTxt.of_result(result, profile.dialect)
     return [loaded[each] for each in arguments]
 
 
 def _robotstxt_url(argument: str) -> str:
-    """The URL in *argument*; of a URL without a path, that of the robots.txt of its host.
+    """Return the URL in *argument*, or for a URL without a path the robots.txt of its host.
 
-    Raises UsageError for what is not a URL.
+    Raises UsageError if *argument* is not a URL.
     """
-    url, origin = asked_argument(argument)
+    url, origin = parse_argument(argument)
     parts = urlsplit(url)
     if parts.path in {"", "/"} and not parts.query:
         return origin.robotstxt_url
@@ -144,9 +142,7 @@ def ask(
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """Run *job* with these sources, and return its result. It runs in a crawl, unless a given
-    file is for every origin.
-    """
+    """Run *job* with these sources: in a crawl, unless a given file is for every origin."""
     if None in given:
         return finish(job(Sources(profile, dialects, given, None)))
     from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415
@@ -160,11 +156,11 @@ def ask(
 
 
 def finish(coroutine: Coroutine[None, None, _T]) -> _T:
-    """The result of a *coroutine* that waits for nothing."""
+    """Run a *coroutine* that never suspends, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
         result: _T = stop.value
         return result
     coroutine.close()
-    raise RuntimeError("the coroutine waits for something")
+    raise RuntimeError("the coroutine was suspended")

@@ -1,4 +1,4 @@
-"""URLs: in arguments, in files and on standard input."""
+"""Reads URLs from arguments, files and standard input."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 
-# Bytes of a line; a longer one is not a URL.
+# The most bytes of a line to keep; a longer line is not a URL.
 _MAX_LINE = 256 * 1024
 
-# The greatest number of robots.txt files that are fetched before their URLs are judged.
+# The most robots.txt files to fetch before judging the URLs of their origins.
 _ORIGINS_AT_ONCE = 128
 
-# Bytes read of a file or of standard input: more than any dialect reads of a robots.txt.
+# The most bytes to read from a file or standard input. No dialect reads as much.
 _MAX_READ = 16 * 1024 * 1024
 
-# Endings of the names of files, as opposed to hosts.
+# Endings of file names that are not endings of host names.
 _FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
 
 
-class AskedUrl(NamedTuple):
-    """A URL as a crawl would ask for it."""
+class ParsedUrl(NamedTuple):
+    """A URL as a crawl would request it."""
 
     url: str
     origin: Origin
 
 
-def asked_url(text: str) -> AskedUrl | None:
-    """The URL that *text* is, encoded as a Request encodes it; None for any other text."""
+def parse_url(text: str) -> ParsedUrl | None:
+    """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
     try:
         url = safe_url_string(text.strip())
     except ValueError:
         return None
     origin = origin_of(url)
-    return origin and AskedUrl(url, origin)
+    return origin and ParsedUrl(url, origin)
 
 
 def is_url(argument: str) -> bool:
@@ -53,22 +53,22 @@ def is_url(argument: str) -> bool:
     return "://" in argument
 
 
-def asked_argument(text: str) -> AskedUrl:
-    """The URL in an argument of the command. Raises UsageError for any other text."""
-    found = asked_url(text)
+def parse_argument(text: str) -> ParsedUrl:
+    """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
+    found = parse_url(text)
     if found is not None:
         return found
     message = f"{text!r} is not a URL of http, https or ftp"
-    if "://" not in text and asked_url(f"https://{text}"):
+    if "://" not in text and parse_url(f"https://{text}"):
         message += f"; did you mean https://{text} ?"
     raise UsageError(message)
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """A file, or standard input for ``-``, to be read line by line.
+    """Open a file, or standard input for ``-``, to read bytes from it.
 
-    Raises UsageError where it can't be opened.
+    Raises UsageError if it can't be opened.
     """
     if path == "-":
         yield sys.stdin.buffer
@@ -82,9 +82,9 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a file, or of standard input for ``-``.
+    """Return the bytes of a file, or of standard input for ``-``.
 
-    Raises UsageError where it can't be read.
+    Raises UsageError if it can't be read.
     """
     with opened(path) as file:
         try:
@@ -94,9 +94,7 @@ def read_file(path: str) -> bytes:
 
 
 def _open_error(path: str, error: OSError | ValueError) -> UsageError:
-    """The error for a file at *path* that can't be read, with a hint where the path looks
-    like a URL without its scheme.
-    """
+    """Return the error for an unreadable file, with a hint if *path* looks like a URL."""
     why = error.strerror if isinstance(error, OSError) else error
     message = f"{path}: {why}"
     host = path.partition("/")[0].lower()
@@ -104,17 +102,17 @@ def _open_error(path: str, error: OSError | ValueError) -> UsageError:
     if (
         isinstance(error, FileNotFoundError)
         and is_host_name
-        and asked_url(f"https://{path}")
+        and parse_url(f"https://{path}")
     ):
         message += f"; did you mean https://{path} ?"
     return UsageError(message)
 
 
 def line_batches(file: BinaryIO) -> Iterator[list[tuple[int, str]]]:
-    """The lines of *file* that are not blank, with their numbers.
+    """Yield the lines of *file* that are not blank, with their numbers, in batches.
 
-    A batch has the lines that are there to be read, so that results are shown while a list
-    is still being written.
+    A batch has the lines that can be read without waiting, so that results are shown while
+    another program still writes the list.
     """
     number, rest = 1, b""
     read = getattr(file, "read1", file.read)
@@ -122,7 +120,7 @@ def line_batches(file: BinaryIO) -> Iterator[list[tuple[int, str]]]:
         *lines, rest = (rest + chunk).split(b"\n")
         yield list(_lines(lines, number))
         number += len(lines)
-        # The rest of a line that is too long is not needed.
+        # The rest of an overlong line is dropped.
         rest = rest[:_MAX_LINE]
     if rest:
         yield list(_lines([rest], number))
@@ -137,19 +135,20 @@ def _lines(lines: list[bytes], number: int) -> Iterator[tuple[int, str]]:
 
 def by_origins(
     urls: Iterable[tuple[int, str]],
-) -> Iterator[list[tuple[int, str, AskedUrl | None]]]:
-    """*urls* in parts, each with few enough origins to fetch their robots.txt files side by
-    side. The third value of an entry is None where its text is not a URL.
+) -> Iterator[list[tuple[int, str, ParsedUrl | None]]]:
+    """Split numbered lines into parts with few enough origins to fetch concurrently.
+
+    The third value of an entry is None if its text is not a URL.
     """
-    part: list[tuple[int, str, AskedUrl | None]] = []
+    part: list[tuple[int, str, ParsedUrl | None]] = []
     origins: set[Origin] = set()
     for number, text in urls:
-        asked = asked_url(text)
-        if asked is not None and asked.origin not in origins:
+        parsed = parse_url(text)
+        if parsed is not None and parsed.origin not in origins:
             if len(origins) >= _ORIGINS_AT_ONCE:
                 yield part
                 part, origins = [], set()
-            origins.add(asked.origin)
-        part.append((number, text, asked))
+            origins.add(parsed.origin)
+        part.append((number, text, parsed))
     if part:
         yield part

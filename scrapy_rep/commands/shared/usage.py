@@ -1,4 +1,4 @@
-"""Whether a page may be used for each purpose, with the statements behind that."""
+"""Shows whether a page may be used for each purpose, and the statements behind that."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _OUTCOMES = {
 
 
 def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
-    """What *robots* states about the use of a URL. A purpose with agents of its own in
-    REP_AGENTS follows the groups of these.
+    """Return what *robots* states about the use of a URL.
+
+    A purpose with agents of its own in REP_AGENTS follows the groups of those agents.
     """
     found = NOTHING_STATED
     for each in (url, *other_forms(url, profile.rep.clients)):
@@ -36,15 +37,17 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
 
 
 def shown_purposes(profile: Profile) -> tuple[str, ...]:
-    """The purposes of the crawl, or all purposes where it has none."""
+    """Return the purposes of the crawl, or all purposes if it has none."""
     return profile.rep.purposes or tuple(CATEGORIES)
 
 
 def usage_change(
     then: RobotsTxt, now: RobotsTxt, url: str, profile: Profile
 ) -> tuple[dict[str, Any], str] | None:
-    """The purposes that two robots.txt files judge differently for a URL: as a JSON object,
-    and in words on one line, with the statements behind them. None where there are none.
+    """Return the purposes that two robots.txt files judge differently for a URL.
+
+    They are returned as a JSON object, and in words on one line with the statements behind
+    them. Returns None if there are none.
     """
     old = robotstxt_usage(then, url, profile)
     new = robotstxt_usage(now, url, profile)
@@ -58,7 +61,7 @@ def usage_change(
         "new": {purpose: new.get(purpose) for purpose in changed},
     }
     words = [
-        f"{purpose} was {_word(old, purpose)}, is {_word(new, purpose)}"
+        f"{purpose} was {_word(old, purpose)}, is now {_word(new, purpose)}"
         for purpose in changed
     ]
     return record, "; ".join(words)
@@ -77,7 +80,7 @@ def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
 
 
 def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
-    """The preferences as a JSON object."""
+    """Return the preferences as a JSON object."""
     return {
         "purposes": {
             purpose: {
@@ -108,9 +111,7 @@ def _record(statement: UsageStatement | None) -> dict[str, Any] | None:
 
 
 def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) -> None:
-    """Show each purpose with the statements behind it; nothing where the crawl has no
-    purpose and nothing is stated.
-    """
+    """Show each purpose with its statements; nothing without purposes and statements."""
     if not preferences and not profile.rep.purposes:
         return
     for purpose in shown_purposes(profile):

@@ -1,4 +1,4 @@
-"""Decisions about URLs and hosts, in words."""
+"""Describes decisions about URLs and hosts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from scrapy_rep.settings import RepSettings
 
 _REASONS = {
-    Reason.NO_RULE: "no rule of the group matches",
-    Reason.NO_GROUP: "no group is for this agent or for everyone",
-    Reason.ROBOTS_TXT: "it is robots.txt itself",
+    Reason.NO_RULE: "no rule matches",
+    Reason.NO_GROUP: "there is no group for this agent or for everyone",
+    Reason.ROBOTS_TXT: "robots.txt itself is always allowed",
     Reason.UNAVAILABLE: "robots.txt is unavailable",
     Reason.UNREACHABLE: "robots.txt is unreachable",
-    Reason.OVERRIDE: "the settings say so",
-    Reason.BAD_URL: "the host or port can't be read",
-    Reason.TOO_LONG: "the URL is too long for the number of rules with a *",
+    Reason.OVERRIDE: "REP_OVERRIDES decides",
+    Reason.BAD_URL: "the host or port of the URL can't be read",
+    Reason.TOO_LONG: "the URL is too long to compare with so many rules with a *",
 }
 
 
@@ -36,7 +36,7 @@ def verdict(decision: Decision) -> Painted:
 
 
 def why(decision: Decision) -> str:
-    """The reason of a decision in words, on one line."""
+    """Return the reason of a decision in words, on one line."""
     rule = decision.rule
     if rule is None:
         words = _REASONS[decision.reason]
@@ -46,21 +46,21 @@ def why(decision: Decision) -> str:
 
 
 def refusals(pace: Pace, settings: RepSettings, now: datetime) -> Iterator[str]:
-    """Why a crawl at the time *now* (UTC) would not ask for what the rules allow."""
+    """Yield why a crawl would not request an allowed URL at the time *now* (UTC)."""
     delay, opens, reason = demand(pace, settings, now)
     if reason is Reason.CRAWL_DELAY:
         yield (
             f"a crawl skips this host: it asks for {in_seconds(delay)} between requests, "
-            f"and REP_CRAWL_DELAY_MAX is {settings.crawl_delay_max:g}"
+            f"more than REP_CRAWL_DELAY_MAX ({settings.crawl_delay_max:g})"
         )
     if opens > settings.visit_time_wait:
         yield (
-            "a crawl refuses it now: the host wants no visits before "
-            f"{now + timedelta(seconds=opens):%H:%M} UTC, and REP_VISIT_TIME_WAIT is "
-            f"{in_seconds(settings.visit_time_wait)}"
+            "a crawl refuses this URL now: the host wants no visits before "
+            f"{now + timedelta(seconds=opens):%H:%M} UTC, and a crawl waits at most "
+            f"{in_seconds(settings.visit_time_wait)} (REP_VISIT_TIME_WAIT)"
         )
 
 
 def in_seconds(seconds: float) -> str:
-    """``1 second``, ``0.5 seconds``."""
+    """Format seconds as ``1 second`` or ``0.5 seconds``."""
     return f"{seconds:g} {'second' if seconds == 1 else 'seconds'}"

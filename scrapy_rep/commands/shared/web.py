@@ -1,7 +1,7 @@
 """Fetches robots.txt files and pages for a command, in a crawl of its own.
 
-The crawl has the settings of the project, with its proxies and its User-Agent, but none of
-its extensions, pipelines, feeds or queues.
+The crawl uses the settings of the project, such as proxies and User-Agent, but not its
+extensions, pipelines, feeds and queues.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _T = TypeVar("_T")
 
 _ASYNCIO = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-# What a crawl of the project does besides fetching is switched off.
+# Switches off everything that a crawl of the project does besides fetching.
 _QUIET: dict[str, Any] = {
     "DUPEFILTER_CLASS": default_settings.DUPEFILTER_CLASS,
     "EXTENSIONS": {},
     "EXTENSIONS_BASE": {},
     "FEEDS": {},
     "ITEM_PIPELINES": {},
-    # With it, results would become lines of the log.
+    # It would send the results to the log.
     "LOG_STDOUT": False,
     "REP_LEDGER": None,
     "REP_STOP_DOWNLOAD": False,
@@ -55,14 +55,14 @@ _QUIET: dict[str, Any] = {
 
 
 class Web:
-    """Fetches through the engine of a crawl that is open."""
+    """Fetches through the engine of an open crawl."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._fetcher = RobotsTxtFetcher(crawler, settings)
 
     async def robotstxts(self, urls: Iterable[str]) -> list[AccessResult]:
-        """The results of fetching the robots.txt files at *urls*, side by side."""
+        """Fetch the robots.txt files at *urls* concurrently."""
         fetches = [
             deferred_from_coro(self._fetcher.fetch(url, Causes(Request(url))))
             for url in urls
@@ -71,16 +71,16 @@ class Web:
         return [result for _, result in await maybe_deferred_to_future(done)]
 
     async def page(self, url: str) -> Response:
-        """The response to one request. Raises what the download raises."""
+        """Fetch *url* without following redirects. Raises what the download raises."""
         request = Request(
             url,
             callback=NO_CALLBACK,
             dont_filter=True,
             meta={
-                # The command has judged the URL by its robots.txt already.
+                # The command has already checked the URL against robots.txt.
                 meta.DONT_OBEY_ROBOTSTXT: True,
                 meta.DONT_OBEY_NOINDEX: True,
-                # Reading what a page may be used for is not one of its uses.
+                # The command reads usage preferences; it does not use the content.
                 meta.PURPOSES: [],
                 "allow_offsite": True,
                 "dont_cache": True,
@@ -92,7 +92,7 @@ class Web:
         return await self._crawler.engine.download_async(request)
 
 
-class _AskingSpider(Spider):
+class _FetchingSpider(Spider):
     name = "scrapy_rep"
     job: Callable[[Crawler], Awaitable[Any]]
     outcome: Future[Any]
@@ -107,11 +107,11 @@ class _AskingSpider(Spider):
 
 
 def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
-    """What *job* returns, or raises, run while a crawl with *settings* is open."""
+    """Run *job* in a crawl with *settings*. Returns or raises what *job* does."""
     settings = settings.copy()
     settings.setdict(_QUIET, "cmdline")
     process: AsyncCrawlerProcess | CrawlerProcess
-    # The choice that Scrapy makes for its own commands.
+    # Scrapy chooses in the same way for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO
     wants_none = not settings.getbool("TWISTED_REACTOR_ENABLED", True)
     if wants_none or (wants_asyncio and not settings.getbool("FORCE_CRAWLER_PROCESS")):
@@ -119,7 +119,7 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
     else:
         process = CrawlerProcess(settings)
     outcome: Future[_T] = Future()
-    process.crawl(_AskingSpider, job=job, outcome=outcome)
+    process.crawl(_FetchingSpider, job=job, outcome=outcome)
     with _interruptible():
         process.start(install_signal_handlers=False)
     if not outcome.done():

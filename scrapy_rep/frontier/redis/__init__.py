@@ -1,4 +1,4 @@
-"""The host queue of a crawl with many workers, on the Redis server that they share.
+"""The host queue of a crawl with several workers, on the Redis server that they share.
 
 For scrapy-redis: ``SCHEDULER_QUEUE_CLASS = "scrapy_rep.frontier.redis.HostQueue"``.
 """

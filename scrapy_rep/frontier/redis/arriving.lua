@@ -1,6 +1,6 @@
--- Requests that come.
+-- Functions for requests that arrive at a queue.
 
--- A queue with requests in it is looked at as soon as may be, if it was not going to be.
+-- Schedule a queue that is not empty for now, unless it is scheduled already.
 local function arrive(queue)
     if call('ZSCORE', prefix .. ':ready', queue) then return end
     if call('ZSCORE', prefix .. ':unknown', queue) then return end

@@ -1,9 +1,10 @@
 -- Needs: common, places, arriving, returning
--- A worker lives; and of one that gave no sign of life, everything is there for others.
+-- Renew the lease of a worker. If another worker's lease has expired, return all it has to the
+-- queue.
 --
--- ARGV: worker, for how long it is taken to live, whether to look for one that does not.
--- Returns the time, how many requests came back, and whether the worker itself was taken
--- for dead, or is new.
+-- ARGV: worker, duration of its lease, whether to look for an expired lease. Returns the time,
+-- how many requests returned to the queue, and 1 if the worker was not registered: it is new,
+-- or its lease had expired.
 local workers = prefix .. ':workers'
 begin()
 local is_new = call('ZADD', workers, now + ARGV[2], ARGV[1])

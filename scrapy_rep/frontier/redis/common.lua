@@ -1,26 +1,28 @@
--- What all scripts of the queue begin with.
+-- The start of every script of the queue: the keys, and common functions.
 --
--- KEYS[1] is the prefix of all keys, which is a hash tag: in a Redis Cluster they are on
--- one server. A *queue* is the requests to an origin, named "HOST<tab>ORIGIN". Its host is
--- what delays and limits are counted by.
+-- KEYS[1] is the prefix of all keys. It is a hash tag, so that in a Redis Cluster all keys are
+-- on one server. A *queue* holds the requests to one origin, and is named "HOST<tab>ORIGIN".
+-- Delays and limits apply to its host. A *place* at a host is the right to have one request to
+-- it in flight. A worker holds *leases* of requests and places, until its own lease expires.
 --
---   :ready         sorted set   queues whose robots.txt is known -> when to look at them
---   :unknown       sorted set   queues whose robots.txt is not known -> the same
+--   :ready         sorted set   queues whose robots.txt is known -> when to check them next
+--   :unknown       sorted set   queues whose robots.txt is not known -> when to check them
 --   :queue:QUEUE   sorted set   requests, by priority; each begins with its number
---   :host:HOST     hash         out: requests under way; free: when the next one may go;
---                               gap, delay: between the starts of two requests, and from
---                               the end of one to the start of the next; "k QUEUE": until
---                               when its robots.txt is known; "d QUEUE": the delay it asks
---                               for; known: whether that of any queue is; parked: whether
---                               queues are; asked: until when its place is kept for a
---                               request that no queue has handed out
---   :parked:HOST   list         queues that wait for a request of their host to end
---   :workers       sorted set   workers -> when they are taken for dead
+--   :host:HOST     hash         out: number of requests in flight; free: when the next one
+--                               may be sent; gap: between the starts of two requests;
+--                               delay: from the end of one request to the start of the
+--                               next; "k QUEUE": until when its robots.txt is known;
+--                               "d QUEUE": its crawl delay; known: set if the robots.txt of
+--                               any queue is known; parked: set if queues are parked;
+--                               asked: until when the place is reserved for a request that
+--                               did not come from a queue
+--   :parked:HOST   list         queues that wait until a request to their host ends
+--   :workers       sorted set   workers -> when their leases expire
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
---                               at which that has a place
---   :learning:WORKER set        queues whose robots.txt the worker is getting
---   :number, :ended             how many requests there were, which are numbered; and how
---                               many of them are done
+--                               at which that request has a place
+--   :learning:WORKER set        queues whose robots.txt the worker fetches
+--   :number, :ended             how many requests were pushed, which numbers them; and how
+--                               many of these are done
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :unknown.
@@ -30,42 +32,42 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- A server that is out of memory lets a script write that has begun with a command which
--- takes none: requests must be able to leave.
+-- A server that is out of memory refuses the writes of a script, unless the first one needs no
+-- memory. Workers must still be able to take requests out.
 local function begin()
     call('DEL', prefix .. ':none')
 end
 
--- Whether the caller has stopped waiting for the answer: a server that was suspended runs
--- what had arrived before.
+-- Whether the worker no longer waits for the answer. A server that was suspended runs the
+-- calls that had arrived before.
 local function is_late(deadline)
     deadline = tonumber(deadline)
     return deadline > 0 and now > deadline
 end
 
--- Whether a worker is taken for dead.
+-- Whether the lease of a worker has expired.
 local function is_dead(worker)
     return not call('ZSCORE', prefix .. ':workers', worker)
 end
 
--- Whether a worker is to get nothing now: its call is late, or it is taken for dead, so
--- that nobody would miss it if it died with what it gets. It is to say that it lives.
+-- Whether a worker must get nothing now, because its call is late or its lease has expired:
+-- what it gets would never return to the queue if it died. It must send a heartbeat first.
 local function is_refused(worker, deadline)
     return is_late(deadline) or is_dead(worker)
 end
 
--- Where something else should happen before, and nothing is known of when.
+-- When to check a queue that waits for an event, in case that the event never comes.
 local RESCUE = 3600 * 1000
 
--- For so long a place is kept for those who have asked for it, and ask again after two
--- seconds at most.
+-- How long a place stays reserved for a request that did not get it. Workers ask again after
+-- two seconds at most.
 local PATIENCE = 3000
 
 local function host_of(queue)
     return string.match(queue, '^[^\t]*')
 end
 
--- Whether robots.txt has no say in the requests of a queue.
+-- Whether robots.txt does not apply to the requests of a queue.
 local function is_exempt(queue)
     return string.sub(queue, -1) == '\t'
 end

@@ -1,4 +1,4 @@
-"""The set of what has been seen, written together with the queue."""
+"""The duplicate filter for the host queue on a Redis server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FINGERPRINTS: WeakKeyDictionary[Request, tuple[str, str]] = WeakKeyDictionary()
 class DupeFilter(RFPDupeFilter):
     """scrapy-redis' filter, for :class:`~scrapy_rep.frontier.redis.HostQueue`.
 
-    The fingerprint of a request is written by the queue, in the same step as the request:
-    a worker that is killed between the two would leave a request that is taken for seen
-    and is in no queue. And where the server fails, a request is not lost: it is kept, and
-    whether it was seen before is found out when the server is back.
+    The queue writes the fingerprint of a request in the same step as the request. If a
+    worker were killed between two steps, the request would count as seen but be in no queue.
+    If the server fails, the queue keeps the request in memory, and looks for duplicates when
+    the server is back.
 
-    In a Redis Cluster, its key and those of the queue must be on one server, which a hash
-    tag says: ``SCHEDULER_DUPEFILTER_KEY = "{%(spider)s:requests}:dupefilter"``, with what is
-    in braces being ``SCHEDULER_QUEUE_KEY``.
+    In a Redis Cluster, the keys of the filter and the queue must have the same hash tag:
+    ``SCHEDULER_DUPEFILTER_KEY = "{%(spider)s:requests}:dupefilter"``, where the part in
+    braces is ``SCHEDULER_QUEUE_KEY``.
     """
 
     @classmethod
@@ -47,12 +47,10 @@ class DupeFilter(RFPDupeFilter):
 
 
 def note_fingerprint(request: Request, key: str, fingerprint: str) -> None:
-    """Have the fingerprint of *request* added to the set at *key* when the request is
-    pushed.
-    """
+    """Have the queue add *fingerprint* to the set at *key* when it pushes *request*."""
     _FINGERPRINTS[request] = key, fingerprint
 
 
 def take_fingerprint(request: Request) -> tuple[str, str]:
-    """The key of the set and the fingerprint of *request*; empty where there is none."""
+    """Remove and return the recorded key and fingerprint; empty strings if there are none."""
     return _FINGERPRINTS.pop(request, ("", ""))

@@ -31,15 +31,15 @@ class Lease(NamedTuple):
 
     generation: int
     kept: int
-    """What the worker had counted when it took the request."""
+    """The values of the worker's counters when it took the request."""
 
 
 class InFlight:
-    """The requests that are in flight in this worker: each of them until its callback has
-    ended, and its place at a host until it has left the downloader.
+    """The requests that are in flight in this worker. A request is in flight until its
+    callback has ended, and has a place at its host until it has left the downloader.
 
-    Requests that no queue has handed out, of media and for robots.txt, get places at hosts
-    here too, in place of :class:`~scrapy_rep.frontier.leases.Leases`.
+    Requests that did not come from a queue, for media and robots.txt, get their places at
+    hosts here too, instead of from :class:`~scrapy_rep.frontier.leases.Leases`.
     """
 
     are_shared = True
@@ -71,7 +71,7 @@ class InFlight:
     # Turns at hosts.
 
     def has_turn(self, request: Request) -> bool:
-        """Whether *request* got its turn from the server, and still has it."""
+        """Whether *request* got its turn from the Redis server, and still has it."""
         lease = self._places.get(request)
         return lease is not None and self._is_held(lease)
 
@@ -80,18 +80,18 @@ class InFlight:
             lease.host == host and self._is_held(lease)
             for lease in self._places.values()
         ):
-            # The request that has the place can't go before its robots.txt is known, and
-            # then waits for the delay after that.
+            # The request with the place waits for its robots.txt anyway, and then for the
+            # delay after that.
             return True
         number = uuid.uuid4().hex
         found = self._worker.acquire(number, host)
         if found:
             self._acquired[host] = number
-        # Where the server fails, the delay is kept by this worker alone.
+        # While the server fails, this worker alone keeps the delay.
         return found is not False
 
     def renew(self, host: str, delay: float) -> None:
-        """A place holds for as long as this worker lives."""
+        """Does nothing: a place lasts as long as the lease of this worker."""
 
     def release(self, host: str, delay: float) -> None:
         number = self._acquired.pop(host, None)
@@ -99,22 +99,22 @@ class InFlight:
             self._worker.release(number, host, delay)
 
     def _is_held(self, lease: Lease) -> bool:
-        """Whether no other worker has it: as far as this worker knows, its own lease has
-        never expired since.
+        """Whether *lease* is still valid: as far as this worker knows, its own lease has not
+        expired since it took the request.
         """
         return self._worker.is_alive and lease.generation == self._worker.generation
 
     # The end of requests.
 
     def on_left_downloader(self, request: Request) -> bool:
-        """A request has been to a server, or tried. Returns whether it is one of these."""
+        """Note that *request* was sent, or failed. Return whether it is from the queue."""
         if request not in self._places:
             return False
         self._fetched.add(request)
         return True
 
     def settle(self) -> None:
-        """Find out which requests have ended, for the next report to the server."""
+        """Find out which requests have ended, for the next report to the Redis server."""
         active = active_requests(self._crawler)
         fetched = self._fetched
         for request in [
@@ -128,11 +128,11 @@ class InFlight:
             if request in fetched or not closing:
                 lease = self._leases.pop(request)
                 self._worker.done(lease.number, lease.kept)
-            # Else it may not have been sent because the spider closes: others get it.
+            # Otherwise the closing spider may not have sent it, so it returns to the queue.
             fetched.discard(request)
 
     def _leave(self, request: Request) -> None:
-        """The place of *request* is free."""
+        """Free the place of *request*."""
         lease = self._places.pop(request)
         _, gap = self._limits_of(lease.slot)
         own_gap = gap if gap != self.limits.gap else 0
@@ -141,16 +141,15 @@ class InFlight:
 
     @cached_property
     def limits(self) -> Limits:
-        """What the settings say; when the engine is there, which knows them best."""
+        """The limits that the settings give. Must not be called before the engine exists,
+        since its downloader has read them."""
         slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
         of_hosts = {slot: self._limits_of(slot) for slot in slots}
         text = json.dumps(of_hosts) if of_hosts else ""
         return Limits(*self._limits_of(""), text)
 
     def _limits_of(self, slot: str) -> tuple[int, int]:
-        """How many requests a download slot allows at once, and how many milliseconds
-        apart.
-        """
+        """The concurrency of a download slot, and the milliseconds between its requests."""
         state = slot_state(self._crawler, slot)
         if state is None:
             return 1, 0

@@ -1,8 +1,8 @@
 -- Needs: common, places, arriving, returning
--- A worker knows a robots.txt, or won't.
+-- A worker reports the robots.txt of a queue, or that it will not fetch it.
 --
--- ARGV: worker, queue; and where it is known, for how long that holds, the delay that it
--- asks for, how long ago it was fetched, and after how long the host is open for visits.
+-- ARGV: worker, queue; and if robots.txt is known: how long it holds, its crawl delay, how long
+-- ago it was fetched, and how long until its visit time.
 local worker, queue = ARGV[1], ARGV[2]
 local key = prefix .. ':host:' .. host_of(queue)
 begin()
@@ -14,7 +14,7 @@ end
 
 local holds, delay = tonumber(ARGV[3]), tonumber(ARGV[4])
 local free = tonumber(call('HGET', key, 'free')) or 0
--- To ask for it was a request as well.
+-- The fetch of robots.txt was a request to the host too, after which its delay applies.
 free = math.max(free, now + delay - ARGV[5])
 call('HSET', key, 'known', 1, 'k ' .. queue, now + holds, 'free', free)
 local before = call('HGET', key, 'd ' .. queue)
@@ -24,7 +24,8 @@ else
     call('HDEL', key, 'd ' .. queue)
 end
 if delay > 0 or before then
-    -- The longest that any queue of the host asks for, or has until not long ago.
+    -- The longest delay of the queues of the host. Forget those whose robots.txt expired
+    -- some time ago.
     local longest, fields, gone = 0, call('HGETALL', key), {}
     for index = 1, #fields, 2 do
         local name = string.match(fields[index], '^k (.*)')

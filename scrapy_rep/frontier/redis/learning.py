@@ -1,4 +1,4 @@
-"""The queues whose robots.txt this worker learns, for all workers."""
+"""The queues whose robots.txt this worker fetches for all workers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped, Unknown, Worker
 
-# The number of robots.txt files that are fetched at once. Those that are unreachable, and
+# The limit of robots.txt files that are fetched at once. Unreachable ones, which will be
 # fetched again later, do not count.
 _MAX_LEARNING = 256
 
-# The number of fetches that are begun at once, and the seconds after which the server is
-# asked for more where it had fewer, and where it had none.
+# The number of fetches to begin at once, and the seconds until the Redis server is asked for
+# more if it had fewer queues than that, or none.
 _AT_ONCE = 32
 _PAUSE = 0.1
 _IDLE_PAUSE = 0.5
 
-# The seconds for which a queue whose request can't be read counts as known.
+# The seconds for which the robots.txt of a queue counts as known if its first request can't
+# be read.
 _UNREADABLE_HOLDS = 60.0
 
 
 class RemoteQueue(BackQueue):
-    """A back queue whose requests are on the server: one of them is known here."""
+    """A back queue on the Redis server. Only its first request is known here."""
 
     __slots__ = ("_first", "_worker", "name")
 
@@ -61,9 +62,7 @@ class RemoteQueue(BackQueue):
 
 
 class Learning:
-    """Has the frontier learn robots.txt for queues on the server, and reports what they say
-    to it.
-    """
+    """Lets the frontier fetch robots.txt for queues on the Redis server, and reports it."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class Learning:
         self._enough = enough
         self._queues: dict[str, RemoteQueue] = {}
         self.again_at = float("-inf")
-        """The moment before which the server is not asked for more queues."""
+        """The moment from which to ask the server for more queues."""
 
     @property
     def queues(self) -> Iterable[str]:
@@ -100,7 +99,7 @@ class Learning:
             self.begin(unknown)
 
     def _quota(self) -> int:
-        """The number of queues whose robots.txt may be fetched in addition now."""
+        """The number of further queues whose robots.txt may be fetched now."""
         access = self._frontier.access
         under_way = len(self._queues)
         if access is not None and under_way >= _MAX_LEARNING:
@@ -112,12 +111,12 @@ class Learning:
         return min(_MAX_LEARNING - under_way, _AT_ONCE)
 
     def begin(self, unknown: Unknown) -> None:
-        """Have the robots.txt of a queue fetched."""
+        """Begin to fetch the robots.txt of a queue."""
         name = unknown.queue
         request = self._read(unknown.data)
         access = self._frontier.access
         if request is None or access is None:
-            # It can be popped then, which logs what is wrong with it.
+            # Then the request can be popped, which logs the error and removes it.
             self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
             return
         key = self._frontier.key_of(request)
@@ -134,7 +133,7 @@ class Learning:
             access.note_cause(queue, request)
 
     def end(self, queue: BackQueue) -> None:
-        """Report to the server what holds for *queue*."""
+        """Report the robots.txt of *queue* to the Redis server."""
         assert isinstance(queue, RemoteQueue)
         name = queue.name
         if self._queues.pop(name, None) is None:
@@ -144,7 +143,7 @@ class Learning:
         self._worker.learned(name, access.terms(origin) if access and origin else None)
 
     def take(self, queue: BackQueue) -> Popped | None:
-        """A request of a queue whose host was given up."""
+        """Pop a request of a queue whose host was given up; None if there is none."""
         assert isinstance(queue, RemoteQueue)
         popped, left = self._worker.take(queue.name)
         if not left and self._queues.pop(queue.name, None) is not None:
@@ -153,11 +152,11 @@ class Learning:
 
 
 def name_of(key: HostKey) -> str:
-    """The name on the server of the queue of requests with *key*: a host, a tab, and an
+    """The name on the Redis server of the queue of requests with *key*: a host, a tab, and an
     origin.
 
-    Delays are of a host; requests that no robots.txt has a say in have only the limit of
-    their download slot.
+    Delays apply to a host. The name for requests without a robots.txt is their download
+    slot and a tab: only the limit of the slot applies to them.
     """
     if key.origin is None:
         return key.slot.replace("\t", " ") + "\t"

@@ -1,4 +1,4 @@
-"""The connection of a worker to the Redis server of its queue, which can fail."""
+"""The connection of a worker to the Redis server of its queue."""
 
 from __future__ import annotations
 
@@ -23,25 +23,24 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Seconds. Calls of a queue hold up the event loop, as all of scrapy-redis does.
+# In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
 _TIMEOUT = 3.0
 
-# The seconds for which a server that did not answer is not called.
-_LEFT_ALONE = 2.0
+# The seconds for which the server is not called after it failed to answer.
+_PAUSE = 2.0
 
-# The seconds after its timeout within which a call may still run: the clocks of two
-# machines do not run alike.
+# The seconds by which the deadline of a call is later than its timeout, since clocks of two
+# machines can differ.
 _MARGIN = 1.0
 
 _NEEDS = re.compile("-- Needs: (.*)")
 
 
 class Link:
-    """Runs scripts on the server, and says once when it fails and when it is back.
+    """Runs scripts on the Redis server, and logs when it fails and when it works again.
 
-    There is one for each crawler. It has a connection of its own: the client of
-    scrapy-redis waits for longer than an event loop may stand still, and sends again what
-    may have been done already.
+    Each crawler has one, with a connection of its own: the client of scrapy-redis would
+    block the event loop for too long, and repeat calls that the server may have run already.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -52,13 +51,13 @@ class Link:
         self._offset: float | None = None
         self._failed_at: float | None = None
         self.is_failing = False
-        """Whether calls have failed, and not all that was to be done has been done since."""
+        """Whether a call has failed, and :meth:`note_recovery` was not called since."""
 
         self.has_lost_answer = False
-        """Whether the server may have done something whose answer did not arrive."""
+        """Whether the server may have run a call whose answer did not arrive."""
 
     def connect(self, server: Any) -> None:
-        """Use the server that *server*, a client, is connected to."""
+        """Use the server to which *server*, a client, is connected."""
         if self._calls is None:
             self._calls = calls_to(server, _TIMEOUT, self._clock)
 
@@ -68,16 +67,16 @@ class Link:
             self._calls.close()
 
     @property
-    def is_left_alone(self) -> bool:
-        """Whether the server did not answer a short while ago."""
+    def is_paused(self) -> bool:
+        """Whether the server is not called now, because it failed to answer just before."""
         if self._failed_at is None:
             return False
-        return self._clock.monotonic() < self._failed_at + _LEFT_ALONE
+        return self._clock.monotonic() < self._failed_at + _PAUSE
 
     @property
     def deadline(self) -> int:
-        """The moment, by the clock of the server in milliseconds, until which a call that is
-        made now may run; 0 where that is not known yet.
+        """The moment until which the server may run a call that is made now, in milliseconds
+        by the server's clock; 0 if that clock is not known yet.
         """
         if self._offset is None:
             return 0
@@ -85,21 +84,21 @@ class Link:
         return round(seconds * 1000 + self._offset)
 
     def note_time(self, now: int) -> None:
-        """The server's clock has just shown *now*, in milliseconds."""
+        """Note that the server's clock shows *now*, in milliseconds."""
         self._offset = now - self._clock.monotonic() * 1000
 
     def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
-        """What the script of that *name* returns; None where the server fails."""
+        """Run the script *name*, and return its result; None if the server fails."""
         assert self._calls is not None
         return self._try(self._calls.run, self._script(name), keys, args)
 
     def ask(self, *command: str | bytes | float) -> Any:
-        """What the server answers to *command*; None where it fails."""
+        """Send *command*, and return the answer; None if the server fails."""
         assert self._calls is not None
         return self._try(self._calls.ask, *command)
 
     def _try(self, call: Callable[..., Any], *args: Any) -> Any:
-        if self.is_left_alone:
+        if self.is_paused:
             return None
         try:
             found = call(*args)
@@ -113,8 +112,8 @@ class Link:
         self._failed_at = None
         return found
 
-    def works(self) -> None:
-        """All that was to be done has been done."""
+    def note_recovery(self) -> None:
+        """Note that the server works, and has taken all requests that waited for it."""
         if self.is_failing:
             self.is_failing = False
             self._log(logging.INFO, "The queue in Redis works again")
@@ -124,13 +123,13 @@ class Link:
             self.is_failing = True
             self._log(
                 logging.WARNING,
-                "The queue in Redis fails (%(error)s): new requests wait in the memory of "
-                "this worker, and the crawl goes on when the server is back",
+                "The queue in Redis fails (%(error)s): this worker keeps new requests in "
+                "memory, and continues the crawl when the server works again",
                 error=f"{type(error).__name__}: {error}",
             )
 
     def _log(self, level: int, message: str, **values: object) -> None:
-        # An empty mapping is none, for a message without values.
+        # An empty mapping must not be passed as the argument of a message without values.
         extra = {"spider": self._crawler.spider}
         logger.log(level, message, *([values] if values else []), extra=extra)
 
@@ -142,7 +141,7 @@ class Link:
 
 @cache
 def source(name: str) -> str:
-    """The text of a script, after the texts of the scripts that its first line names."""
+    """The text of the script *name*, preceded by the scripts that its first line names."""
     text = (files(__package__) / f"{name}.lua").read_text(encoding="utf-8")
     needs = _NEEDS.match(text)
     names = needs[1].split(", ") if needs else ()
@@ -150,8 +149,8 @@ def source(name: str) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether the server works, but has no memory left."""
+    """Whether the server answered, but has no memory left."""
     if isinstance(error, OutOfMemoryError):
         return True
-    # Redis 6 has it in the middle of what it says of a script.
+    # Redis 6 has the code in the middle of the error of a script.
     return isinstance(error, ResponseError) and "-OOM " in str(error)

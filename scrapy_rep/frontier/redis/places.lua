@@ -1,11 +1,10 @@
--- Queues that are empty, and places at hosts that become free.
+-- Functions for empty queues, and for places at hosts that become free.
 
 local function is_empty(queue)
     return call('EXISTS', key_of(queue)) == 0
 end
 
--- A place at the host has become free, or was not used: the next queue that waits for one
--- is looked at.
+-- A place at the host has become free, or was not used: check the next parked queue at *moment*.
 local function pass_on(host, moment)
     local ready = prefix .. ':ready'
     repeat
@@ -19,8 +18,8 @@ local function pass_on(host, moment)
     until is_waiting
 end
 
--- A worker says that its place at a host is free; whether it *had* one. *fetched*: the host
--- was asked, so that its delay begins. *delay* is what the worker knows of it.
+-- Free the place of a worker at a host, if it *had* one. If *fetched*, the host got a request,
+-- so that its delay begins. *delay* is the delay that the worker knows.
 local function free_place(host, had, fetched, delay, gap)
     local key = prefix .. ':host:' .. host
     local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked')
@@ -35,8 +34,8 @@ local function free_place(host, had, fetched, delay, gap)
         if gap > 0 then call('HSET', key, 'gap', gap) end
         if wait > 0 then
             call('HSET', key, 'free', free)
-            -- What is known of no robots.txt is forgotten when the next one may go, and
-            -- nothing before.
+            -- A host without a known robots.txt expires when its next request may be sent; no
+            -- host expires before.
             local life = call('PTTL', key)
             local is_idle = out <= 0 and not state[4]
             if is_idle or (life >= 0 and life < wait) then call('PEXPIRE', key, wait) end
@@ -46,7 +45,7 @@ local function free_place(host, had, fetched, delay, gap)
     end
 end
 
--- The place that a worker has for a request is free.
+-- Free the place that a worker has for a request.
 local function leave(worker, number, host, fetched, delay, gap)
     local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
     free_place(host, had, fetched, delay, gap)

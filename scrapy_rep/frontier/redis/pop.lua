@@ -1,13 +1,13 @@
 -- Needs: common, places
--- Take note of what has become of requests, and hand out the best one of a host that is
--- ready.
+-- Record which requests have ended, and hand out the best request of a host that is ready.
 --
--- ARGV: worker, deadline, how many queues to look at, limit, gap, limits of some hosts,
--- whether robots.txt has no say at all, how many requests are done; the numbers of these;
--- and of each that has left the downloader number, host, whether it was fetched, own gap.
+-- ARGV: worker, deadline, how many queues to check, concurrency limit, gap, limits of some
+-- hosts as JSON, 1 if the crawl does not obey robots.txt, how many requests are done; the
+-- numbers of these; and for each request that has left the downloader: number, host, whether it
+-- was fetched, its own gap.
 --
--- Returns whether it is refused, the time, after how long to ask again; and what is handed
--- out, if anything: the queue, and the request after its number.
+-- Returns whether the call is refused, the time, and after how long to ask again; and if a
+-- request is handed out, its queue, and the request after its number.
 local worker = ARGV[1]
 local looks, limit, gap = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local limits = ARGV[6] ~= '' and cjson.decode(ARGV[6])
@@ -15,14 +15,14 @@ local all_known = ARGV[7] == '1'
 local ready, leases = prefix .. ':ready', prefix .. ':leases:' .. worker
 if is_late(ARGV[2]) then return { 1, now } end
 
--- Most calls tell of one request, which has left the downloader and is done. Nobody has
--- something who is taken for dead, so whether that is so need not be looked up then.
+-- Most calls report one request, which has left the downloader and is done. If the worker still
+-- has it, its lease has not expired, so that need not be checked.
 local first_left, ended = 9 + ARGV[8], 0
 local is_one = ARGV[8] == '1' and ARGV[9] == ARGV[10]
 local fields = is_one and call('HDEL', leases, '=' .. ARGV[9], '@' .. ARGV[9]) or 0
 if fields == 0 and is_dead(worker) then return { 1, now } end
 if fields > 0 then
-    -- A place is given back before the request, if not at once.
+    -- Two fields: the place is freed now. One field: it was freed by an earlier call.
     free_place(ARGV[11], fields == 2, ARGV[12] == '1', 0, tonumber(ARGV[13]))
     ended, first_left = 1, first_left + 4
 else
@@ -54,7 +54,7 @@ for _ = 1, looks do
     local own = limits and limits[host]
     local out, free = tonumber(state[1]) or 0, tonumber(state[2]) or 0
     local pause = math.max(tonumber(state[3]) or 0, own and own[2] or gap)
-    -- One at a time, where there has to be a delay after it.
+    -- A delay begins when a request ends, so a host with a delay gets one at a time.
     local most = (tonumber(state[4]) or 0) > 0 and 1 or own and own[1] or limit
     local is_known = all_known or is_exempt(queue) or (tonumber(state[5]) or 0) > now
     if not is_known then
@@ -83,7 +83,7 @@ for _ = 1, looks do
             else
                 call('HSET', key, 'out', out)
             end
-            -- Not to be forgotten while a request is under way.
+            -- The host must not expire while a request is in flight.
             if free > 0 and not state[6] then call('PERSIST', key) end
             if is_empty(queue) then
                 call('ZREM', ready, queue)

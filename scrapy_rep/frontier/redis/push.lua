@@ -1,5 +1,5 @@
 -- Needs: common, arriving
--- Add a request. Returns 1; 0 where its fingerprint is known; -1 where it is late.
+-- Add a request. Returns 1; 0 if its fingerprint is known; -1 if the call is late.
 --
 -- ARGV: deadline, queue, score, request, fingerprint.
 -- KEYS[2]: the set of fingerprints.

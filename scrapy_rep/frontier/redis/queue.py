@@ -1,4 +1,4 @@
-"""A queue for scrapy-redis that knows which hosts are ready, shared by all workers."""
+"""The host queue for scrapy-redis, which all workers share."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# The seconds after which the end of a request is reported, if not with a pop.
+# The seconds after which the end of a request is reported, unless a pop reports it before.
 _REPORT_AFTER = 0.02
 
-# The seconds after which an idle worker asks the server again. There is nothing to await
-# on a server that others write to.
+# The seconds after which an idle worker asks the server again. The server does not notify
+# it when another worker pushes a request.
 _ASK_EVERY = 0.5
 
-# The seconds after which requests that the server did not take are sent again.
+# The seconds after which requests that were kept in memory are sent again.
 _SEND_EVERY = 1.0
 
 _MIN_READY = 64
 
 
 class HostQueue(Base):
-    """Keeps the requests of a crawl with many workers by host, on their Redis server.
+    """Keeps the requests of a crawl with several workers by host, on their Redis server.
 
     For ``SCHEDULER_QUEUE_CLASS`` of scrapy-redis. ``pop`` hands out the best request of a
-    host that is ready, and makes the host not ready for its delay, in one step on the
-    server: so all workers together keep the delay of a host, and have at most
-    ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it under way. What is handed out stays on
-    the server until the callback of its response, and all that this made, is done. Of a
-    worker that gave no sign of life for ``REP_QUEUE_LEASE`` seconds, others get it again.
+    host that is ready, and makes the host wait for its delay, in one step on the server. So all
+    workers together keep the delay of a host, and have at most
+    ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it in flight. A request stays on the server
+    until its callback and the output of that are done. If a worker sends no heartbeat for
+    ``REP_QUEUE_LEASE`` seconds, other workers get its requests.
 
-    A host is ready when its robots.txt is known, which one worker finds out for all.
+    A host is not ready before its robots.txt is known. One worker fetches that for all.
 
-    All keys begin with that of the queue as a hash tag: in a Redis Cluster they are on one
-    server. So must be that of the duplicate filter.
+    All keys begin with the key of the queue as a hash tag, so that in a Redis Cluster they
+    are on one server. The key of the duplicate filter must have the same hash tag.
     """
 
     def __init__(
@@ -96,14 +96,14 @@ class HostQueue(Base):
     # For the scheduler.
 
     def __len__(self) -> int:
-        """The number of requests that are not done, those included that workers have taken."""
+        """The number of requests that are not done, including those that workers have taken."""
         return self._worker.count_all()
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
-        """Add *request*. One that *is exempt* is not asked for its robots.txt here.
+        """Add *request*. If it *is_exempt*, its robots.txt does not apply.
 
-        Where the server fails, it is kept in memory until the server is back. Raises what
-        the serialiser raises for a request that it can't write.
+        If the server fails, the request is kept in memory until the server works again.
+        Raises the error of the serialiser if that can't serialise the request.
         """
         key = self._frontier.key_of(request)
         if is_exempt:
@@ -119,16 +119,19 @@ class HostQueue(Base):
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
 
     def pop(self, timeout: float = 0) -> Request | None:
-        """The best request of a host that is ready; None where no host is.
+        """The best request of a host that is ready; None if no host is.
 
-        Does not wait: the spider stays open for *timeout* seconds without a request.
+        Does not wait for *timeout*: instead the spider stays open for that many seconds
+        without a request.
         """
         self._idle_seconds = timeout
         self._frontier.settle()
         self._in_flight.settle()
         request = None
         now = self._clock.monotonic()
-        if self._frontier.has_room and (now >= self._ask_at or self._worker.has_news):
+        if self._frontier.has_room and (
+            now >= self._ask_at or self._worker.has_reports
+        ):
             self._beat()
             self._resync()
             popped = self._worker.pop(self._in_flight.limits)
@@ -141,7 +144,7 @@ class HostQueue(Base):
         return request
 
     def clear(self) -> None:
-        """Remove all requests, and all that is known of hosts."""
+        """Remove all requests, and the state of all hosts."""
         escaped = "".join(f"\\{c}" if c in "*?[]\\" else c for c in self._prefix)
         for key in self.server.scan_iter(f"{escaped}:*", count=1_000):
             self.server.unlink(key)
@@ -149,7 +152,7 @@ class HostQueue(Base):
     # For the frontier.
 
     def take(self, queue: BackQueue) -> Request | None:
-        """A request that is to be refused, of a queue whose host was given up."""
+        """Pop a request to deny, of a queue whose host was given up; None if there is none."""
         popped = self._learning.take(queue)
         if popped is None:
             return None
@@ -158,16 +161,16 @@ class HostQueue(Base):
         return self._read(popped.data, is_taken=True)
 
     def release(self, queue: BackQueue) -> None:
-        """The robots.txt of *queue* is known now, or not to be waited for."""
+        """Note that the requests of *queue* no longer wait for its robots.txt."""
         self._learning.end(queue)
         self._ask_at = float("-inf")
         wake(self._crawler)
 
     def slot_changed(self, slot: Slot) -> None:
-        """The server counts what is under way."""
+        """Does nothing: the server counts the requests in flight."""
 
     def count_ready(self) -> int:
-        """The server has looked whether there is need for more."""
+        """0: the server hands out more queues to learn only if too few are ready."""
         return 0
 
     # Requests of this worker.
@@ -177,7 +180,7 @@ class HostQueue(Base):
         if request is None:
             self._worker.left(popped.number, popped.host, fetched=False)
             self._worker.done(popped.number, self._worker.kept)
-            # There may be others, and the engine takes it that there are none.
+            # None tells the engine that there is no request, but there may be others.
             wake(self._crawler)
             return None
         key = self._frontier.key_of(request)
@@ -189,17 +192,17 @@ class HostQueue(Base):
         return request
 
     def _left_downloader(self, request: Request) -> None:
-        """A request, of whatever kind, has been to a server, or tried."""
+        """Note that a request, from this queue or not, was sent to its host, or failed."""
         if self._in_flight.on_left_downloader(request):
             self._report_soon()
 
     def _read(self, data: bytes, *, is_taken: bool = False) -> Request | None:
         try:
             found: Request = self._decode_request(data)
-        except Exception:  # Whatever the serialiser raises.
+        except Exception:  # A serialiser can raise any error.
             if is_taken:
                 logger.exception(
-                    "A request can't be read, and is removed from the queue: %(data).200r",
+                    "A request can't be read, so it is removed from the queue: %(data).200r",
                     {"data": data},
                     extra={"spider": self.spider},
                 )
@@ -209,7 +212,7 @@ class HostQueue(Base):
     # When to ask.
 
     def _ask_later(self) -> None:
-        """The server has nothing to hand out: ask again when it may have."""
+        """Schedule the next pop, for when a host may be ready."""
         now = self._clock.monotonic()
         self._ask_at = now + min(self._worker.again, _ASK_EVERY)
         if self._learning.again_at > now:
@@ -231,17 +234,17 @@ class HostQueue(Base):
             self._alarms.at(self._clock.monotonic() + _REPORT_AFTER, self._report)
 
     def _report(self) -> None:
-        """Report what has happened, unless a pop has done so."""
+        """Report which requests have ended, unless a pop has reported it."""
         self._will_report = False
         self._in_flight.settle()
-        if self._worker.has_news:
+        if self._worker.has_reports:
             self._resync()
             self._worker.report()
             self._ask_at = float("-inf")
             wake(self._crawler)
 
     def _beat_on(self) -> None:
-        """Send heartbeats as long as this worker lives."""
+        """Send a heartbeat, and schedule the next."""
         self._resync()
         self._beat()
         self._alarms.at(
@@ -249,16 +252,14 @@ class HostQueue(Base):
         )
 
     def _beat(self) -> None:
-        """Send a heartbeat if one is due, by which the requests of a worker that has died
-        return to the queue.
-        """
+        """Send a heartbeat if one is due, which also returns the requests of a dead worker."""
         if not self._worker.is_beat_due:
             return
         returned = self._worker.beat()
         if returned:
             logger.warning(
-                "A worker gave no sign of life: %(count)d requests that it had taken are in "
-                "the queue again (REP_QUEUE_LEASE)",
+                "A worker sent no heartbeat for REP_QUEUE_LEASE seconds: %(count)d requests "
+                "that it had taken are in the queue again",
                 {"count": returned},
                 extra={"spider": self.spider},
             )
@@ -274,7 +275,7 @@ class HostQueue(Base):
         self._beat_on()
 
     def _spider_idle(self) -> None:
-        """Stay open for as long as ``SCHEDULER_IDLE_BEFORE_CLOSE`` says."""
+        """Keep the spider open for ``SCHEDULER_IDLE_BEFORE_CLOSE`` seconds."""
         if self._clock.monotonic() < self._last_request + self._idle_seconds:
             raise DontCloseSpider
 
@@ -285,7 +286,8 @@ class HostQueue(Base):
         self._worker.retire()
         if self._worker.unsent:
             logger.error(
-                "%(count)d requests are lost: the queue in Redis did not take them",
+                "%(count)d requests are lost: this worker ended before the queue in Redis "
+                "worked again and took them",
                 {"count": self._worker.unsent},
                 extra={"spider": self.spider},
             )

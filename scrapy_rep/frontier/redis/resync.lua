@@ -1,9 +1,8 @@
 -- Needs: common, places, arriving, returning
--- An answer to a worker was lost: what it does not know to have is there for others.
+-- After a worker has missed an answer, return to the queue what it does not know that it has.
 --
--- ARGV: worker, deadline, the fields of its leases that it knows of, and the queues whose robots.txt
--- it is getting, both as JSON.
--- Returns whether it is refused, and the time.
+-- ARGV: worker, deadline, the fields of the leases that it knows, and the queues whose
+-- robots.txt it fetches, both as JSON. Returns whether the call is refused, and the time.
 local worker = ARGV[1]
 local leases, learning = prefix .. ':leases:' .. worker, prefix .. ':learning:' .. worker
 local fields, queues = {}, {}

@@ -1,4 +1,4 @@
 -- Needs: common, places, arriving, returning
--- A worker ends: what it has is there for others. ARGV: worker.
+-- A worker ends: return all it has to the queue. ARGV: worker.
 begin()
 return retire(ARGV[1], false)

@@ -1,13 +1,13 @@
--- Requests that come back.
+-- Functions for requests that return to their queue.
 
--- Put a request back where it came from, in front of those that came after it.
+-- Put a request back into its queue, before those that were pushed later.
 local function put_back(lease)
     local item = cmsgpack.unpack(lease)
     call('ZADD', key_of(item[1]), item[2], item[3])
     arrive(item[1])
 end
 
--- The robots.txt of a queue is to be got by any worker.
+-- Let any worker fetch the robots.txt of a queue.
 local function forget_learning(queue)
     if is_empty(queue) then
         call('ZREM', prefix .. ':unknown', queue)
@@ -16,7 +16,8 @@ local function forget_learning(queue)
     end
 end
 
--- Everything that a worker has is there for others. Returns how many requests.
+-- Return all that a worker has to the queue. If *fetched*, its hosts count as having got a
+-- request. Returns the number of its requests.
 local function retire(worker, fetched)
     local key = prefix .. ':leases:' .. worker
     local leases, count = call('HGETALL', key), 0

@@ -1,8 +1,8 @@
 -- Needs: common, places
--- Hand out a request of a queue, whatever its host is ready for: to be refused.
+-- Hand out a request of a queue even if its host is not ready, because the worker will deny it.
 --
--- ARGV: worker, deadline, queue. Returns whether it is refused, the time, and number, request
--- and how many are left, or nothing.
+-- ARGV: worker, deadline, queue. Returns whether the call is refused, and the time; and if the
+-- queue is not empty, the number, the request, and how many requests are left.
 local worker, queue = ARGV[1], ARGV[3]
 if is_refused(worker, ARGV[2]) then return { 1, now } end
 begin()

@@ -1,4 +1,4 @@
-"""One connection to the Redis server of a queue, and scripts that are called over it."""
+"""Calls commands and scripts over one connection to the Redis server of a queue."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.clock import Clock
 
-# After so many seconds without a call, it is looked whether the server has closed the
-# connection meanwhile.
+# The seconds without a call after which the next call checks whether the server has closed
+# the connection.
 _SILENCE = 1.0
 
-# What a pool of redis-py adds, so that its connections are led to another server and wait
-# for longer while that goes on.
+# Options that a pool of redis-py adds to its connections, which redirect them to another
+# server during its maintenance, and make them wait longer meanwhile.
 _OF_POOLS = (
     "maint_notifications_config",
     "maint_notifications_pool_handler",
@@ -29,7 +29,7 @@ _OF_POOLS = (
 
 
 class Script:
-    """A Lua script, and what the server knows it by."""
+    """A Lua script, and the digest by which the server knows it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,38 +37,38 @@ class Script:
 
 
 class Client:
-    """Calls through a client, which finds the server of a key in a Redis Cluster."""
+    """Calls through a client of redis-py, which may be one for a Redis Cluster."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     def ask(self, *command: str | bytes | float) -> Any:
-        """What the server answers to *command*. Raises its errors, and those of redis-py
-        and of the operating system where no answer comes.
+        """Send *command*, and return the answer. Raises RedisError for an error of the server,
+        and RedisError or OSError if there is no answer.
         """
         return self._client.execute_command(*command)
 
     def run(
         self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float]
     ) -> Any:
-        """What *script* returns. The server gets its text where it does not know it."""
+        """Run *script*, and return its result. Sends its text only if necessary."""
         try:
             return self.ask("EVALSHA", script.digest, len(keys), *keys, *args)
         except NoScriptError:
             return self.ask("EVAL", script.text, len(keys), *keys, *args)
 
     def close(self) -> None:
-        """End what is open; a later call opens it again."""
+        """Close the connection, if there is one of its own. A later call opens it again."""
 
 
 class Wire(Client):
-    """Calls over a connection of its own, each of which is sent once.
+    """Calls over a connection of its own, and sends each call only once.
 
-    A client of redis-py takes a connection out of a pool for each command, looks whether it
-    is open, and is prepared to send again. That takes as long as the server does for what
-    a queue asks of it. Here a connection that has failed is opened by the next call.
+    For each command, a client of redis-py takes a connection from a pool, checks it, and
+    prepares a retry, which takes as long as the server needs for the command. Here, the next
+    call opens a connection that has failed.
 
-    Answers are bytes, also where those of the client are text.
+    Answers are bytes, even if the client decodes its answers.
     """
 
     def __init__(self, connection: Any, clock: Clock) -> None:
@@ -80,7 +80,7 @@ class Wire(Client):
         now = self._clock.monotonic()
         if now > self._answered_at + _SILENCE:
             self._drop_closed()
-        self._answered_at = float("inf")  # Until it has.
+        self._answered_at = float("inf")  # Stays if there is no answer.
         self._connection.send_packed_command([pack(command)])
         found = self._connection.read_response(
             disable_decoding=True, disconnect_on_error=True
@@ -92,11 +92,12 @@ class Wire(Client):
         self._connection.disconnect()
 
     def _drop_closed(self) -> None:
-        """Give up a connection that the server has closed: by a command that is sent over
-        it, this would be known too late to send that again.
+        """Disconnect if the server has closed the connection. A command that is sent over a
+        closed connection fails, and can't be repeated safely.
         """
         try:
-            has_ended = self._connection.can_read(0)  # Nothing was asked.
+            # Without a command there is no answer to read, only the end.
+            has_ended = self._connection.can_read(0)
         except (RedisError, OSError):
             has_ended = True
         if has_ended:
@@ -104,8 +105,8 @@ class Wire(Client):
 
 
 def calls_to(server: Any, timeout: float, clock: Clock) -> Client:
-    """A way to call the server that *server*, a client, is connected to, which waits for at
-    most *timeout* seconds where that is possible.
+    """A client for calls to the server to which *server*, a client, is connected. Its calls
+    wait at most *timeout* seconds, unless *server* is not a plain Redis client.
     """
     pool = getattr(server, "connection_pool", None)
     if not isinstance(server, Redis) or pool is None:
@@ -121,7 +122,7 @@ def calls_to(server: Any, timeout: float, clock: Clock) -> Client:
 
 
 def pack(command: Sequence[str | bytes | float]) -> bytes:
-    """A command as Redis reads it (RESP): the number of its words, and the length of each."""
+    """Serialise a command in the Redis protocol (RESP)."""
     parts = [b"*%d\r\n" % len(command)]
     for word in command:
         data = word if isinstance(word, bytes) else str(word).encode()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.demands import Terms
     from scrapy_rep.frontier.redis.link import Link
 
-# The number of queues that are checked in one call to find one whose host is ready. Those
-# that are not ready are moved to where they wait, so that each is checked once.
+# The number of queues that one call checks to find one whose host is ready. Those that are
+# not ready are rescheduled, so that each is checked once.
 _LOOKS = 32
 
-# While more requests than this wait for the server to take them, none is popped: its
-# callback would make more of them.
+# While more requests than this wait in memory for the server, none is popped, since its
+# callback would make even more.
 MAX_UNSENT = 1000
 
 # The length of the number at the start of each stored request.
@@ -28,8 +28,8 @@ _NUMBER = 14
 # The part of its lease after which a worker sends the next heartbeat.
 _PART_OF_LEASE = 1 / 4
 
-# Seconds. What holds for longer, by a setting, is sent again after a day, so that nothing
-# stays on the server for each host that was ever met.
+# In seconds. A robots.txt that holds longer, by a setting, is reported again after a day, so
+# that the keys of hosts expire on the server.
 _LONGEST = 86_400.0
 
 
@@ -42,7 +42,7 @@ class Popped(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The host, or download slot, that requests of the queue are counted by."""
+        """The host or download slot to which the limits of the queue apply."""
         return self.queue.partition("\t")[0]
 
 
@@ -52,30 +52,30 @@ class Unknown(NamedTuple):
     queue: str
 
     delay: float
-    """Seconds that other origins of its host ask for."""
+    """The crawl delay of other origins of its host, in seconds."""
 
     data: bytes
     """One of its requests."""
 
 
 class Limits(NamedTuple):
-    """The limits of a host where no robots.txt says otherwise."""
+    """The limits of a host without a crawl delay."""
 
     at_once: int
-    """Requests under way, over all workers."""
+    """Requests in flight, of all workers."""
 
     gap: int
-    """Milliseconds between the starts of two."""
+    """Milliseconds between the starts of two requests."""
 
     of_hosts: str = ""
-    """Those of some hosts, as JSON."""
+    """The different limits of some hosts, as JSON."""
 
 
 class Worker:
-    """Pops requests for one worker, and reports what has become of them.
+    """Pops requests for one worker, and reports when they have ended.
 
-    Reports go with the next call, since each is a round trip. Where the crawl does not
-    *obey* robots.txt, no queue waits for it.
+    Reports go with the next call, to save round trips. If the crawl does not obey robots.txt
+    (*obeys*), no queue waits for it.
     """
 
     def __init__(
@@ -91,39 +91,40 @@ class Worker:
 
         self._last_beat = float("-inf")
         self.generation = 0
-        """The number of times that the server has registered this worker: at first, and
-        after each time that its lease had expired, so that others have what it had."""
+        """The number of times that the server has registered this worker: once at the start,
+        and again after its lease had expired, and other workers got what it had."""
 
         self._name = uuid.uuid4().hex
         self._left: list[str | int] = []
         self._done: list[tuple[str, int]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
         self.kept = 0
-        """The number of requests so far that the server did not take at once."""
+        """The number of pushed requests so far that were kept in memory first."""
 
         self._count = 0
         self.again = 0.0
-        """The seconds after which a host may be ready, as the server said."""
+        """The seconds after which a host may be ready, according to the server."""
 
-    # What has become of requests.
+    # The ends of requests.
 
     def left(self, number: str, host: str, *, fetched: bool, gap: int = 0) -> None:
-        """A request has left the downloader; *fetched* is whether it was sent to its host,
-        and *gap* the delay of its download slot in milliseconds, if not the usual one.
+        """Report that a request has left the downloader. *fetched* is whether it was sent to
+        its host. *gap* is the delay of its download slot in milliseconds, if not the default.
         """
         self._left += (number, host, int(fetched), gap)
 
     def done(self, number: str, kept: int = 0) -> None:
-        """The callback of a request has ended. :attr:`kept` was *kept* when it was popped.
+        """Report that the callback of a request has ended. *kept* is the value of
+        :attr:`kept` when it was popped.
 
-        This is reported when the server has taken all requests that were pushed meanwhile,
-        since the callback may have made them.
+        The report waits until the server has all requests that were pushed since then, since
+        the callback may have made them.
         """
         self._done.append((number, self.kept if self.kept > kept else 0))
 
     @property
-    def has_news(self) -> bool:
-        """Whether there is something to report."""
+    def has_reports(self) -> bool:
+        """Whether there is something to report or to push."""
         return bool(self._left or self._done or self._unsent)
 
     @property
@@ -144,21 +145,21 @@ class Worker:
     # Requests.
 
     def push(self, *record: str | bytes | float) -> None:
-        """Add a request: queue, score, data, the key of the set of fingerprints and the
-        fingerprint. Kept here until the server takes it.
+        """Add a request to the queue, or keep it in memory if the server fails. *record* is
+        the queue, score, data, key of the set of fingerprints, and fingerprint.
         """
         if self._unsent or not self._push(record):
             self._unsent.append(record)
             self.kept += 1
 
     def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
-        """The best request of a host that is ready, if there is one."""
+        """The best request of a host that is ready; None if there is none."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
         taken = self.kept - len(self._unsent)
         done = [number for number, last in self._done if last <= taken]
         is_crowded = len(self._unsent) >= MAX_UNSENT
-        # Where there is no answer, the server is not asked again at once.
+        # If there is no answer, the server is not asked again at once.
         self.again = float("inf")
         found = self._ask(
             "pop",
@@ -170,7 +171,7 @@ class Worker:
         self._left.clear()
         self._done = [one for one in self._done if one[1] > taken]
         if not self._unsent:
-            self._link.works()
+            self._link.note_recovery()
         if is_crowded:
             return None
         again, *handed_out = found
@@ -181,14 +182,15 @@ class Worker:
         return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
 
     def report(self) -> None:
-        """Report what has become of requests, without asking for another."""
-        for _ in range(2):  # Again, where the server took it for a call of long ago.
+        """Report which requests have ended, without popping another."""
+        for _ in range(2):  # The server may refuse the first call as late.
             self.pop(Limits(1, 0), looks=0)
-            if not self.has_news:
+            if not self.has_reports:
                 break
 
     def take(self, queue: str) -> tuple[Popped | None, int]:
-        """A request of *queue*, even if its host is not ready; and how many are left."""
+        """Pop a request of *queue* even if its host is not ready, and return it with the
+        number of those that are left; None if there is none."""
         found = self._ask("take", queue)
         if not found:
             return None, 0 if found == [] else 1
@@ -196,12 +198,13 @@ class Worker:
         return Popped(number.decode(), queue, data), left
 
     def count_queue(self, queue: str) -> int:
+        """The number of requests in *queue*; 0 if the server fails."""
         found = self._link.ask("ZCARD", f"{self._prefix}:queue:{queue}")
         return 0 if found is None else int(found)
 
     def count_all(self) -> int:
-        """The number of requests of all workers that are not done, and of those of this one
-        that the server has not taken.
+        """The number of requests on the server that are not done, and of those that wait in
+        the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
         keys = f"{self._prefix}:number", f"{self._prefix}:ended"
         found = self._link.ask("MGET", *keys)
@@ -215,9 +218,7 @@ class Worker:
     # Hosts.
 
     def learn(self, quota: int, enough: int) -> list[Unknown]:
-        """Queues whose robots.txt this worker is to fetch: at most *quota*, and none where
-        *enough* hosts are ready.
-        """
+        """At most *quota* queues whose robots.txt to fetch; none if *enough* are ready."""
         found = self._ask("learn", quota, enough, self._all_known)
         if found is None:
             return []
@@ -227,14 +228,14 @@ class Worker:
         ]
 
     def learned(self, queue: str, terms: Terms | None) -> bool:
-        """The robots.txt of *queue* is known; or, without *terms*, is left to another
-        worker. Returns whether the server has noted that.
+        """Report that the robots.txt of *queue* is known or, without *terms*, must be fetched
+        by another worker. Return whether the server has recorded it.
         """
         times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
         return self._run("learned", queue, *times) is not None
 
     def acquire(self, number: str, host: str) -> bool | None:
-        """Whether this worker gets the only place at *host*; None where the server fails."""
+        """Whether this worker gets the only place at *host*; None if the server fails."""
         found = self._ask("acquire", number, host)
         if found is None:
             return None if self._link.is_failing else False
@@ -247,8 +248,8 @@ class Worker:
     # This worker.
 
     def beat(self, *, looks: bool = True) -> int:
-        """Send a heartbeat. Where it *looks* for a worker whose lease has expired, the
-        requests of that one return to the queue. Returns their number.
+        """Send a heartbeat. If it *looks* for a worker whose lease has expired, and finds one,
+        the requests of that worker return to the queue. Return their number.
         """
         now = self._clock.monotonic()
         found = self._run("beat", self._lease, int(looks))
@@ -263,11 +264,11 @@ class Worker:
     def resync(
         self, requests: Iterable[str], places: Iterable[str], queues: Iterable[str]
     ) -> None:
-        """Say what this worker has, where an answer was lost: the numbers of requests, those
-        of places at hosts, and the queues whose robots.txt it fetches. The rest of what it
-        has on the server returns to the queue.
+        """After a lost answer, report what this worker has: the numbers of its *requests* and
+        of its *places* at hosts, and the *queues* whose robots.txt it fetches. The server
+        returns everything else that it has recorded for this worker to the queue.
         """
-        if not self._link.has_lost_answer or self._link.is_left_alone:
+        if not self._link.has_lost_answer or self._link.is_paused:
             return
         done = [number for number, _ in self._done]
         fields = [f"={number}" for number in (*requests, *done)]
@@ -277,7 +278,7 @@ class Worker:
             self._link.has_lost_answer = False
 
     def retire(self) -> None:
-        """Return all that this worker has to the queue."""
+        """Return everything that this worker has to the queue."""
         self._run("retire")
 
     def _push(self, record: tuple[Any, ...]) -> bool:
@@ -291,8 +292,8 @@ class Worker:
         return self._link.run(script, [self._prefix], self._name, *args)
 
     def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
-        """What a script hands out; None where the server fails, or refuses, since the call
-        is late or the lease of this worker has expired: then a heartbeat is sent.
+        """The result of a script; None if the server fails, or refuses the call because it is
+        late or the lease of this worker has expired. After a refusal, send a heartbeat.
         """
         found = self._run(script, self._link.deadline, *args)
         if found is None:

@@ -210,7 +210,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(number=members)
     def tell(self, number: int) -> None:
         member = self.member(number)
-        if not member.worker.has_news:
+        if not member.worker.has_reports:
             return
         member.worker.report()
         self.model.lives(member) if member not in self.model.accounts else None

@@ -1,4 +1,4 @@
-"""The result of a fetch, and what is allowed then, row by row of the dialects."""
+"""The result of a fetch, and what it allows, row by row of the dialects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def allows(entry: Entry, dialect: Dialect) -> tuple[bool, str]:
     ],
 )
 def test_2_3_1_kinds_of_access(status: int | None, expected: Access) -> None:
-    """Each status is of one of the kinds of RFC 9309, 2.3.1; 429 is a server error."""
+    """Each status is of one kind of RFC 9309, 2.3.1; 429 counts as a server error."""
     assert fetched(status).access is expected
 
 
@@ -64,14 +64,15 @@ def test_only_a_successful_body_is_parsed(dialect: Dialect, status: int | None) 
     ],
 )
 def test_unavailable(dialect: Dialect, status: int, allowed: bool) -> None:
-    """4xx allows everything; in the 1996 draft, 401 and 403 forbid it."""
+    """4xx allows everything; in the 1996 draft, 401 and 403 forbid everything."""
     entry = renew(fetched(status), None, dialect=dialect, now=0)
     assert allows(entry, dialect) == (allowed, "unavailable")
 
 
 def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
-    """After redirects the rules are for the host of the first request, and relative URLs
-    are relative to it."""
+    """After redirects, the rules apply to the host of the first request, and relative
+    sitemap URLs are resolved against its robots.txt.
+    """
     body = b"Sitemap: /map.xml"
     redirects = ("http://other.example/robots.txt",)
     result = AccessResult(url=URL, status=200, body=body, redirects=redirects)
@@ -89,12 +90,12 @@ def test_sitemaps_are_resolved_where_the_redirects_began() -> None:
     ],
 )
 def test_html(body: bytes, expected: bool) -> None:
-    """A page that is served in the place of a robots.txt is known as one."""
+    """An HTML page in place of a robots.txt is detected."""
     assert fetched(200, body).is_html is expected
 
 
 def test_outcome_in_words() -> None:
-    """A log line can tell what happened."""
+    """The outcome of a fetch is described in words, for log messages."""
     assert str(fetched(503)) == "status 503"
     assert (
         str(AccessResult(url=URL, status=None, error="TimeoutError"))

@@ -1,4 +1,4 @@
-"""The dates of ``unavailable_after``: which text is a date, and which one."""
+"""The dates of ``unavailable_after``: which text is a date, and which date it is."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FORMS = {
     "20100625T150000Z": utc(2010, 6, 25, 15),
     "2010-06-25T15:00:00.250Z": utc(2010, 6, 25, 15, 0, 0, 250_000),
     "2010-06-25T15:00:00,25Z": utc(2010, 6, 25, 15, 0, 0, 250_000),
-    # Google's and MDN's examples
+    # Examples of Google and MDN
     "25 Jun 2010 15:00:00 PST": utc(2010, 6, 25, 23),
     "2020-09-21": utc(2020, 9, 21),
     "25-Aug-2007 15:00:00 EST": utc(2007, 8, 25, 20),
     "Wed, 03 Dec 2025 13:09:53 GMT": utc(2025, 12, 3, 13, 9, 53),
-    # what people and programs write
+    # Other forms that people and programs write
     "25 Jun 2010": utc(2010, 6, 25),
     "25-Jun-2010": utc(2010, 6, 25),
     "June 25, 2010": utc(2010, 6, 25),
@@ -56,7 +56,7 @@ FORMS = {
     "10.02.2020": utc(2020, 2, 10),
     "2010-06-25T15:00:00CEST": utc(2010, 6, 25, 13),
     "201006251500": utc(2010, 6, 25, 15),
-    # two-digit years, as RFC 6265 has them
+    # Two-digit years, as in RFC 6265
     "31 Dec 69": utc(2069, 12, 31),
     "1 Jan 70": utc(1970, 1, 1),
 }
@@ -64,7 +64,7 @@ FORMS = {
 
 @pytest.mark.parametrize(("text", "date"), FORMS.items())
 def test_form(text: str, date: datetime) -> None:
-    """Each form reads as its date in UTC, in any case."""
+    """Each form parses as its date in UTC, in any case."""
     assert read_date(text) == date
     assert read_date(f" {text.lower()} ") == date
     assert read_date(text.upper()) == date
@@ -72,7 +72,7 @@ def test_form(text: str, date: datetime) -> None:
 
 @pytest.mark.parametrize(("text", "date"), FORMS.items())
 def test_before_and_after(text: str, date: datetime) -> None:
-    """A page is indexable up to the date, in header and meta tag, and not after it."""
+    """A page may be indexed up to the date and not after it, for header and meta tag."""
     second = timedelta(seconds=1)
     for rules in (
         IndexingRules.parse([f"unavailable_after: {text}".encode()]),
@@ -132,7 +132,7 @@ def test_before_and_after(text: str, date: datetime) -> None:
     ],
 )
 def test_not_a_date(text: str) -> None:
-    """What is no date, or an absurd or incomplete one, is a finding and no exception."""
+    """An invalid, absurd or incomplete date is a finding, and raises nothing."""
     assert read_date(text) is None
     header = f"unavailable_after: {text}".encode("latin-1", "replace")
     rules = IndexingRules.parse([header])
@@ -143,7 +143,7 @@ def test_not_a_date(text: str) -> None:
 
 @pytest.mark.parametrize(("name", "offset"), ZONES.items())
 def test_zone(name: str, offset: int) -> None:
-    """Every zone of the table is understood, and is that far from Greenwich."""
+    """Every zone of the table is understood, with its offset from UTC."""
     assert read_date(f"2010-06-25 15:00 {name}") == utc(2010, 6, 25, 15) - timedelta(
         seconds=offset
     )
@@ -151,7 +151,7 @@ def test_zone(name: str, offset: int) -> None:
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata", "Etc/GMT+12"])
 def test_not_local(zone: str) -> None:
-    """The zone of the machine has no part in a date, even where it has the same name."""
+    """The local time zone does not affect a date, even if a zone has the same name."""
     dates = ["25 Jun 2010 15:00", "25 Jun 2010 15:00 PDT", "25 Jun 2010 15:00 IST"]
     code = (
         "from scrapy_rep.protocol.indexing.dates import read_date\n"
@@ -172,7 +172,7 @@ def test_not_local(zone: str) -> None:
 
 
 def test_no_warning() -> None:
-    """A zone name that is not in the table makes no date, and dateutil is silent."""
+    """A zone name that is not in the table makes the date invalid; dateutil does not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_date("25 Jun 2010 15:00:00 XYZ") is None

@@ -1,4 +1,4 @@
-"""How X-Robots-Tag field lines are read: agents, values, and what is odd."""
+"""How X-Robots-Tag field lines are read: agents, values and findings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evidence(rules: IndexingRules) -> list[tuple[str | None, int, str]]:
     ],
 )
 def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) -> None:
-    """An agent's scope lasts to the next agent on its line, and each line starts anew."""
+    """An agent's scope ends at the next agent or at the end of its line."""
     assert evidence(read(*lines)) == statements
 
 
@@ -72,7 +72,7 @@ def test_scope(lines: list[str], statements: list[tuple[str | None, int, str]]) 
     ],
 )
 def test_noindex_is_not_lost(line: str) -> None:
-    """No value, unknown name or empty part takes an agent's place, or noindex away."""
+    """No value, unknown name or empty part is taken for an agent, or hides noindex."""
     assert not read(line).index
 
 
@@ -87,7 +87,7 @@ def test_noindex_is_not_lost(line: str) -> None:
             "unavailable_after: Friday, June 25, 2010, 3:00 PM, PST, noindex",
             ["unavailable_after: Friday, June 25, 2010, 3:00 PM, PST", "noindex"],
         ),
-        # All of these letters could be a zone's, to dateutil.
+        # dateutil could take any of these letters for a time zone.
         (
             "unavailable_after: 25 Jun 2010 15:00:00, NONE",
             ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
@@ -103,7 +103,7 @@ def test_noindex_is_not_lost(line: str) -> None:
     ],
 )
 def test_longest_date(line: str, texts: list[str]) -> None:
-    """The longest run of parts that reads as a date is the date, and no more."""
+    """The longest run of parts that parses as a date is the date."""
     rules = read(line)
     assert [each.text for each in rules.statements] == texts
 
@@ -129,7 +129,7 @@ def test_longest_date(line: str, texts: list[str]) -> None:
     ],
 )
 def test_finding(line: str, code: str) -> None:
-    """What is wrong with a statement is a finding, at the line where it is."""
+    """A problem of a statement is a finding with the position of its field line."""
     findings = read("noindex", line).findings
     assert code in {finding.code for finding in findings}
     assert {(finding.source, finding.position) for finding in findings} == {
@@ -143,7 +143,7 @@ def test_no_findings_about_others() -> None:
 
 
 def test_bounds() -> None:
-    """A header without end costs no memory without end."""
+    """A very long header takes a bounded amount of memory."""
     rules = read(*["a," * MAX_TEXT] * 3, "noindex")
     assert len(rules.statements) == MAX_STATEMENTS
     assert len(rules.findings) <= MAX_STATEMENTS + 1
@@ -153,42 +153,43 @@ def test_bounds() -> None:
 @pytest.mark.parametrize(
     ("line", "agents"),
     [
-        # VIPnytt takes the first element as the scope of the line, and the name of an
-        # unknown value for a bot's.
+        # VIPnytt takes the first element for the scope of the line, and the name of an
+        # unknown value for a bot.
         ("noindex, otherbot: nofollow", ()),
         ("max-snippet: 10, noindex", ()),
-        # spatie takes a colon for a bot's where there is one, or two.
+        # spatie takes text before a colon for a bot if there are one or two colons.
         ("noindex, max-snippet: 50", ()),
         ("noindex, max-snippet: 50, max-video-preview: 5", ()),
-        # robot-directives takes any first colon for a bot's, and knows known bots alone.
+        # robot-directives takes any first name before a colon for a bot, but knows few
+        # bots.
         ("max-snippet: 0, noindex", ()),
         ("mybot: noindex", ("mybot",)),
-        # img2dataset splits at the first colon, whatever is before it.
+        # img2dataset splits at the first colon, whatever precedes it.
         ("noindex, max-snippet: 10", ()),
         ("unavailable_after: 1 Jan 2099 00:00:00 GMT, noindex", ()),
-        # datadiligence takes an agent for a part of the first statement alone, and heeds
-        # case.
+        # datadiligence applies an agent to the first statement only, and is
+        # case-sensitive.
         ("mybot: nofollow, noindex", ("mybot",)),
         ("NoIndex", ()),
-        # StormCrawler drops the agent, and splits at commas where there is one line.
+        # StormCrawler drops the agent, and splits at commas if there is one line.
         ("nofollow,noindex", ()),
     ],
 )
 def test_peers_lose_noindex(line: str, agents: tuple[str, ...]) -> None:
-    """What a peer takes for something else is noindex."""
+    """noindex counts in header values that other parsers misread."""
     assert not read(line, agents=agents).index
 
 
 def test_peers_invent() -> None:
-    """What a peer takes for noindex, or for ours, is not."""
+    """Values that other parsers take for noindex or for this crawler's rules have no effect."""
     # Nutch looks for "none" anywhere.
     assert read("max-image-preview:none") == IndexingRules(max_image_preview="none")
-    # StormCrawler applies to everyone what is said to Googlebot.
+    # StormCrawler applies statements for Googlebot to everyone.
     assert read("googlebot: nofollow, noindex") == IndexingRules()
 
 
 def test_peers_forget_lines() -> None:
-    """Every field line counts, where peers keep the first or the last."""
+    """Every field line counts, while other parsers keep the first or the last."""
     assert read("noindex", "nofollow", "mybot: noai", "mybot: noarchive") == (
         IndexingRules(
             index=False, index_embedded=False, follow=False, ai=False, archive=False
@@ -197,7 +198,7 @@ def test_peers_forget_lines() -> None:
 
 
 def test_image_opt_outs() -> None:
-    """noai is kept beside statements with colons (img2dataset loses it)."""
+    """noai counts beside statements with colons, where img2dataset loses it."""
     for line in (
         "noai, max-snippet: 10",
         "unavailable_after: 1 Jan 2099 00:00:00 GMT, noai, noimageai",

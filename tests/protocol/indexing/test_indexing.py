@@ -1,4 +1,4 @@
-"""Every indexing rule, from a header and from a meta tag, and how rules add up."""
+"""Every indexing rule, from a header and from a meta tag, and how rules are combined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scrapy_rep.protocol.indexing.statements import VOCABULARY
 JUNE = datetime(2010, 6, 25, 15, tzinfo=timezone.utc)
 NOINDEX = {"index": False, "index_embedded": False}
 
-# The statement; what it changes; the value that the evidence has.
+# The statement, the field that it changes, and the value in the evidence.
 RULES: list[tuple[str, dict[str, Any], Any]] = [
     ("all", {}, None),
     ("index", {}, None),
@@ -57,7 +57,7 @@ def test_every_name_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(("text", "changes", "value"), RULES)
 def test_header(text: str, changes: dict[str, Any], value: Any) -> None:
-    """In a header, each statement has its effect, and is its own evidence."""
+    """In a header, each statement has its effect and is recorded as evidence."""
     rules = IndexingRules.parse([b"", text.encode()])
     assert rules == IndexingRules(**changes)
     (statement,) = rules.statements
@@ -71,7 +71,7 @@ def test_header(text: str, changes: dict[str, Any], value: Any) -> None:
 
 @pytest.mark.parametrize(("text", "changes", "value"), RULES)
 def test_meta(text: str, changes: dict[str, Any], value: Any) -> None:
-    """In a meta tag, each statement has its effect, and is its own evidence."""
+    """In a meta tag, each statement has its effect and is recorded as evidence."""
     html = f'<html><meta name="robots" content=" {text} ">'.encode()
     rules = IndexingRules.parse(html=html)
     assert rules == IndexingRules(**changes)
@@ -83,7 +83,7 @@ def test_meta(text: str, changes: dict[str, Any], value: Any) -> None:
     assert rules.findings == ()
 
 
-# Each list of statements; what they add up to.
+# Lists of statements, and their combined rules.
 SUMS: list[tuple[list[str], dict[str, Any]]] = [
     (["index", "noindex", "all"], NOINDEX),
     (["follow", "nofollow"], {"follow": False}),
@@ -113,7 +113,7 @@ SUMS: list[tuple[list[str], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("texts", "changes"), SUMS)
 def test_sum(texts: list[str], changes: dict[str, Any]) -> None:
-    """The most restrictive wins, whatever the order, the source and the agent."""
+    """The most restrictive statement wins, whatever the order, source and agent."""
     expected = IndexingRules(**changes)
     for order in (texts, texts[::-1]):
         parts = [text.encode() for text in order]
@@ -131,7 +131,7 @@ def test_sum(texts: list[str], changes: dict[str, Any]) -> None:
 
 
 def test_google_vocabulary() -> None:
-    """What Google documents as no longer used has no effect in its dialect."""
+    """Rules that Google documents as no longer used have no effect in its dialect."""
     for name in ("noarchive", "nocache", "nositelinkssearchbox", "noai", "noodp"):
         rules = IndexingRules.parse([f"noindex, {name}".encode()], dialect=GOOGLE)
         assert rules == IndexingRules(**NOINDEX)
@@ -139,7 +139,7 @@ def test_google_vocabulary() -> None:
 
 
 def test_classic_vocabulary() -> None:
-    """The classic dialect knows six names, and is not confused by the rest."""
+    """The classic dialect knows six names, and ignores the rest."""
     header = b"max-snippet: 0, nosnippet, unavailable_after: Fri, 25 Jun 2010, nofollow"
     rules = IndexingRules.parse([header], dialect=CLASSIC)
     assert rules == IndexingRules(follow=False)
@@ -154,7 +154,7 @@ def test_classic_vocabulary() -> None:
 
 
 def test_own_vocabulary() -> None:
-    """A user can add to the vocabulary of a dialect."""
+    """A user can extend the vocabulary of a dialect."""
     assert GOOGLE.indexing_vocabulary is not None
     names = GOOGLE.indexing_vocabulary | {"noarchive"}
     dialect = replace(GOOGLE, indexing_vocabulary=names)
@@ -170,7 +170,7 @@ def test_silence_is_shared() -> None:
 
 
 def test_value_object() -> None:
-    """Rules are equal that allow the same; they hash alike, travel, and do not change."""
+    """Rules that allow the same are equal and hash alike; they are picklable and immutable."""
     rules = IndexingRules.parse([b"none"])
     same = IndexingRules.parse(html=b"<meta name=robots content='nofollow noindex'>")
     assert rules == same
@@ -183,14 +183,14 @@ def test_value_object() -> None:
 
 
 def test_repr() -> None:
-    """The repr is what the rules say."""
+    """The repr shows the rules."""
     assert repr(IndexingRules()) == "<IndexingRules all>"
     rules = IndexingRules.parse([b"max-snippet:20", b"none", b"nocache"])
     assert repr(rules) == "<IndexingRules noindex, nofollow, noarchive, max-snippet:20>"
 
 
 def test_to_dict() -> None:
-    """The dict has every rule, as JSON can have it, and no evidence."""
+    """The dict has every rule as a JSON value, and no evidence."""
     rules = IndexingRules.parse([b"noai, unavailable_after: 2010-06-25T15:00:00Z"])
     assert json.loads(json.dumps(rules.to_dict())) == {
         "index": True,
@@ -213,14 +213,14 @@ def test_to_dict() -> None:
 
 
 def test_one_agent_as_str() -> None:
-    """One product token may stand for itself, and an empty one is none."""
+    """A single product token may be passed as a string; an empty one is none."""
     assert not IndexingRules.parse([b"MyBot: nofollow"], agents="mybot").follow
     html = b'<meta name="" content="nofollow">'
     assert IndexingRules.parse(html=html, agents="").follow
 
 
 def test_misuse() -> None:
-    """A wrong argument raises, unlike any content."""
+    """A wrong argument raises, while no content does."""
     with pytest.raises(TypeError):
         IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):

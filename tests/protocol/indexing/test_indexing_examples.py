@@ -1,4 +1,4 @@
-"""The examples of the documents, and what they say that these mean."""
+"""The examples of Google's and MDN's documentation, with the documented meaning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWO_TAGS = meta("googlebot", "notranslate") + meta("googlebot-news", "nosnippet"
 
 # From "Robots meta tag, data-nosnippet, and X-Robots-Tag specifications" (Google), from
 # "X-Robots-Tag" and "<meta name=robots>" (MDN), and from "Robots tag: indexifembedded"
-# (Google's blog): the headers, the page, the agents, and what these say it means.
+# (Google's blog): the headers, the page, the agents, and the documented meaning.
 EXAMPLES: list[tuple[list[str], str, list[str], dict[str, Any]]] = [
     ([], meta("robots", "noindex"), [], NOINDEX),
     ([], '<meta name="robots" content="noindex" />', [], NOINDEX),

@@ -33,7 +33,7 @@ STATEMENTS = st.lists(st.one_of(RESTRICTIONS, PERMISSIONS, NOISE), max_size=8)
 SPACES = st.text(" \t", max_size=3)
 DIALECTS = st.sampled_from([RFC9309, GOOGLE, CLASSIC])
 
-# Bytes that are near to something.
+# Bytes that resemble statements.
 WORDS = (
     b"noindex none max-snippet unavailable_after -1 2020-01-01 15:00:00 PST Fri mybot"
 )
@@ -55,7 +55,7 @@ def read(lines: list[str]) -> IndexingRules:
 
 
 def permissiveness(rules: IndexingRules) -> list[float]:
-    """Return numbers that are the smaller, the less the rules allow."""
+    """Return numbers that are smaller the less the rules allow."""
     endless = float("inf")
     previews: list[str | None] = [*IMAGE_PREVIEWS, None]
     date = rules.unavailable_after
@@ -90,7 +90,7 @@ def test_form_does_not_matter(data: st.DataObject, statements: list[str]) -> Non
 
 @given(st.data(), STATEMENTS)
 def test_source_does_not_matter(data: st.DataObject, statements: list[str]) -> None:
-    """A meta tag is read as a header is, with white space as a separator too."""
+    """A meta tag is read like a header, with white space as an additional separator."""
     separator = data.draw(st.sampled_from([", ", " ", "\n", ",", " , "]))
     html = f"<meta name=mybot content='{separator.join(statements)}'>"
     rules = IndexingRules.parse(html=html.encode(), agents=("mybot",))
@@ -99,7 +99,7 @@ def test_source_does_not_matter(data: st.DataObject, statements: list[str]) -> N
 
 @given(STATEMENTS, RESTRICTIONS)
 def test_restriction_never_loosens(statements: list[str], more: str) -> None:
-    """With one more restriction, nothing is allowed that was not."""
+    """An additional restriction never allows anything more."""
     before = permissiveness(read([", ".join(statements)]))
     for lines in (
         [", ".join([*statements, more])],
@@ -112,7 +112,7 @@ def test_restriction_never_loosens(statements: list[str], more: str) -> None:
 
 @given(STATEMENTS)
 def test_others_do_not_matter(statements: list[str]) -> None:
-    """Statements to another agent have no effect on us."""
+    """Statements for another agent have no effect on this crawler."""
     line = ", ".join(statements)
     assert read([line, f"other: none, noai, {line}"]) == read([line])
 
@@ -135,7 +135,7 @@ def test_header_round_trip(statements: list[str], dialect: object) -> None:
     st.sampled_from([None, 0, 1, 10**9 - 1]),
 )
 def test_date_round_trip(date: datetime, limit: int | None) -> None:
-    """Every date and limit that rules can have survives the header."""
+    """Every date and limit that rules can have is kept in the header."""
     rules = IndexingRules(unavailable_after=date, max_snippet=limit)
     assert IndexingRules.parse([rules.to_header().encode()]) == rules
 
@@ -161,7 +161,7 @@ def test_anything_parses(
     dialect: object,
     encoding: str | None,
 ) -> None:
-    """Any bytes at all parse without an exception, and the result is whole."""
+    """Any bytes parse without an exception, and the resulting rules are complete."""
     assert isinstance(dialect, type(RFC9309))
     rules = IndexingRules.parse(headers, html, agents, dialect, encoding)
     assert IndexingRules.parse(headers, html, agents, dialect, encoding) == rules

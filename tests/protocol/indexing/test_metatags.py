@@ -1,4 +1,4 @@
-"""Which meta tags of a page are read, whatever its markup."""
+"""Meta tags that are read from a page, whatever its markup."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("html", COUNTS.values(), ids=COUNTS)
 def test_counts(html: str) -> None:
-    """A meta tag counts wherever an HTML parser sees one, however it is written."""
+    """A meta tag counts wherever an HTML parser sees one, in any spelling."""
     assert not read(html).index
 
 
@@ -124,7 +124,7 @@ IGNORED = {
 
 @pytest.mark.parametrize("html", IGNORED.values(), ids=IGNORED)
 def test_ignored(html: str) -> None:
-    """Bytes that look like our meta tag are none where an HTML parser sees none."""
+    """Bytes that look like a robots meta tag are ignored where an HTML parser sees no tag."""
     assert read(html) is IndexingRules.parse()
 
 
@@ -142,7 +142,7 @@ def test_ignored(html: str) -> None:
             "unavailable_after: 25 Jun 2010 15:00:00 NONE",
             ["unavailable_after: 25 Jun 2010 15:00:00", "NONE"],
         ),
-        # As "max-image-preview: none" once was to those who did not know it.
+        # Like "max-image-preview: none" to a crawler that does not know it.
         ("max-something: none", ["max-something: none"]),
         ("googlebot: noindex, nofollow", ["googlebot: noindex", "nofollow"]),
         ("all: noindex", ["all:", "noindex"]),
@@ -150,13 +150,13 @@ def test_ignored(html: str) -> None:
     ],
 )
 def test_content(content: str, texts: list[str]) -> None:
-    """In a meta tag, white space separates too, but not from a value."""
+    """In a meta tag, white space separates statements too, but not a name from its value."""
     rules = read(f'<meta name="robots" content="{content}">')
     assert [each.text for each in rules.statements if each.text] == texts
 
 
 def test_evidence() -> None:
-    """A statement has the position of its tag, and the agent that it is addressed to."""
+    """A statement has the position of its tag, and the agent that it addresses."""
     html = (
         '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
     )
@@ -168,7 +168,7 @@ def test_evidence() -> None:
 
 
 def test_unclosed_quote() -> None:
-    """A content that swallows the next tags is read up to them, and is a finding."""
+    """Content with an unclosed quote is read up to the next tags, and is a finding."""
     rules = read('<meta name="robots" content="noindex>\n<link rel="canonical">')
     assert not rules.index
     assert [finding.code for finding in rules.findings] == ["unclosed-quote"]
@@ -182,7 +182,7 @@ def test_no_content() -> None:
 
 
 def test_bounds() -> None:
-    """A page without end costs no memory without end."""
+    """A very long page takes a bounded amount of memory."""
     rules = read(
         "<meta name=robots>" * 5000 + f"<meta name=robots content='{'a ' * 9999}'>"
     )
@@ -194,18 +194,18 @@ def test_bounds() -> None:
 
 
 def test_peers() -> None:
-    """What peers miss in pages, or see in them."""
+    """Statements that other parsers miss in pages, or invent."""
     # Nutch looks for "none" and "noindex" anywhere in the content.
     html = '<meta name="robots" content="max-image-preview:none">'
     assert read(html) == IndexingRules(max_image_preview="none")
-    # Nutch reads the head alone; Norconex, StormCrawler and spatie the first tag alone.
+    # Nutch reads only the head; Norconex, StormCrawler and spatie only the first tag.
     html = "<meta name=robots content=nofollow><body><meta name=robots content=noindex>"
     assert not read(html).index
-    # StormCrawler takes any name with "robots" in it.
+    # StormCrawler takes any name that contains "robots".
     assert read('<meta name="otherrobots" content="noindex">').index
     # spatie ignores "none" in a meta tag.
     assert not read('<meta name="robots" content="none">').index
-    # Norconex ignores the header once there is a meta tag.
+    # Norconex ignores the header if there is a meta tag.
     rules = IndexingRules.parse([b"noindex"], b'<meta name="robots" content="index">')
     assert not rules.index
 
@@ -242,7 +242,7 @@ def test_peers() -> None:
 )
 @pytest.mark.unmeasured
 def test_hostile_page(unit: str) -> None:
-    """Beginnings without number take linear time."""
+    """Very many incomplete tags take linear time."""
     for prefix in ("", "<meta name=robots ", "<meta name=robots content='"):
 
         def page(size: int, prefix: str = prefix) -> bytes:

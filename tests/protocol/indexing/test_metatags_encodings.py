@@ -1,4 +1,4 @@
-"""Meta tags in pages of every encoding that pages have."""
+"""Meta tags in pages of every encoding that browsers know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(html: str | bytes, encoding: str | None = None) -> IndexingRules:
     ],
 )
 def test_wide_encodings(page: bytes) -> None:
-    """UTF-16 and UTF-32 are read by their byte order mark or first character."""
+    """UTF-16 and UTF-32 are detected by a byte order mark or the first character."""
     assert not read(page).index
 
 
@@ -34,14 +34,14 @@ def test_wide_encodings(page: bytes) -> None:
     "encoding", ["utf-16", "UTF-16LE", "utf-16-be", "utf-32", "utf-32le"]
 )
 def test_declared_wide_encoding(encoding: str) -> None:
-    """What the transport declares is believed where the page can be in it."""
+    """The encoding that the header declares is used if the page can be in it."""
     page = (" " + META).encode(encoding)
     assert not read(page, encoding).index
     assert not read(META, encoding).index
 
 
 def test_declared_utf16_without_mark() -> None:
-    """UTF-16 without a mark is little-endian, unless its first character is not."""
+    """UTF-16 without a mark is little-endian, unless its first character shows otherwise."""
     assert not read((" " + META).encode("utf-16-le"), "utf-16").index
     assert not read((" " + META).encode("utf-16-be"), "utf-16").index
 
@@ -63,7 +63,7 @@ def test_declared_utf16_without_mark() -> None:
     ],
 )
 def test_charset(charset: str, codec: str) -> None:
-    """The text of a statement is in the page's encoding, declared here or there."""
+    """The text of a statement is decoded with the encoding that header or page declares."""
     words = {"cp1252": "café", "cp1251": "слово", "koi8-r": "слово", "cp949": "한국"}
     word = words.get(codec, "表示")
     tail = f'<p title="{word}">{word}</p><meta content="{word}, noindex" name=robots>'
@@ -87,7 +87,7 @@ def test_charset(charset: str, codec: str) -> None:
     ],
 )
 def test_no_charset(charset: str) -> None:
-    """A charset that pages cannot have is not used."""
+    """A charset that pages cannot have is ignored."""
     page = f"<meta charset={charset}><meta name=robots content='noindex, \xe9'>"
     assert not read(page).index
     assert not read(page, charset).index

@@ -1,7 +1,7 @@
-"""Which meta elements a page has, as html5lib, an HTML5 parser, judges.
+"""Meta elements of a page, compared with html5lib, an HTML5 parser.
 
-html5lib reads ``<template>`` as any other element, so what it finds in one is left out
-here. The differences that are accepted have a test each, and are not generated.
+html5lib reads ``<template>`` as any other element, so meta elements in templates are left
+out here. The accepted differences have a test each, and are not generated.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def judged(html: str) -> Metas:
 
 
 def sorted_metas(metas: object) -> Metas:
-    # A tree moves elements, out of tables for one.
+    # html5lib moves elements, for example out of tables.
     return sorted(metas, key=repr)  # type: ignore[call-overload, no-any-return]
 
 
 META = '<meta name="robots" content="noindex">'
 
-# What markup is broken with.
+# Pieces of broken markup.
 SHARDS = st.one_of(
     st.sampled_from(["<", ">", "</", "/>", "/", "=", '"', "'", "-", "--", "!", "?"]),
     st.sampled_from(
@@ -71,7 +71,7 @@ SHARDS = st.one_of(
     ),
 )
 
-# What a page is made of.
+# Pieces of a page.
 TEXT_ELEMENTS = [
     f"<{name}>{content}</{name}>"
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed")
@@ -121,14 +121,14 @@ def test_same_metas(html: str) -> None:
 @example("<meta name=x&#114; content=y>")
 @example("<meta nam&#101;=robots content=noindex>")
 def test_fast_path(html: str) -> None:
-    """The search that spares most pages the reading never misses a statement."""
+    """The fast search, which skips most of a page, never misses a statement."""
     found = IndexingRules.parse(html=html.encode(), agents=("z",))
     positions = {each.position for each in (*found.statements, *found.findings)}
     addressed = [
         (name, content)
         for name, content in ours(html)
         if name is not None and name.strip(" \t\n\f\r").lower() in {"robots", "z"}
-        # Content that says nothing leaves no trace.
+        # Content without a value leaves no statement and no finding.
         if content is None or content.strip(" \t\n\f\r,:")
     ]
     assert len(positions) == len(addressed)
@@ -137,7 +137,7 @@ def test_fast_path(html: str) -> None:
 @pytest.mark.parametrize(
     ("html", "here", "there"),
     [
-        # A tree has no meta element in these, but a site that writes one means it.
+        # html5lib drops the meta element here, but a site that writes one means it.
         (f"<select>{META}</select>", 1, 0),
         (f"<frameset>{META}</frameset>", 1, 0),
         # Text elements are read in SVG and MathML as outside, where they hold markup.
@@ -148,6 +148,6 @@ def test_fast_path(html: str) -> None:
     ],
 )
 def test_accepted_difference(html: str, here: int, there: int) -> None:
-    """These are the differences to a tree, and there are no others that we know of."""
+    """Only these differences from the tree of html5lib are known."""
     assert len(ours(html)) == here
     assert len(judged(html)) == there

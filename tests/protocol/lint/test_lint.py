@@ -1,4 +1,4 @@
-"""Each finding: a file that has it, and one nearly the same that has not."""
+"""Each finding code: a file that has the finding, and a similar file that does not."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ RECORDS = [
     Case("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nUser-agent: *\nCrawl-delay: 2\nAllow: /", 6, "the larger", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
 ]  # fmt: skip
 
-# What differs, and of which dialects the message tells.
+# What differs, and the dialects that the message names.
 DIFFER = [
     Case("dialects-differ", rule("a"), 2, "google (no rule): they differ in what a pattern without", rule("/a")),
     Case("dialects-differ", rule("/*.a"), 2, "classic (no rule): they differ in whether * and $", rule("/x.a")),
@@ -213,7 +213,7 @@ CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
     "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
 )
 def test_findings(case: Case) -> None:
-    """It is found in its line, with what to do about it, and not where it is not."""
+    """A finding names its line and a remedy, and is absent from the corrected file."""
     found = [f for f in lint(case.has, case.dialect) if f.code == case.code]
     assert case.line in [finding.line for finding in found]
     assert any(
@@ -224,12 +224,12 @@ def test_findings(case: Case) -> None:
 
 
 def test_every_code_is_tested() -> None:
-    """No code is without a case, but the one that needs a big file."""
+    """Every code has a test case, except the one that needs a big file."""
     assert {case.code for case in CASES} == set(CODES) - {"not-compared"}
 
 
 def test_the_docs_list_the_codes() -> None:
-    """The table of the docs is that of the code."""
+    """The table in the docs lists the codes of the package."""
     table = DOCS.read_text().split("| code | severity | meaning |\n|---|---|---|\n")[1]
     rows = [row.strip("| ").split(" | ") for row in table.strip().split("\n")]
     assert rows == [[f"`{code}`", *CODES[code]] for code in sorted(CODES)]
@@ -259,15 +259,14 @@ Sitemap: https://www.example.com/sitemap.xml
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_good_file_has_no_finding(dialect: Dialect, end: str) -> None:
-    """Nothing is found where nothing is wrong, nor where there is no file."""
+    """A correct file and a missing file have no findings."""
     assert lint(GOOD.replace("\n", end), dialect) == ()
     assert lint("", dialect) == ()
     assert RobotsTxt.blanket(allowed=False, reason=Reason.UNREACHABLE).lint() == ()
 
 
 def test_what_a_finding_tells() -> None:
-    """A finding has line, code, severity, message and text; text of the file in the message
-    is quoted."""
+    """A finding has line, code, severity, message and text; its message is printable."""
     (finding,) = lint("\u202e\x1b[2J: /a\n")
     assert finding[:3] == (1, "unknown-field", "note")
     assert finding.message.isprintable()
@@ -275,15 +274,16 @@ def test_what_a_finding_tells() -> None:
 
 
 def test_long_lines_are_cut() -> None:
-    """A finding shows the beginning of a line that is long."""
+    """A finding shows only the beginning of a long line."""
     (finding, *_) = lint("é" * 100_000)
     assert finding.text == "é" * MAX_TEXT
     assert len(finding.message) < 300
 
 
 def test_findings_come_by_line_and_are_not_too_many() -> None:
-    """Beyond the limit of a code, one finding says how many more there are, and from which
-    line."""
+    """Findings are sorted by line; past the limit of a code, one finding gives the number
+    of the rest and their first line.
+    """
     found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(found) == sorted(found, key=lambda finding: finding.line)
     obsolete = [finding for finding in found if finding.code == "obsolete-field"]
@@ -293,7 +293,7 @@ def test_findings_come_by_line_and_are_not_too_many() -> None:
 
 
 def test_a_page_is_found_once() -> None:
-    """Of the lines of a page, only those that are read as rules are looked at."""
+    """An HTML page is one finding; of its lines, only those that parse as rules are checked."""
     page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
     assert [f.code for f in lint(page)] == [
         "html",
@@ -303,15 +303,14 @@ def test_a_page_is_found_once() -> None:
 
 
 def test_shadowing_where_groups_are_shared() -> None:
-    """A rule that decides for one of two crawlers is not called idle."""
+    """A rule that decides for only one of two crawlers is not reported as shadowed."""
     shared = "User-agent: a\nUser-agent: b\nDisallow: /x\nUser-agent: a\nAllow: /x\n"
     assert "shadowed-rule" not in codes(shared)
     assert "shadowed-rule" in codes(shared.replace("User-agent: b\n", ""))
 
 
 def test_too_many_patterns_to_compare() -> None:
-    """Where the comparison of rules ends early, a finding says so, and the earlier findings
-    stay."""
+    """A finding says that a file has too many patterns to compare; earlier findings stay."""
     rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
     found = codes(ANY + "Allow: /x\nDisallow: /x\n" + rules)
     assert "not-compared" in found
@@ -319,7 +318,7 @@ def test_too_many_patterns_to_compare() -> None:
 
 
 def test_a_dialect_of_ones_own() -> None:
-    """A dialect of the user is compared with those of the package."""
+    """A user's own dialect is compared with those of the package."""
     ours = replace(RFC9309, name="google", misspelt_fields=True)
     found = lint(ANY + "Dissallow: /a", ours)
     differing = [f.message for f in found if f.code == "dialects-differ"]
@@ -328,7 +327,7 @@ def test_a_dialect_of_ones_own() -> None:
 
 
 def test_differences_that_have_several_reasons() -> None:
-    """A difference that no single field explains is a finding too."""
+    """A difference that no single field of the dialect explains is a finding too."""
     body = rule("*.a b") + "Useragent: c\nAllow: *a*\n"
     assert "dialects-differ" in codes(body)
 
@@ -340,7 +339,7 @@ def test_robots_txt_itself_is_no_difference() -> None:
 
 
 def test_urls_that_are_none() -> None:
-    """Neither a strange URL of the file nor none keeps it from being looked at."""
+    """An invalid or missing URL of the file does not stop the linter."""
     for url in (None, "http://[", "x"):
         found = RobotsTxt.parse(rule("/a.example/").encode(), url=url).lint()
         assert found == ()
@@ -349,7 +348,7 @@ def test_urls_that_are_none() -> None:
 
 
 def test_nobody_loads_it_who_does_not_ask() -> None:
-    """To parse and to decide loads nothing of what lints."""
+    """Parsing and deciding do not import the linter."""
     code = (
         "import sys; from scrapy_rep import RobotsTxt; robots = RobotsTxt.parse(b'a');"
         "robots.decide('https://example.com/', 'bot'); robots.sitemaps;"
@@ -365,7 +364,7 @@ def test_nobody_loads_it_who_does_not_ask() -> None:
 
 @pytest.mark.parametrize("url", ["http://a.example/\ud800", "http://\udc80/", "\ud800"])
 def test_a_url_that_can_not_be_encoded(url: str) -> None:
-    """What is relative to it is found all the same."""
+    """Relative URLs are reported even if the base URL cannot be encoded."""
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
     codes = {finding.code for finding in RobotsTxt.parse(body, url=url).lint()}
     assert codes >= {"absolute-url"}

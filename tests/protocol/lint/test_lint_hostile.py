@@ -1,4 +1,4 @@
-"""Malicious files, which must not make the linter slow."""
+"""Malicious files do not make the linter slow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.lint.findings import Finding
 
-# What they go through is covered by others.
+# Other tests cover the code that these files run through.
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
-# Far more than any takes on a machine at rest, far less than a blow-up would.
+# Far more than any file takes on an idle machine, far less than a quadratic one would.
 SECONDS = 15.0
 KIB = 1_024
 KIB_500 = 512_000
@@ -29,7 +29,7 @@ ANY = b"User-agent: *\n"
 
 
 def word(number: int) -> bytes:
-    """Another word for every number, of letters alone."""
+    """Return a different word of letters for each number."""
     return bytes(ord("a") + int(digit) for digit in str(number))
 
 
@@ -38,7 +38,7 @@ def filled(piece: bytes, size: int = KIB_500) -> bytes:
 
 
 def each(piece: bytes, size: int) -> bytes:
-    """Lines that differ in a word."""
+    """Lines that differ in one word."""
     lines = (piece.replace(b"W", word(i)) for i in range(size // len(piece)))
     return b"".join(lines)[:size]
 
@@ -87,7 +87,7 @@ LONG: dict[str, Callable[[], bytes]] = {
 
 
 def lint(body: bytes, seconds: float = SECONDS) -> tuple[Finding, ...]:
-    """The findings of a file; no file takes more than a moment, or has them without number."""
+    """Return the findings of a file, and check that time and number of findings are bounded."""
     dialect = replace(RFC9309, size_limit=max(len(body), KIB_500))
     start = process_time()
     found = RobotsTxt.parse(body, dialect).lint()
@@ -99,10 +99,10 @@ def lint(body: bytes, seconds: float = SECONDS) -> tuple[Finding, ...]:
 
 @pytest.mark.parametrize("name", LINES)
 def test_twice_the_file_takes_twice_the_steps(name: str) -> None:
-    """Whatever is in many lines, what each takes does not depend on the others."""
+    """The cost of linting grows linearly with the number of lines, whatever they say."""
     bodies = [LINES[name](size) for size in (8 * KIB, 4 * KIB)]
     linted = [RobotsTxt.parse(body) for body in bodies]
-    linted[1].lint()  # What is made once is there.
+    linted[1].lint()  # The first call fills the caches.
     twice, once = (steps(robots.lint) for robots in linted)
     assert twice < 2.3 * once
 
@@ -118,7 +118,7 @@ def test_a_file_as_long_as_is_read(name: str) -> None:
 
 
 def test_many_groups_where_the_limit_is_raised() -> None:
-    """More groups are looked at than are in 500 KiB, where a user wants them to be."""
+    """With a raised size limit, the linter handles more groups than fit into 500 KiB."""
     body = b"User-agent: bot\nAllow:\n" * 30_000
     assert len(body) > KIB_500
     assert len(lint(body, 2 * SECONDS)) == 2 * (MAX_OF_A_CODE + 1)

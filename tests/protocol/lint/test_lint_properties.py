@@ -1,4 +1,4 @@
-"""Properties of the findings of any file."""
+"""Properties of lint findings for any file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIXTURES = [
     replace(CLASSIC, name="octets", rule_choice="most-octets", merge_groups=True),
     replace(CLASSIC, name="wild", wildcards=True, agent_match="token"),
 ]
-# The rules in these lines decide on no URL.
+# Rules in lines with these findings decide on no URL.
 IDLE = {
     "duplicate-rule", "empty-allow", "pattern-ignored", "redundant-rule",
     "rule-after-blank-line", "rule-before-group", "shadowed-rule",
@@ -59,14 +59,14 @@ def check(body: bytes, dialect: Dialect) -> None:
 @few()
 @given(body=st.one_of(st.binary(max_size=300), strategies.bodies()))
 def test_any_bytes_can_be_linted(body: bytes) -> None:
-    """Nothing that a server can send raises, and all findings are well-formed."""
+    """Linting never raises for any bytes, and all findings are well-formed."""
     for dialect in DIALECTS + MIXTURES:
         check(body, dialect)
 
 
 @st.composite
 def crowded(draw: Callable) -> tuple[bytes, list[str]]:
-    """Few groups with many rules that are alike, and URLs that they may match."""
+    """A few groups with many similar rules, and URLs that they may match."""
     seen: list[bytes] = []
     body = b""
     for _ in range(draw(st.integers(1, 3))):
@@ -83,7 +83,7 @@ def crowded(draw: Callable) -> tuple[bytes, list[str]]:
 @few()
 @given(case=crowded())
 def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) -> None:
-    """By the reference, a line that is said never to decide decides on no URL."""
+    """A line reported as never deciding decides on no URL, by the reference."""
     body, urls = case
     for dialect in DIALECTS + MIXTURES:
         found = RobotsTxt.parse(body, dialect).lint()
@@ -98,7 +98,7 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
 @few()
 @given(body=strategies.bodies())
 def test_hidden_groups_are_never_followed(body: bytes) -> None:
-    """Without a group that is said to be followed by no crawler, no decision changes."""
+    """No rule of a group that is reported as hidden decides."""
     for dialect in (CLASSIC, *MIXTURES):
         robots = RobotsTxt.parse(body, dialect)
         hidden = {f.line for f in robots.lint() if f.code == "hidden-group"}

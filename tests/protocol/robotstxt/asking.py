@@ -1,4 +1,4 @@
-"""The question that most tests put, in few words."""
+"""Shortcuts to decisions on a robots.txt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ask(
     agents: str | Sequence[str] = "examplebot",
     dialect: Dialect = RFC9309,
 ) -> Decision:
-    """What a crawler may do with ``path`` on a site with that robots.txt."""
+    """Return the decision on ``path`` for a site with this robots.txt."""
     body = body.encode() if isinstance(body, str) else body
     url = path if "://" in path else f"https://www.example.com{path}"
     robots = RobotsTxt.parse(body, dialect)
@@ -32,7 +32,7 @@ def ask(
 def matches(
     pattern: str | bytes, path: str, dialect: Dialect = RFC9309, kind: str = "disallow"
 ) -> bool:
-    """Whether a rule with that pattern is the one that decides."""
+    """Return True if a rule with this pattern decides."""
     pattern = pattern.encode() if isinstance(pattern, str) else pattern
     body = b"User-agent: *\n" + kind.encode() + b": " + pattern
     return ask(body, path, dialect=dialect).line == 2

@@ -1,4 +1,4 @@
-"""Compares decisions with the reference and with other parsers."""
+"""Decisions agree with the reference and with other parsers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
-# Mixtures that nobody ships, but that users can make.
+# Mixtures of fields that no built-in dialect has, but that users can make.
 MIXTURES = [
     replace(RFC9309, name="index", index_html_quirk=True),
     replace(RFC9309, name="typos", misspelt_fields=True, line_limit=20),
@@ -47,7 +47,7 @@ def verdict(robots: RobotsTxt, url: str, agents: tuple[str, ...]) -> Verdict:
 def test_generated_files_are_read_as_the_reference_reads_them(
     case: tuple[bytes, str, tuple[str, ...]],
 ) -> None:
-    """Verdict, line, agent and reason are those of the reference, in every dialect."""
+    """Verdict, line, agent and reason agree with the reference, in every dialect."""
     body, url, agents = case
     for dialect in DIALECTS + MIXTURES:
         ours = verdict(RobotsTxt.parse(body, dialect), url, agents)
@@ -58,7 +58,7 @@ def test_generated_files_are_read_as_the_reference_reads_them(
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> None:
-    """On the files of real sites, nothing differs from the reference either."""
+    """Decisions on the files of real sites agree with the reference."""
     differences = []
     for name, body in read_corpus():
         robots, reference = RobotsTxt.parse(body, dialect), Reference(body, dialect)
@@ -71,12 +71,12 @@ def test_real_files_are_read_as_the_reference_reads_them(dialect: Dialect) -> No
     assert not differences, differences[:10]
 
 
-# The published parser, in its Python port.
+# The published parser of Google, in its Python port.
 
 
 @dataclass
 class Recorder:
-    """Keeps what the parser says, so that a file is parsed once, not once a URL."""
+    """Records the calls of the parser, so that a file is parsed once, not once per URL."""
 
     calls: list[tuple] = field(default_factory=list)
 
@@ -96,14 +96,14 @@ class Recorder:
         self.calls.append(("handle_disallow", line, value))
 
     def handle_sitemap(self, line: int, value: str) -> None:
-        """Does not matter here."""
+        """Ignore sitemaps."""
 
     def handle_unknown_action(self, line: int, action: str, value: str) -> None:
-        """Does not matter here."""
+        """Ignore unknown fields."""
 
 
 class Port:
-    """gpyrobotstxt, kept from the places where it strays from the original."""
+    """gpyrobotstxt, with input that avoids its differences from the original."""
 
     def __init__(self, body: bytes) -> None:
         from gpyrobotstxt.robotstxtparser import RobotsTxtParser  # noqa: PLC0415
@@ -123,14 +123,15 @@ class Port:
 
 
 def as_the_port_can_read(body: bytes) -> bytes:
-    """The same file to the original parser, written so that the port agrees with it.
+    """Return *body* rewritten so that the port reads it as the original parser does.
 
-    What the original does is kept, number of lines included; the exceptions are points
-    on which the original itself is silent or unlike Google's documentation, and one on
-    which we deviate: a character that one URL library encodes and another does not is
-    the same raw and encoded, as the verdict would be the library's otherwise.
+    The decisions of the original and the number of lines are kept. The exceptions are
+    points on which the original itself is silent or unlike Google's documentation, and
+    one on which this package deviates: a character that one URL library encodes and
+    another does not is the same raw and encoded, since otherwise the library would
+    determine the verdict.
     """
-    # Documented by Google, but left to the caller: the size.
+    # Documented by Google, but left to the caller: the size limit.
     bom = next((BOM[:n] for n in (3, 2, 1) if body.startswith(BOM[:n])), b"")
     if len(body) > GOOGLE.size_limit:
         body = body[: GOOGLE.size_limit]
@@ -140,32 +141,32 @@ def as_the_port_can_read(body: bytes) -> bytes:
 
 
 def _line_for_the_port(line: bytes) -> bytes:
-    # Cut by the port too, but after what follows has made the line longer.
+    # The port cuts lines too, but after the changes below have made the line longer.
     # Lines are C strings in the original, which end at a null byte.
     line = line[: GOOGLE.line_limit].split(b"\0")[0].split(b"#")[0]
     line = line.strip(b" \t\x0b\x0c")
     if b":" not in line:
         words = [word for word in line.replace(b"\t", b" ").split(b" ") if word]
-        # A word alone raises TypeError; it is no record.
+        # A single word raises TypeError in the port; it is no record.
         if len(words) == 1:
             return b""
-        # Several blanks in place of the colon count as several separators.
+        # The port counts several blanks in place of the colon as several separators.
         line = b" ".join(words) if len(words) == 2 else line
-    # Not one of the original's spellings.
+    # The original does not accept this spelling.
     if line[:7].lower() == b"diaslow":
         return b""
     name, colon, value = line.partition(b":" if b":" in line else b" ")
     if not name.lower().strip().startswith(USER_AGENT):
         line = name + colon + as_one_library_writes(value.strip(b" \t\x0b\x0c"))
-    # Taken for white space, as str.strip() and str.isspace() do; none of them can
-    # stand in a URL, and the original keeps them.
+    # The port strips these as white space, as str.strip() does; none of them can stand
+    # in a URL, and the original keeps them.
     line = line.translate(bytes.maketrans(b"\x1c\x1d\x1e\x1f", b"\x01\x01\x01\x01"))
-    # Decoded, and with "replace" when invalid, where the original escapes octets.
+    # The port decodes invalid octets with "replace", where the original escapes them.
     return b"".join(b"%%%02X" % o if o > 0x7F else bytes([o]) for o in line)
 
 
 def as_one_library_writes(path: bytes) -> bytes:
-    """What libraries write differently, written in one of the ways."""
+    """Return *text* with the characters that libraries write differently in one spelling."""
     return bytes(level(path, GOOGLE, in_pattern=False))
 
 
@@ -180,8 +181,9 @@ def assert_agrees_with_the_port(
     name: str, body: bytes, urls: Iterable[str], agents: Iterable[str]
 ) -> None:
     robots, port = RobotsTxt.parse(body, GOOGLE), Port(body)
-    # A name with digits or dots, which the original cuts in user-agent lines and so never
-    # finds there, is compared whole by us: sites do address crawlers by such names.
+    # The original cuts names with digits or dots in user-agent lines and so never finds
+    # them. This package compares the whole name, as sites address crawlers by such
+    # names.
     agents = [agent for agent in agents if agent.replace("-", "_").isidentifier()]
     agents = [agent for agent in agents if not any(map(str.isdigit, agent))]
     differences = [
@@ -201,7 +203,7 @@ def test_generated_files_are_read_as_the_published_parser_reads_them(
     """The Google dialect decides as Google's parser does."""
     pytest.importorskip("gpyrobotstxt")
     body, url, agents = case
-    # How many octets a pattern has depends on how it is written: here, in one way.
+    # The spelling determines the number of octets of a pattern, so the file uses one.
     assert_agrees_with_the_port("", as_the_port_can_read(body), [url], agents)
 
 

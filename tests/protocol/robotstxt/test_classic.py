@@ -44,13 +44,13 @@ Disallow:
     ],
 )  # fmt: skip
 def test_1994_examples(agent: str, path: str, allowed: bool, line: int) -> None:
-    """The first two examples, in one file."""
+    """The first two examples of 1994 decide as described, in one file."""
     decision = ask(CYBERWORLD, path, agent)
     assert (decision.allowed, decision.line) == (allowed, line)
 
 
 def test_1994_go_away() -> None:
-    """The third example shuts everyone out."""
+    """The third example forbids everything to every robot."""
     assert not ask("# go away\nUser-agent: *\nDisallow: /", "/").allowed
 
 
@@ -60,13 +60,13 @@ def test_1994_go_away() -> None:
         ("/help", "/help.html", True), ("/help", "/help/index.html", True),
         ("/help/", "/help/index.html", True), ("/help/", "/help.html", False),
         ("/a?b", "/a?bc", True), ("help", "/help", False), ("*", "/", False),
-        # Nothing is special.
+        # No character is special.
         ("/a*", "/ab", False), ("/a*", "/a*b", True), ("/a$", "/a", False),
         ("/a$", "/a$b", True), ("/*", "/a", False),
     ],
 )  # fmt: skip
 def test_1994_value_is_a_beginning(pattern: str, path: str, expected: bool) -> None:
-    """A rule concerns every URL that begins with its value."""
+    """A rule applies to every URL that begins with its value."""
     assert matches(pattern, path) is expected
 
 
@@ -81,20 +81,20 @@ def test_1994_blank_lines_separate_records(blank: str) -> None:
 
 @pytest.mark.parametrize("comment", ["#", "# text", "  # text"])
 def test_1994_comment_is_no_blank_line(comment: str) -> None:
-    """A line with a comment alone is discarded, and ends no record."""
+    """A line with only a comment is discarded, and ends no record."""
     body = f"User-agent: examplebot\n{comment}\nDisallow: /a\n{comment}\nDisallow: /b"
     assert [ask(body, path).line for path in ("/a", "/b")] == [3, 5]
 
 
 @pytest.mark.parametrize("line", ["Unknown: /", "Sitemap: /s.xml", "Crawl-delay: 1"])
 def test_1994_unknown_lines_are_ignored(line: str) -> None:
-    """Other lines do not end a record."""
+    """Unknown lines do not end a record."""
     body = f"User-agent: a\n{line}\nUser-agent: b\n{line}\nDisallow: /"
     assert not ask(body, "/", "a").allowed
 
 
 def test_1994_empty_disallow_allows_all() -> None:
-    """An empty value means that everything may be fetched, from there on."""
+    """An empty Disallow allows every URL that no earlier rule disallows."""
     body = "User-agent: *\nDisallow: /a\nDisallow:\nDisallow: /"
     assert not ask(body, "/a").allowed
     decision = ask(body, "/b")
@@ -104,12 +104,12 @@ def test_1994_empty_disallow_allows_all() -> None:
 
 
 def test_empty_allow_is_no_rule() -> None:
-    """An empty Allow decides nothing."""
+    """An empty Allow is no rule."""
     assert ask("User-agent: *\nAllow:\nDisallow: /", "/").line == 3
 
 
 def test_user_agent_line_after_a_rule_begins_a_record() -> None:
-    """Records without a blank line between them are separate."""
+    """A user-agent line after a rule begins a new record, even without a blank line."""
     body = "User-agent: a\nDisallow: /a\nUser-agent: b\nDisallow: /b"
     assert ask(body, "/b", "a").allowed
     assert ask(body, "/a", "b").allowed
@@ -129,13 +129,13 @@ def test_user_agent_line_after_a_rule_begins_a_record() -> None:
     ],
 )  # fmt: skip
 def test_1996_name_is_a_beginning(value: str, agent: str, named: bool) -> None:
-    """A record is for crawlers whose name begins like its own, in any case."""
+    """A record is for crawlers whose name begins with the record's name, in any case."""
     decision = ask(f"User-agent: {value}\nDisallow: /", "/", agent)
     assert (decision.agent == agent) is named
 
 
 def test_1996_first_record_of_that_name() -> None:
-    """The first record that names the crawler is followed, and it alone."""
+    """Only the first record that names the crawler is followed."""
     body = (
         "User-agent: *\nDisallow: /a\n\nUser-agent: fig\nDisallow: /b\n\n"
         "User-agent: figtree\nDisallow: /c\n\nUser-agent: fig\nDisallow: /d"
@@ -145,20 +145,20 @@ def test_1996_first_record_of_that_name() -> None:
 
 
 def test_1996_first_record_for_everyone() -> None:
-    """Crawlers without a record follow the first one for everyone, and it alone."""
+    """A crawler without a record follows only the first record for everyone."""
     body = "User-agent: *\nDisallow: /a\n\nUser-agent: *\nDisallow: /b"
     assert [ask(body, path).line for path in ("/a", "/b")] == [2, 0]
 
 
 def test_1996_tokens_in_order_of_preference() -> None:
-    """Of several tokens, the first that has a record is followed."""
+    """Of several product tokens, the first that has a record is followed."""
     body = "User-agent: b\nDisallow: /b\n\nUser-agent: a\nDisallow: /a"
     assert ask(body, "/a", ["abot", "bbot"]).line == 5
     assert ask(body, "/b", ["x", "bbot", "abot"]).agent == "bbot"
 
 
 def test_1996_no_record() -> None:
-    """Without a record for it, a crawler may go anywhere."""
+    """Without a record for it, a crawler may fetch everything."""
     assert ask("User-agent: x\nDisallow: /", "/").reason is Reason.NO_GROUP
 
 
@@ -166,7 +166,7 @@ def test_1996_no_record() -> None:
 
 
 def test_1996_first_match_wins() -> None:
-    """The first rule that matches decides, not the longest, nor an equal Allow."""
+    """The first matching rule decides, not the longest, nor an equal Allow."""
     rules = ["Disallow: /a", "Allow: /a/b", "Allow: /a"]
     assert ask("\n".join(["User-agent: *", *rules]), "/a/b").line == 2
     assert ask("\n".join(["User-agent: *", *rules[::-1]]), "/a/b").line == 2
@@ -185,7 +185,7 @@ def test_1996_first_match_wins() -> None:
         ("/a/b.html", "/a%2fb.html", False), ("/a/b.html", "/a/b.html", True),
         ("/%7ejoe/index.html", "/~joe/index.html", True),
         ("/~joe/index.html", "/%7Ejoe/index.html", True),
-        # As the text says of every octet but "/".
+        # The draft says this of every octet but "/".
         ("/a%2Fb", "/a%2fb", True), ("/%E9", "/%e9", True), ("/a%3Fb", "/a?b", True),
         ("/caf\u00e9", "/caf%C3%A9", True), ("/%2525", "/%25", False),
         ("/%zz", "/%zz", True),
@@ -235,7 +235,7 @@ Disallow: /
     ],
 )
 def test_1996_example(path: str, unhipbot: bool, excite: bool, other: bool) -> None:
-    """The example decides for each crawler as its matrix says."""
+    """The example decides for each crawler as its table says."""
     url = f"http://www.fict.org{path}"
     assert ask(FICT, url, "unhipbot").allowed is unhipbot
     assert ask(FICT, url, "webcrawler").allowed is excite
@@ -244,6 +244,6 @@ def test_1996_example(path: str, unhipbot: bool, excite: bool, other: bool) -> N
 
 
 def test_crawl_delay_is_that_of_the_first_record() -> None:
-    """What is not merged for rules is not merged for anything else."""
+    """Crawl-delay is read from the first record only, as rules are."""
     body = b"User-agent: a\nCrawl-delay: 1\n\nUser-agent: a\nCrawl-delay: 2"
     assert RobotsTxt.parse(body, CLASSIC).crawl_delay("abot") == 1

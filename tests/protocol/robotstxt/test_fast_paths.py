@@ -1,4 +1,4 @@
-"""Each fast path has the same result as the plain code."""
+"""Each fast path gives the same result as the plain code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ALL = [*DIALECTS, *MIXTURES]
 def test_groups_are_found_where_all_are_read(
     case: tuple[bytes, str, tuple[str, ...]],
 ) -> None:
-    """The spans of one crawler's groups are those of the groups that name it."""
+    """The spans found for a crawler's groups are those of the groups that name it."""
     body, _, agents = case
     for dialect in ALL:
         content = canonical_text(decoded_text(body, dialect), dialect)
@@ -81,7 +81,7 @@ def names(token: str, agent: str | None, dialect: Dialect) -> bool:
     )
 )
 def test_tokens_are_those_of_agents_of_line(value: str) -> None:
-    """The expression that finds user-agent lines reads the same tokens in them."""
+    """The expression for user-agent lines reads the same tokens as ``agents_of_line``."""
     value = value.replace("\r", "").replace("\n", "")
     content = f"User-agent: {value}\nDisallow: /".encode()
     for dialect in DIALECTS:
@@ -92,12 +92,12 @@ def test_tokens_are_those_of_agents_of_line(value: str) -> None:
 
 @given(body=bodies())
 def test_canonical_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
-    """To respell the fields changes neither them, nor their values, nor their number."""
+    """Normalizing the field names keeps the fields, their values and their number."""
     wanted = {"user-agent", "allow", "disallow"}
     for dialect in (*ALL, replace(GOOGLE, line_limit=12)):
         plain = replace(dialect, misspelt_fields=False, line_limit=None)
         content = canonical_text(decoded_text(body, dialect), dialect)
-        # The text is in UTF-8 by now, and what looks like a mark in it is none.
+        # The text is UTF-8 by now, so a byte order mark in it is ordinary text.
         respelt = [
             line for line in lines(b"\n" + content, plain) if line.field in wanted
         ]
@@ -107,7 +107,7 @@ def test_canonical_text_says_the_same_as_the_lines_as_written(body: bytes) -> No
 
 @given(body=st.lists(st.sampled_from((b"a", b"\r", b"\n", b"\r\n"))).map(b"".join))
 def test_line_ends_are_normalized(body: bytes) -> None:
-    """To drop CR where it precedes LF is to replace CRLF."""
+    """Dropping each CR before an LF equals replacing CRLF."""
     assert decoded_text(body, RFC9309) == re.sub(rb"\r\n?", b"\n", body)
 
 
@@ -116,7 +116,7 @@ def test_line_ends_are_normalized(body: bytes) -> None:
 
 @given(body=bodies())
 def test_rules_are_read_as_lines_are(body: bytes) -> None:
-    """To split a group at its disallow lines gives the rules that its lines give."""
+    """Splitting a group at its disallow lines gives the same rules as reading its lines."""
     for dialect in ALL:
         content = canonical_text(decoded_text(body, dialect), dialect)
         for start, end, line in follow(content, ["bot"], dialect).spans:
@@ -132,7 +132,7 @@ def test_rules_are_read_as_lines_are(body: bytes) -> None:
                 for group in parse_groups(content[start:end], dialect)[0]
                 for rule in group.rules
             }
-            # Of those that say the same, the first is kept, however it is written.
+            # Of equivalent rules, the first is kept, in any spelling.
             firsts: dict[tuple[str, str], int] = {}
             for rule in sorted(expected, key=lambda rule: rule.line):
                 firsts.setdefault(
@@ -159,7 +159,7 @@ def _of_empty(rules: set[Rule]) -> set[int]:
 def test_the_index_finds_what_the_scan_finds(
     rules: list[tuple[str, bytes]], data: st.DataObject
 ) -> None:
-    """Both ways to the winner end at the same rule, for many URLs."""
+    """The index and the linear scan find the same winning rule."""
     seen = [value for _, value in rules]
     asked = data.draw(st.lists(urls(seen), min_size=1, max_size=5))
     group = "User-agent: *\n" + "\n".join(
@@ -179,7 +179,7 @@ def test_the_index_finds_what_the_scan_finds(
 def test_each_question_gets_the_answer_of_the_reference(
     case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
 ) -> None:
-    """The first question, which is scanned for, and those after it, which are not."""
+    """The first decision, made by a scan, and later ones, by the index, equal the reference."""
     body, url, agents = case
     asked = [url, *data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3)), url]
     for dialect in ALL:
@@ -192,7 +192,7 @@ def test_each_question_gets_the_answer_of_the_reference(
 
 
 def test_real_files_are_indexed_as_they_are_scanned() -> None:
-    """On the files of real sites, the index finds what the scan finds."""
+    """On the files of real sites, the index and the scan find the same rule."""
     for dialect in DIALECTS:
         for name, body in read_corpus():
             content = canonical_text(decoded_text(body, dialect), dialect)
@@ -211,14 +211,14 @@ def test_real_files_are_indexed_as_they_are_scanned() -> None:
     )
 )
 def test_normal_urls_need_no_normalization(url: str) -> None:
-    """What the short way takes for normal is what the long way makes of it."""
+    """A URL that the fast path treats as normalized equals its normalized form."""
     for dialect in ALL:
         assert paths.target(url, dialect) == paths.plain_target(url, dialect)
 
 
 @given(value=patterns())
 def test_plain_patterns_need_no_normalization(value: bytes) -> None:
-    """The short way to a pattern is the long way, in every dialect."""
+    """The fast path normalizes a pattern as the plain code does, in every dialect."""
     octets = value.decode("latin-1")
     for dialect in ALL:
         found = paths._segments(octets, dialect)
@@ -226,12 +226,12 @@ def test_plain_patterns_need_no_normalization(value: bytes) -> None:
         assert paths.pattern(octets, dialect) == expected
 
 
-# What is kept
+# Kept state
 
 
 @given(tail=st.binary(max_size=200), fill=st.sampled_from((0, 1000, 5000)))
 def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
-    """What is kept small is still what was parsed, and answers for other crawlers."""
+    """A body that is kept compressed is unchanged, and still answers for other crawlers."""
     body = b"User-agent: a\nDisallow: /a\n# %b\nUser-agent: b\nDisallow: /b\n" % (
         b"-" * fill
     )
@@ -246,7 +246,7 @@ def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
 
 
 def test_many_crawlers_ask_in_turns() -> None:
-    """Concurrent questions of several agents get their own answers."""
+    """Alternating questions of several agents each get their own answers."""
     names = [f"bot{'x' * i}" for i in range(100)]
     groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
     robots = RobotsTxt.parse("".join(groups).encode())
@@ -260,7 +260,7 @@ def test_many_crawlers_ask_in_turns() -> None:
 def test_the_order_of_questions_does_not_matter(
     case: tuple[bytes, str, tuple[str, ...]],
 ) -> None:
-    """Whatever was asked before, the answers are those of a fresh copy."""
+    """The order of questions does not change the answers."""
     body, url, agents = case
     questions: list[Callable[[RobotsTxt], object]] = [
         lambda robots: robots.decide(url, agents),

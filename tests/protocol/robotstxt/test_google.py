@@ -1,4 +1,4 @@
-"""The Google dialect: what Google documents, with its examples."""
+"""The Google dialect: Google's documentation, with its examples."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ user-agent: h
     [("a", "/c"), ("b", "/d"), ("e", "/g"), ("f", "/g"), ("h", ""), ("i", "")],
 )
 def test_grouping(agent: str, denied: str) -> None:
-    """Each crawler has the rules that follow the run of lines it is named in."""
+    """Each crawler follows the rules after the run of user-agent lines that names it."""
     paths = ("/c", "/d", "/g")
     assert [p for p in paths if not ask(GROUPS, p, agent).allowed] == denied.split()
 
 
 def test_other_rules_do_not_group() -> None:
-    """A sitemap between two user-agent lines leaves them together."""
+    """A sitemap between two user-agent lines does not separate them."""
     body = (
         "user-agent: a\nsitemap: https://example.com/s.xml\nuser-agent: b\ndisallow: /"
     )
@@ -59,7 +59,7 @@ def test_other_rules_do_not_group() -> None:
 
 
 def test_groups_of_one_agent_are_combined() -> None:
-    """Groups of the same agent are one; those for everyone are not added."""
+    """Groups of the same agent are combined; those for everyone are not added."""
     body = (
         "user-agent: googlebot-news\ndisallow: /fish\n\n"
         "user-agent: *\ndisallow: /carrots\n\n"
@@ -121,7 +121,7 @@ def test_precedence_of_user_agents(agents: list[str], line: int) -> None:
     ],
 )  # fmt: skip
 def test_path_matching(pattern: str, matching: str, others: str) -> None:
-    """The documented pattern matches the paths that are said to, and no other."""
+    """The documented patterns match the documented paths, and no others."""
     for path in matching.split():
         assert matches(pattern, path), path
     for path in others.split():
@@ -139,7 +139,7 @@ def test_path_matching(pattern: str, matching: str, others: str) -> None:
 def test_precedence_of_rules(
     path: str, allow: str, disallow: str, allowed: bool
 ) -> None:
-    """The longer rule is used, and the less restrictive of two equally long."""
+    """The longest rule wins; of two equally long rules, the less restrictive."""
     rules = [f"allow: {allow}", f"disallow: {disallow}"]
     for lines in (rules, rules[::-1]):
         decision = ask("\n".join(["user-agent: *", *lines]), path)

@@ -1,4 +1,4 @@
-"""The Google dialect: what Google's published parser does."""
+"""The Google dialect follows Google's published parser."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def matches(pattern: str | bytes, path: str, kind: str = "disallow") -> bool:
     ],
 )  # fmt: skip
 def test_misspelt_disallow(field: str) -> None:
-    """Fields are known by their beginning, in the spellings of the parser."""
+    """Misspelt Disallow fields count in the spellings that Google's parser accepts."""
     assert not ask(f"User-agent: *\n{field}: /", "/").allowed
 
 
 @pytest.mark.parametrize("field", ["disllow", "dis-allow", "diaslow", "xdisallow", "d"])
 def test_unknown_disallow(field: str) -> None:
-    """No spelling is taken that the parser does not take."""
+    """Spellings that Google's parser does not accept are ignored."""
     assert ask(f"User-agent: *\n{field}: /", "/").allowed
 
 
@@ -46,13 +46,13 @@ def test_unknown_disallow(field: str) -> None:
     "field", ["user-agent", "useragent", "User agent", "USER-AGENTS", "user-agent-x"]
 )
 def test_misspelt_user_agent(field: str) -> None:
-    """So are user-agent lines."""
+    """Misspelt user-agent fields count in the spellings that Google's parser accepts."""
     assert not ask(f"{field}: googlebot\nDisallow: /", "/").allowed
 
 
 @pytest.mark.parametrize("rule", ["allow", "Allowed", "ALLOWANCE", "allow-x"])
 def test_misspelt_allow(rule: str) -> None:
-    """So are allow lines."""
+    """Misspelt Allow fields count in the spellings that Google's parser accepts."""
     assert ask(f"User-agent: *\nDisallow: /\n{rule}: /a", "/a").line == 3
 
 
@@ -65,12 +65,12 @@ def test_misspelt_allow(rule: str) -> None:
     ],
 )  # fmt: skip
 def test_missing_colon(line: str, line_counts: bool) -> None:
-    """Two words, with spaces or tabs between, do without a colon; no other line does."""
+    """The colon may be missing between two words with spaces or tabs between them."""
     assert ask(f"user-agent *\n{line}", "/").line == (2 if line_counts else 0)
 
 
 def test_missing_colon_and_other_white_space() -> None:
-    """A form feed does not part two words, but it ends the name of a crawler."""
+    """A form feed does not separate field and value, but it ends the name of a crawler."""
     assert not ask("User-agent googlebot\x0cnews\nDisallow: /", "/").allowed
 
 
@@ -85,7 +85,7 @@ def test_missing_colon_and_other_white_space() -> None:
     ],
 )  # fmt: skip
 def test_whom_a_line_names(value: str, agent: str | None) -> None:
-    """Letters, hyphens and underscores name a crawler, what follows them does not."""
+    """A crawler's name consists of letters, hyphens and underscores; the rest is ignored."""
     assert ask(f"User-agent: {value}\nDisallow: /", "/").agent == agent
 
 
@@ -94,22 +94,22 @@ def test_whom_a_line_names(value: str, agent: str | None) -> None:
     [("MJ12bot", True), ("mj12BOT", True), ("MJ", True), ("mj99bot", False)],
 )
 def test_names_with_digits_are_compared_whole_first(agent: str, is_named: bool) -> None:
-    """A crawler whose name Google's parser would cut is still named by a line that has
-    all of it; other crawlers see the line as the parser does.
+    """A user-agent line with a full name that Google's parser would cut still names that
+    crawler; for other crawlers the line is cut.
     """
     body = "User-agent: *\nDisallow: /\n\nUser-agent: MJ12bot\nDisallow:"
     assert ask(body, "/", agent).allowed is is_named
 
 
 def test_several_names_in_one_line() -> None:
-    """The first is read, as by Google's parser."""
+    """Of several names in one line, only the first is read, as in Google's parser."""
     body = "User-agent: One, Two\nDisallow: /"
     assert not ask(body, "/", "one").allowed
     assert ask(body, "/", "two").allowed
 
 
 def test_group_for_everyone_and_for_the_agent() -> None:
-    """The crawler that a shared group names is still not everyone."""
+    """A crawler that shares a group with ``*`` still has a group of its own."""
     body = "User-agent: *\nUser-agent: googlebot\nDisallow: /a\nUser-agent: *\nDisallow: /b"
     assert [ask(body, path).line for path in ("/a", "/b")] == [3, 0]
     assert [ask(body, path, "x").line for path in ("/a", "/b")] == [3, 5]
@@ -129,7 +129,7 @@ def test_group_for_everyone_and_for_the_agent() -> None:
     ],
 )  # fmt: skip
 def test_index_html(allow: str, path: str, allowed: bool) -> None:
-    """To allow an index.html is to allow its directory, and only itself."""
+    """An allowed index.html also allows its directory, and nothing else in it."""
     decision = ask(f"User-agent: *\nDisallow: /\nAllow: {allow}", path)
     assert decision.allowed is allowed
     if allowed:
@@ -137,7 +137,7 @@ def test_index_html(allow: str, path: str, allowed: bool) -> None:
 
 
 def test_index_html_has_the_length_of_its_directory() -> None:
-    """The rule that is derived from index.html is as long as the directory and ``$``."""
+    """The rule derived from index.html is as long as the directory and ``$``."""
     body = "User-agent: *\nAllow: /a/index.html\nDisallow: "
     assert not ask(body + "/a/*$", "/a/").allowed
     assert ask(body + "/a/$", "/a/").allowed
@@ -145,7 +145,7 @@ def test_index_html_has_the_length_of_its_directory() -> None:
 
 @pytest.mark.parametrize("pattern", ["index.html", "/index.html", "index.htm*"])
 def test_index_html_below_an_assumed_slash(pattern: str) -> None:
-    """A dialect that assumes the slash of a pattern assumes it here too."""
+    """A dialect that adds a missing slash to a pattern also adds it for index.html."""
     dialect = replace(RFC9309, index_html_quirk=True)
     body = f"User-agent: *\nDisallow: /\nAllow: {pattern}"
     assert asking.ask(body, "/", dialect=dialect).line == 3
@@ -153,7 +153,7 @@ def test_index_html_below_an_assumed_slash(pattern: str) -> None:
 
 
 def test_disallowed_index_html() -> None:
-    """A disallowed index.html is only itself."""
+    """A disallowed index.html disallows only itself."""
     assert ask("User-agent: *\nDisallow: /a/index.html", "/a/").allowed
     body = "User-agent: *\nDisallow: /a/index.html\nDisallow: /"
     assert ask(body, "/a/").line == 3
@@ -177,7 +177,7 @@ def test_disallowed_index_html() -> None:
     ],
 )  # fmt: skip
 def test_escaping(pattern: str, path: str, expected: bool) -> None:
-    """High octets are encoded and hex is in upper case, in patterns alone."""
+    """High octets are encoded and hex digits are in upper case, in patterns only."""
     assert matches(pattern, path) is expected
 
 
@@ -194,9 +194,9 @@ RAW_OR_ENCODED = [*"[]{}|^<>\"'\\` ", "\x01", "\x7f"]
 @pytest.mark.parametrize("character", RAW_OR_ENCODED)
 @pytest.mark.parametrize("place", ["/a{}b", "/a?b={}c"])
 def test_what_url_libraries_write_differently(character: str, place: str) -> None:
-    """A character that one library encodes and another does not is the same both ways.
+    """A character that only some URL libraries encode matches raw and encoded.
 
-    Google's parser compares what it is given, so that there the library decides.
+    Google's parser compares the given text, so there the library determines the result.
     """
     raw, encoded = place.format(character), place.format(f"%{ord(character):02x}")
     for pattern, path in (
@@ -209,7 +209,7 @@ def test_what_url_libraries_write_differently(character: str, place: str) -> Non
 
 
 def test_octets_are_counted_as_written() -> None:
-    """Which rule wins is what it is in Google's parser: an encoded octet counts three."""
+    """The length of a pattern counts an encoded octet as three, as in Google's parser."""
     body = "User-agent: *\nAllow: /a%5B\nDisallow: /a[**"
     assert ask(body, "/a[b").line == 2
     assert ask(body, "/a%5Bb").line == 2
@@ -217,13 +217,13 @@ def test_octets_are_counted_as_written() -> None:
 
 
 def test_utf_16_is_read_as_bytes() -> None:
-    """Google's parser knows UTF-8 alone."""
+    """UTF-16 is read as bytes, since Google's parser reads only UTF-8."""
     body = "User-agent: *\nDisallow: /".encode("utf-16")
     assert ask(body, "/").allowed
 
 
 def test_nul_ends_a_line() -> None:
-    """Lines are strings of C in Google's parser, which end at a null byte."""
+    """A null byte ends a line, since lines are C strings in Google's parser."""
     body = b"User-agent: *\0x\nDisallow: /a\0b\nDisallow\0: /c\nDisallow\0 /d"
     assert [ask(body, path).line for path in ("/a", "/ax", "/c", "/d")] == [2, 2, 0, 0]
 
@@ -235,13 +235,13 @@ def test_part_of_a_byte_order_mark(start: bytes) -> None:
 
 
 def test_broken_byte_order_mark() -> None:
-    """Other octets, and a mark elsewhere, spoil their line."""
+    """A wrong byte order mark, or one elsewhere, invalidates its line."""
     assert ask(b"\xef\x11\xbfUser-Agent: *\nDisallow: /", "/").allowed
     assert ask(b"User-Agent: *\n\xef\xbb\xbfDisallow: /", "/").allowed
 
 
 def test_long_line() -> None:
-    """What stands in a line after 16,663 octets is ignored."""
+    """The part of a line after 16,663 octets is ignored."""
     path = "/x/" + "a" * (LIMIT - len("disallow: /x/"))
     body = f"user-agent: *\ndisallow: {path}/qux\nallow: /x/b"
     assert not ask(body, path + "/fux").allowed

@@ -1,4 +1,4 @@
-"""What grows, and how fast: in steps that are counted, not in time that is measured."""
+"""How the cost of parsing and deciding grows, counted in steps rather than measured in time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def literals(count: int) -> list[str]:
 
 @DIALECTS
 def test_a_decision_among_ten_times_the_literals(dialect: Dialect) -> None:
-    """It takes the same steps, but for the odd one."""
+    """A decision among ten times the literal rules takes about as many steps."""
     few, many = (warm(literals(count), dialect) for count in (1_000, 10_000))
     assert not many.is_allowed(URLS[1], "bot")
     assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
@@ -52,7 +52,7 @@ def test_a_decision_among_ten_times_the_literals(dialect: Dialect) -> None:
 
 @DIALECTS
 def test_a_decision_among_wildcards_with_heads(dialect: Dialect) -> None:
-    """Nor does it matter how many wildcards there are for other beginnings."""
+    """The number of wildcards with other beginnings does not change the cost of a decision."""
     few, many = (
         warm([f"{rule}*a$" for rule in literals(count)], dialect)
         for count in (1_000, 10_000)
@@ -64,7 +64,7 @@ def test_a_decision_among_wildcards_with_heads(dialect: Dialect) -> None:
 def test_wildcards_are_tried_where_their_needle_is(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of thousands of wildcards for every target, the few that could match are tried."""
+    """Of thousands of wildcards, only those whose word is in the URL are tried."""
     tried = 0
 
     def counted(*arguments: object) -> bool:
@@ -129,7 +129,7 @@ def rules_unlike_each_other(count: int) -> list[str]:
 def test_twice_the_file_takes_twice_the_steps(
     lines: Callable[[int], list[str]], dialect: Dialect
 ) -> None:
-    """To read a file and to answer is linear, whatever is in it."""
+    """Parsing and deciding take linear time, whatever is in the file."""
 
     def read(count: int) -> Callable[[], object]:
         body = "\n".join(lines(count)).encode()
@@ -141,12 +141,12 @@ def test_twice_the_file_takes_twice_the_steps(
 
         return task
 
-    read(1)()  # Expressions are compiled once.
+    read(1)()  # The first call compiles the regular expressions.
     assert steps(read(1_000)) <= 2.2 * steps(read(500))
 
 
 def test_nothing_is_read_before_somebody_asks() -> None:
-    """To parse takes the same steps for any file."""
+    """Parsing is lazy: it takes the same number of steps for any file."""
     small, large = b"", "\n".join(literals(5_000)).encode()
     assert steps(lambda: RobotsTxt.parse(large)) == steps(
         lambda: RobotsTxt.parse(small)

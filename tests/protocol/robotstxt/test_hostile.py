@@ -1,4 +1,4 @@
-"""Files that are meant to hurt: each must be done with in a moment."""
+"""Malicious files: each is processed within the time limit."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )
-# What they go through is covered by others.
+# Other tests cover the code that these files run through.
 pytestmark = [pytest.mark.unmeasured, pytest.mark.slow]
 
-# Far more than any takes, far less than a blow-up would.
+# Far more than any file takes, far less than a quadratic one would.
 SECONDS = 5.0
 KIB_500 = 512_000
 LONG = "https://example.com/" + "a" * 8000
@@ -45,7 +45,7 @@ def in_time(
 
 @DIALECTS
 def test_many_user_agents_over_many_rules(dialect: Dialect) -> None:
-    """Thousands of names for thousands of rules do not multiply."""
+    """Thousands of names for thousands of rules do not multiply the cost."""
     names = b"".join(b"User-agent: a%s\n" % _letters(i) for i in range(12_000))
     rules = b"".join(b"Disallow: /%d\n" % i for i in range(12_000))
     agents = [f"a{_letters(i).decode()}" for i in range(0, 12_000, 4_000)]
@@ -65,14 +65,14 @@ def test_many_user_agents_over_many_rules(dialect: Dialect) -> None:
     ],
 )  # fmt: skip
 def test_many_rules(dialect: Dialect, rule: bytes) -> None:
-    """A file full of one rule costs no more than its length."""
+    """The cost of a file that repeats one rule is linear in its length."""
     body = b"User-agent: *\n" + rule * (KIB_500 // len(rule))
     in_time(body, dialect)
 
 
 @DIALECTS
 def test_many_different_wildcards(dialect: Dialect) -> None:
-    """Nor does it help that each of them is another."""
+    """The cost of many different wildcard rules is bounded too."""
     rules = b"".join(b"Disallow: /*a*a*%s*b\n" % _letters(i) for i in range(20_000))
     in_time(b"User-agent: *\n" + rules, dialect)
 
@@ -82,7 +82,7 @@ def test_many_different_wildcards(dialect: Dialect) -> None:
     "piece", [b"a", b"*a", b"a*", b"*", b"$", b"%61", b"%", b"\xff"]
 )
 def test_one_long_rule(dialect: Dialect, piece: bytes) -> None:
-    """A pattern as long as the file may be is still one pattern."""
+    """A pattern as long as the whole file is processed in time."""
     pattern = b"/" + piece * (400_000 // len(piece)) + b"b"
     in_time(b"User-agent: *\nDisallow: " + pattern + b"\n", dialect)
 
@@ -92,7 +92,7 @@ def test_one_long_rule(dialect: Dialect, piece: bytes) -> None:
     "piece", [b"a", b" ", b"#", b":", b"\t:", b"\x00", b"\xef\xbb\xbf"]
 )
 def test_one_long_line(dialect: Dialect, piece: bytes) -> None:
-    """So is a line without any meaning."""
+    """A meaningless line as long as the whole file is processed in time."""
     in_time(piece * (KIB_500 // len(piece)), dialect)
 
 
@@ -106,13 +106,13 @@ def test_one_long_line(dialect: Dialect, piece: bytes) -> None:
     ],
 )  # fmt: skip
 def test_many_lines(dialect: Dialect, piece: bytes) -> None:
-    """Many lines, and many groups of the same name, take no more than their number."""
+    """The cost of many lines, or many groups of the same name, is linear in their number."""
     in_time(piece * (KIB_500 // len(piece)), dialect)
 
 
 @DIALECTS
 def test_many_groups_where_the_limit_is_raised(dialect: Dialect) -> None:
-    """More empty groups than there are in 500 KiB are read, where a user wants that."""
+    """With a raised size limit, the parser reads more empty groups than fit into 500 KiB."""
     body = b"User-agent: bot\nAllow:\n" * 40_000
     assert len(body) > KIB_500
     in_time(body, replace(dialect, size_limit=len(body)))
@@ -120,7 +120,7 @@ def test_many_groups_where_the_limit_is_raised(dialect: Dialect) -> None:
 
 @DIALECTS
 def test_many_agents_ask(dialect: Dialect) -> None:
-    """Asking in many names neither slows down nor goes wrong."""
+    """Decisions for very many product tokens are fast and correct."""
     body = b"User-agent: *\nDisallow: /a\n"
     agents = [f"bot{_letters(i).decode()}" for i in range(2_000)]
     robots = in_time(body, dialect, ["https://example.com/a"], agents)
@@ -128,5 +128,5 @@ def test_many_agents_ask(dialect: Dialect) -> None:
 
 
 def _letters(number: int) -> bytes:
-    """Another word for every number, of letters alone."""
+    """Return a different word of letters for each number."""
     return bytes(ord("a") + int(digit) for digit in str(number))

@@ -1,4 +1,4 @@
-"""Long URLs, and files with thousands of wildcards: what a decision costs is bounded."""
+"""The cost of a decision is bounded for long URLs and for files with thousands of wildcards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BY_DIALECT = pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d:
 
 
 def parse(rules: list[str], dialect: Dialect = RFC9309) -> RobotsTxt:
-    """A robots.txt with these rules for everyone, which have been indexed."""
+    """Return a parsed and indexed robots.txt with these rules for everyone."""
     body = "\n".join(["User-agent: *", *rules]).encode()
     assert len(body) <= dialect.size_limit
     robots = RobotsTxt.parse(body, dialect)
@@ -43,7 +43,7 @@ def parse(rules: list[str], dialect: Dialect = RFC9309) -> RobotsTxt:
 
 
 def seconds(task: Callable[[], object], enough: float = 0.0) -> float:
-    """Of the processor, at best of four times; the first that takes less is *enough*."""
+    """Return the processor time of *task*: the best of four runs, or the first < *enough*."""
     least = float("inf")
     for _ in range(4):
         start = process_time()
@@ -54,14 +54,14 @@ def seconds(task: Callable[[], object], enough: float = 0.0) -> float:
     return least
 
 
-# The bound
+# The time bound
 
 
 @pytest.mark.parametrize(
     "rule", ["/*ab{}q", "/*{}ab", "/*ab{}qqqqqqqqq", "/*?{}=/*b{}", "/*/ab{}/q"]
 )
 def test_a_long_url_is_not_searched_for_each_word(rule: str) -> None:
-    """Thousands of wildcards take a small part of the time of looking for each."""
+    """Thousands of wildcards take a small part of the time of one search for each."""
     count = 10_000
     robots = parse([f"Disallow: {rule.format(n, n)}" for n in range(count)])
     near = "".join(f"ab{n}" for n in range(KIB_16 // 6))
@@ -78,7 +78,7 @@ def look_for_a_word(text: str = "ab" * (KIB_16 // 2)) -> bool:
 
 @BY_DIALECT
 def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
-    """What is not searched for each word is decided on all the same."""
+    """The rule that matches a long URL decides, even though not every word is searched for."""
     rules = [f"Disallow: /*ab{n}q" for n in range(5_000)]
     robots = parse([*rules, "Allow: /*/ab777q/*ok", "Disallow: /*?/ab5q"], dialect)
     near = f"{ORIGIN}/" + "".join(f"ab{n}" for n in range(2_500))
@@ -102,7 +102,7 @@ def test_the_rule_that_matches_a_long_url_is_found(dialect: Dialect) -> None:
     "rule", ["/*ab{}q", "/*{}*ab*a$", "/*?{}=/*b", "/*%2Fab{}*%2f"]
 )
 def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
-    """However the rules are written: they are not looked for in it."""
+    """A decision on a very long URL is fast: wildcards are not searched for in it."""
     robots = parse([f"Disallow: {rule.format(n)}" for n in range(3_000)], dialect)
     for piece, count in (("ab", 125_000), ("/a?b", 60_000), ("%2F?b", 50_000)):
         start = process_time()
@@ -111,11 +111,11 @@ def test_a_very_long_url_takes_a_moment(rule: str, dialect: Dialect) -> None:
         assert decision.reason is Reason.TOO_LONG
 
 
-# What is refused
+# Refused URLs
 
 
 def test_a_url_beyond_the_limit_is_refused() -> None:
-    """Where a wildcard would have to be looked for in it, and nowhere else."""
+    """A URL beyond the limit is refused only if a wildcard would have to be searched for."""
     at_most, too_long = (
         f"{ORIGIN}/{'a' * size}" for size in (MAX_TARGET - 1, MAX_TARGET)
     )
@@ -136,7 +136,7 @@ def test_a_url_beyond_the_limit_is_refused() -> None:
 
 
 def test_too_many_comparisons_are_refused() -> None:
-    """Patterns that begin to match all over a long URL, and never do."""
+    """A long URL is refused if too many patterns match in part all over it."""
     rules = [f"Disallow: /*{n:04}*{n:04}*z" for n in range(2_000)]
     robots = parse(rules)
     words = "".join(f"{n:04}" for n in range(2_000)) * 2
@@ -152,13 +152,13 @@ def test_too_many_comparisons_are_refused() -> None:
 
 @pytest.fixture
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All wildcards are looked for as thousands are."""
+    """Make the index treat any number of wildcards like thousands."""
     monkeypatch.setattr(index, "_MANY_WILDCARDS", -1)
 
 
 @pytest.mark.usefixtures("_few_are_many")
 def test_many_wildcards_are_read_as_the_reference_reads_them() -> None:
-    """Verdict and line are those of the reference, in every dialect."""
+    """Verdict and line agree with the reference, in every dialect."""
 
     @settings(max_examples=2 * settings.default.max_examples)
     @given(case=cases())
@@ -176,7 +176,7 @@ def test_many_wildcards_are_read_as_the_reference_reads_them() -> None:
 
 
 def test_many_wildcards_of_real_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the files of real sites, they are found as few are."""
+    """On the files of real sites, the index for many wildcards decides like the one for few."""
     for dialect in (RFC9309, GOOGLE):
         for name, body in read_corpus():
             content = canonical_text(decoded_text(body, dialect), dialect)

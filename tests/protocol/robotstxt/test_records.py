@@ -1,4 +1,4 @@
-"""The records that are no rules: sitemaps, and how fast and when to crawl."""
+"""Records that are no rules: sitemaps, delays, rates and visit times."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ AT = "https://example.com/robots.txt"
     ],
 )  # fmt: skip
 def test_sitemaps(line: str, found: str | None) -> None:
-    """Sitemap lines give the absolute URLs of the Web that they name."""
+    """Sitemap lines give their absolute http and https URLs."""
     robots = RobotsTxt.parse(line.encode(), url=AT)
     assert robots.sitemaps == ((found,) if found else ())
 
 
 def test_sitemaps_belong_to_no_group() -> None:
-    """Sitemaps are found anywhere, in their order."""
+    """Sitemaps are read anywhere in the file, in order."""
     lines = ["Sitemap: https://example.com/{}"] * 3
     body = "\nUser-agent: x\nDisallow: /\n".join(lines).format(1, 2, 3)
     expected = tuple(f"https://example.com/{n}" for n in (1, 2, 3))
@@ -67,7 +67,7 @@ def test_relative_sitemap_without_a_base() -> None:
     ],
 )  # fmt: skip
 def test_crawl_delay(value: str, seconds: float | None) -> None:
-    """A decimal number of seconds counts, and nothing else."""
+    """Only a decimal number of seconds is a crawl delay."""
     body = f"User-agent: *\nCrawl-delay: {value}".encode()
     assert RobotsTxt.parse(body).crawl_delay("bot") == seconds
 
@@ -92,7 +92,7 @@ Crawl-delay: 2.5
 
 
 def test_crawl_delay_is_that_of_the_groups_followed() -> None:
-    """A record is for the run of user-agent lines above it; the largest delay counts."""
+    """Crawl-delay applies to the run of user-agent lines above it; the largest delay counts."""
     robots = RobotsTxt.parse(PACE)
     delays = [robots.crawl_delay(agent) for agent in ("a", "b", "c", ["x", "b"])]
     assert delays == [2.5, 3.0, 2.5, 3.0]
@@ -110,16 +110,16 @@ def test_crawl_delay_is_that_of_the_groups_followed() -> None:
          {"mybot": None, "slurp": 300}),
         ("User-agent: GoogleBot\nCrawl-delay: 0.9\nUser-agent: AhrefsBot\nCrawl-delay: 1.5",
          {"googlebot": 0.9, "ahrefsbot": 1.5}),
-        # A run is not ended by what is no rule and no record of its group.
+        # Lines that are neither rules nor records of a group do not end a run.
         (("User-agent: a\n\n# text\nSitemap: https://example.com/\n text\nUser-agent: b\n"
          "\n# text\nSitemap: https://example.com/\nCrawl-delay: 2"),
          {"a": 2, "b": 2}),
-        # Any other record ends it, though for rules the group goes on.
+        # Any other record ends the run, although the group continues for rules.
         ("User-agent: a\nHost: x\nUser-agent: b\nCrawl-delay: 2", {"a": None, "b": 2}),
         ("User-agent: a\nDisallow:\nCrawl-delay: 2\nDisallow: /\nCrawl-delay: 3", {"a": 3}),
         (("User-agent: a\nUser-agent: b\nCrawl-delay: 1\nUser-agent: c\nCrawl-delay: 2\n"
          "Disallow: /"), {"a": 1, "b": 1, "c": 2}),
-        # Where a crawler is named twice, each run says its part.
+        # If two runs name a crawler, the records of both count.
         (("User-agent: a\nCrawl-delay: 1\nUser-agent: b\nCrawl-delay: 5\nDisallow: /\n"
          "User-agent: a\nUser-agent: c\nCrawl-delay: 3"), {"a": 3, "b": 5, "c": 3}),
         ("User-agent: a, b\nCrawl-delay: 1\nUser-agent: c\nDisallow: /", {"b": 1, "c": None}),
@@ -128,13 +128,13 @@ def test_crawl_delay_is_that_of_the_groups_followed() -> None:
 def test_a_delay_is_that_of_the_user_agent_lines_above_it(
     body: str, delays: dict[str, float | None]
 ) -> None:
-    """Rules are shared by all of a group, and delays are not."""
+    """A group shares its rules; a delay is only for the user-agent lines above it."""
     robots = RobotsTxt.parse(body.encode())
     assert {agent: robots.crawl_delay(agent) for agent in delays} == delays
 
 
 def test_rates_and_times_are_those_of_the_lines_above_them_too() -> None:
-    """What is true of Crawl-delay is true of the other two."""
+    """Request-rate and Visit-time apply to the user-agent lines above them, like Crawl-delay."""
     body = b"User-agent: a\nRequest-rate: 1/5\nVisit-time: 0600-0700\nUser-agent: b\nDisallow: /"
     robots = RobotsTxt.parse(body)
     assert robots.request_rate("a").delay == 5
@@ -144,7 +144,7 @@ def test_rates_and_times_are_those_of_the_lines_above_them_too() -> None:
 
 
 def test_google_ignores_all_three() -> None:
-    """Neither delay nor rate nor time is supported."""
+    """The Google dialect ignores Crawl-delay, Request-rate and Visit-time."""
     body = b"User-agent: *\nCrawl-delay: 5\nRequest-rate: 1/5\nVisit-time: 0600-0700"
     robots = RobotsTxt.parse(body, GOOGLE)
     assert robots.crawl_delay("a") is robots.request_rate("a") is None
@@ -156,7 +156,7 @@ def test_google_ignores_all_three() -> None:
 def test_the_fast_way_finds_the_records_that_groups_have(
     body: bytes, agent: str
 ) -> None:
-    """Expressions find those records that reading all lines finds for a crawler."""
+    """The regular expressions find the same records for a crawler as reading all lines."""
     for dialect in (RFC9309, CLASSIC, LENIENT):
         robots = RobotsTxt.parse(body, dialect)
         followed = robots.decide("https://example.com/x", agent).agent
@@ -183,7 +183,7 @@ def is_named(token: str, followed: str | None, dialect: Dialect) -> bool:
 
 
 def test_group_without_a_delay_does_not_borrow_one() -> None:
-    """A crawler with a group of its own has no delay from that of everyone."""
+    """A crawler with a group of its own does not take the delay of the group for everyone."""
     body = b"User-agent: *\nCrawl-delay: 7\nDisallow:\nUser-agent: bot\nDisallow:"
     assert RobotsTxt.parse(body).crawl_delay("bot") is None
 
@@ -201,7 +201,7 @@ def test_group_without_a_delay_does_not_borrow_one() -> None:
     ],
 )  # fmt: skip
 def test_request_rate(value: str, rate: tuple | None) -> None:
-    """A rate is so many requests in so much time, at some time of the day."""
+    """A request rate is a number of requests in a period, optionally in a window of the day."""
     robots = RobotsTxt.parse(f"User-agent: *\nRequest-rate: {value}".encode())
     found = robots.request_rate("bot")
     names = ("requests", "seconds", "start", "end")
@@ -217,7 +217,7 @@ def test_request_rate(value: str, rate: tuple | None) -> None:
     ],
 )  # fmt: skip
 def test_visit_time(value: str, times: tuple | None) -> None:
-    """A time to visit is a window of the day, over midnight too."""
+    """A visit time is a window of the day, which may span midnight."""
     robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
     found = robots.visit_time("bot")
     assert (found and (found.start, found.end)) == times
@@ -228,7 +228,7 @@ def at(hour: int, minute: int = 0, second: int = 0) -> datetime:
 
 
 def test_delay_at_a_time() -> None:
-    """The longest of what is asked for counts; a rate with a window, in its window."""
+    """The longest requested delay counts; a rate with a window counts only in its window."""
     body = b"""\
 User-agent: bot
 Crawl-delay: 2
@@ -258,14 +258,13 @@ Disallow: /x
     ],
 )  # fmt: skip
 def test_opens_in(value: str, now: datetime, seconds: float) -> None:
-    """How long it is until a window opens, the next day at the latest."""
+    """A closed window opens in at most a day."""
     robots = RobotsTxt.parse(f"User-agent: *\nVisit-time: {value}".encode())
     assert robots.pace("bot").opens_in(now) == seconds
 
 
 def test_the_line_that_decides() -> None:
-    """Of several delay or window lines, the one that counts is returned, with its line
-    number."""
+    """The delay or window line that counts is returned, with its line number."""
     body = b"""\
 # Slowly.
 User-agent: other

@@ -1,4 +1,4 @@
-"""RFC 9309: what is encoded, what is special, what is of others; its examples."""
+"""RFC 9309: percent-encoding, special characters, other records, and the examples."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from tests.protocol.robotstxt.asking import ask, matches
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
         ("/foo/bar/baz", "/foo/bar/%62%61%7A", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/%62%61%7a", True),
-        # Unreserved characters are the same encoded or not, reserved delimiters are not.
+        # Unreserved characters match raw and encoded, reserved delimiters do not.
         ("/~a", "/%7Ea", True), ("/%7ea", "/~a", True), ("/%2D%2e%5F", "/-._", True),
         ("/a/b", "/a%2Fb", False), ("/a%2Fb", "/a/b", False),
         ("/a%2Fb", "/a%2fb", True), ("/a?b=%26", "/a?b=&", False),
         ("/a?b=&", "/a?b=%26", False), ("/a%3Fb", "/a?b", False),
         ("/a%23b", "/a%23b", True), ("/a%23b", "/a#b", False),
-        # What cannot stand in a URI is encoded.
+        # Characters that cannot stand in a URI are encoded.
         ("/a b", "/a%20b", True), ("/a%20b", "/a b", True), ('/"', "/%22", True),
         ("/<", "/%3c", True), ("/|", "/%7C", True), ("/\x01", "/%01", True),
-        # Neither does a "%" that encodes nothing.
+        # A "%" that encodes nothing is encoded too.
         ("/100%", "/100%25", True), ("/100%25", "/100%", True), ("/%zz", "/%25zz", True),
         ("/%2", "/%252", True), ("/%2541", "/%41", False),
     ],
@@ -45,16 +45,14 @@ from tests.protocol.robotstxt.asking import ask, matches
 def test_2_2_2_octets_are_compared_encoded(
     pattern: str, path: str, expected: bool
 ) -> None:
-    """Both sides are brought to one encoding before they are compared."""
+    """Pattern and URL are brought to one encoding before they are compared."""
     assert matches(pattern, path) is expected
 
 
 @pytest.mark.parametrize("character", ":@!'(),;[]{}|^<>\"\\` ")
 @pytest.mark.parametrize("place", ["/a{}b", "/a?b={}c"])
 def test_2_2_2_characters_that_delimit_nothing(character: str, place: str) -> None:
-    """Raw and encoded are the same, of reserved characters that delimit nothing and of
-    those that may not stand raw.
-    """
+    """Reserved characters that delimit nothing match raw and encoded, like illegal ones."""
     raw, encoded = place.format(character), place.format(f"%{ord(character):02x}")
     for pattern, path in (
         (raw, raw),
@@ -87,11 +85,11 @@ def test_2_2_2_delimiters_are_not_their_encoded_forms(
         ("/a?b=/c$", "/a?b=%2fcd", False), ("/*?b=/c", "/a/x?b=%2Fc", True),
         ("/*?*/c", "/a?b=%2Fc", True), ("*?*%2Fc*/d$", "/a?b=/c%2Fd", True),
         ("/a?*=/*/c", "/a?b=%2F%2Fc", True), ("/a?b=/c?d=/e", "/a?b=%2Fc?d=%2Fe", True),
-        # Before it, and without it, they stay apart.
+        # Before the question mark, and without one, raw and encoded slashes differ.
         ("/a%2Fb?c=/d", "/a/b?c=/d", False), ("/a/b?c=/d", "/a%2Fb?c=%2Fd", False),
         ("/a%2Fb?c=/d", "/a%2Fb?c=%2Fd", True), ("/*/c", "/a?b=%2Fc", False),
         ("/*%2Fc", "/a?b=%2Fc", True), ("/*%2Fc", "/a?b=/c", False),
-        # Which "?" of the URL that of the pattern is does not matter.
+        # Any "?" of the URL may match the one of the pattern.
         ("/*/x?y=/z", "/a?b=%2Fx?y=/z", False), ("/*/x?y=/z", "/a?b=/x?y=%2Fz", True),
         ("/*%2Fx?y=/z", "/a?b=%2Fx?y=/z", True), ("/*%3F/c", "/a%3F%2Fc", False),
     ],
@@ -99,7 +97,7 @@ def test_2_2_2_delimiters_are_not_their_encoded_forms(
 def test_2_2_2_slash_behind_the_question_mark_of_a_pattern(
     pattern: str, path: str, expected: bool
 ) -> None:
-    """In a query a slash delimits nothing: RFC 3986, 3.4."""
+    """After the question mark of a pattern, raw and encoded slashes match (RFC 3986, 3.4)."""
     assert matches(pattern, path) is expected
 
 
@@ -111,12 +109,12 @@ def test_2_2_2_slash_behind_the_question_mark_of_a_pattern(
     ],
 )  # fmt: skip
 def test_2_2_2_what_is_written_alike_matches(text: str) -> None:
-    """A rule and a URL of the same text match. A final ``$`` alone means something else."""
+    """A rule matches a URL of the same text. Only a final ``$`` means something else."""
     assert matches(text, text)
 
 
 def test_2_2_2_an_encoded_octet_that_is_the_same_raw_counts_once() -> None:
-    """How often a site encodes does not make its rule the more specific one."""
+    """Encoding an octet that is equal to the raw one does not make a rule longer."""
     for encoded in ("%3A", "%5B", "%62", "?%2F"):
         raw = encoded.replace("%2F", "/").replace("%3A", ":")
         raw = raw.replace("%5B", "[").replace("%62", "b")
@@ -136,7 +134,7 @@ def test_2_2_2_as_w3lib_writes_urls() -> None:
 
 
 def test_2_2_2_invalid_utf_8_is_compared_octet_by_octet() -> None:
-    """A file that is not UTF-8 is compared by its octets."""
+    """A file that is not UTF-8 is compared octet by octet."""
     assert matches(b"/caf\xe9", "/caf%E9")
     assert not matches(b"/caf\xe9", "/caf%C3%A9")
 
@@ -162,10 +160,10 @@ def test_2_2_2_invalid_utf_8_is_compared_octet_by_octet() -> None:
         ("/$", "/", True), ("/$", "/a", False), ("/$", "/?a", False),
         ("$", "/", True), ("$", "/a", False),
         ("/a*$", "/ab", True), ("/a$*", "/ab", False), ("/a$*", "/a$b", True),
-        # A "$" that is not at the end is nothing special.
+        # A "$" that is not at the end is not special.
         ("/a$b", "/a$b", True), ("/a$b", "/a", False), ("/a$b", "/a%24b", True),
         ("/a$$", "/a$", True), ("/a$$", "/a$b", False),
-        # Those of the URL are never special.
+        # In the URL they are never special.
         ("/a.", "/a*", False), ("/*b", "/*b", True), ("/ab", "/*", False),
     ],
 )  # fmt: skip
@@ -188,25 +186,25 @@ def test_2_2_3_special_characters(pattern: str, path: str, expected: bool) -> No
 def test_2_2_3_special_characters_are_meant_literally_when_encoded(
     pattern: str, path: str, expected: bool
 ) -> None:
-    """``%2A`` and ``%24`` are the characters themselves."""
+    """``%2A`` and ``%24`` match the literal characters."""
     assert matches(pattern, path) is expected
 
 
 @pytest.mark.parametrize("comment", ["#", " # text", "#/b", "\t# Allow: /"])
 def test_2_2_3_number_sign_begins_a_comment(comment: str) -> None:
-    """What follows a ``#`` is not part of the line, wherever it stands."""
+    """A ``#`` begins a comment anywhere in a line."""
     body = f"User-agent: *{comment}\n{comment}\nDisallow: /a{comment}"
     assert ask(body, "/ab").line == 3
 
 
 def test_2_2_3_special_characters_count_as_octets() -> None:
-    """``*`` and ``$`` make a pattern longer."""
+    """``*`` and ``$`` count as octets of the pattern."""
     assert ask("User-agent: *\nAllow: /a\nDisallow: /a*", "/ab").line == 3
     assert ask("User-agent: *\nAllow: /a\nDisallow: /a$", "/a").line == 3
 
 
 def test_assumed_slash_counts_as_an_octet() -> None:
-    """A pattern without its slash is as long as one with it."""
+    """A pattern without its leading slash is as long as one with it."""
     assert ask("User-agent: *\nDisallow: /a\nAllow: a", "/a").line == 3
     assert ask("User-agent: *\nDisallow: /ab\nAllow: ab$", "/ab").line == 3
 
@@ -232,7 +230,7 @@ def test_2_2_4_other_records_do_not_end_a_run_of_user_agent_lines(record: str) -
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_2_2_4_other_records_do_not_end_a_group(record: str) -> None:
-    """Rules before and after another record are of the same group."""
+    """Another record does not end a group: rules before and after it belong together."""
     body = f"User-agent: a\nDisallow: /x\n{record}\nDisallow: /y"
     assert [ask(body, path, "a").line for path in ("/x", "/y", "/z")] == [2, 4, 0]
 
@@ -280,7 +278,7 @@ def test_5_1_simple_example(agent: str, path: str, allowed: bool, line: int) -> 
 
 
 def test_5_2_longest_match() -> None:
-    """The second example: the longer of two rules that match."""
+    """In the second example, the longer of two matching rules decides."""
     body = (
         "User-Agent: foobot\nAllow: /example/page/\n"
         "Disallow: /example/page/disallowed.gif"

@@ -1,4 +1,4 @@
-"""RFC 9309, sentence by sentence: which rule decides, and what must be read."""
+"""RFC 9309, sentence by sentence: which rule decides, and which lines are parsed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL = "User-agent: *\nDisallow: /"
 def test_2_2_2_match_starts_with_the_first_octet(
     pattern: str, path: str, expected: bool
 ) -> None:
-    """A pattern is compared, minding case, with the beginning of path and query."""
+    """A pattern is compared, case-sensitively, with the beginning of path and query."""
     assert matches(pattern, path) is expected
 
 
@@ -39,29 +39,29 @@ def test_2_2_2_match_starts_with_the_first_octet(
         (["Disallow: /a/b", "Allow: /a/"], "/a/c", 3),
         (["Allow: /a", "Disallow: /*.htm"], "/a.htm", 3),
         (["Allow: /a/b", "Disallow: /*b"], "/a/b", 2),
-        # Octets, not characters: the rule with fewer characters has more of them.
+        # Octets, not characters: the rule with fewer characters has more octets.
         (["Allow: /aaaaaa", "Disallow: /*é"], "/aaaaaaé", 3),
         (["Allow: /aaaaaaaa", "Disallow: /*é"], "/aaaaaaaaé", 2),
-        # An encoding of what needs none is one octet.
+        # An encoded character that need not be encoded is one octet.
         (["Allow: /aa", "Disallow: /%61"], "/aa", 2),
     ],
 )
 def test_2_2_2_rule_with_the_most_octets_is_used(
     rules: list[str], path: str, line: int
 ) -> None:
-    """Of the rules that match, that with the longest pattern decides."""
+    """Of the matching rules, the one with the longest pattern decides."""
     assert ask("User-agent: *\n" + "\n".join(rules), path).line == line
 
 
 def test_2_2_2_longest_rule_is_chosen_among_all_groups() -> None:
-    """The length of patterns decides across the groups of one crawler."""
+    """The longest pattern decides across all groups of a crawler."""
     body = "User-agent: a\nAllow: /x/y\nUser-agent: b\n\nUser-agent: a\nDisallow: /x"
     assert ask(body, "/x/y/z", "a").line == 2
 
 
 @pytest.mark.parametrize("pattern", ["/a", "/a*", "/*$", "/%C3%A9*"])
 def test_2_2_2_equivalent_rules_allow(pattern: str) -> None:
-    """Of an equal allow and disallow rule, allow is used, in either order."""
+    """If an allow and a disallow rule are equivalent, allow wins, in either order."""
     rules = [f"Disallow: {pattern}", f"Allow: {pattern}"]
     path = "/a" if "a" in pattern else "/é"
     assert ask("\n".join(["User-agent: *", *rules]), path).line in (0, 3)
@@ -70,12 +70,12 @@ def test_2_2_2_equivalent_rules_allow(pattern: str) -> None:
 
 
 def test_2_2_2_duplicate_rules_are_one() -> None:
-    """A rule that is there twice decides as if once; the first is reported."""
+    """A duplicate rule changes nothing; the first one is reported."""
     assert ask("User-agent: *\nDisallow: /\nDisallow: /", "/").line == 2
 
 
 def test_2_2_2_no_match_allows() -> None:
-    """Where no rule matches, the URL is allowed."""
+    """If no rule matches, the URL is allowed."""
     decision = ask("User-agent: *\nDisallow: /a", "/b")
     assert decision.allowed
     assert (decision.rule, decision.line, decision.agent) == (None, 0, "*")
@@ -85,7 +85,7 @@ def test_2_2_2_no_match_allows() -> None:
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 @pytest.mark.parametrize("path", ["/robots.txt", "/robots.txt#a", "/%72obots.txt"])
 def test_2_2_2_robots_txt_itself_is_allowed(dialect: Dialect, path: str) -> None:
-    """/robots.txt may be fetched whatever the rules say, however it is written."""
+    """/robots.txt is allowed whatever the rules say, in any spelling."""
     decision = ask(ALL, path, dialect=dialect)
     assert decision.allowed
     assert (decision.rule, decision.agent) == (None, None)
@@ -94,13 +94,13 @@ def test_2_2_2_robots_txt_itself_is_allowed(dialect: Dialect, path: str) -> None
 
 @pytest.mark.parametrize("path", ["/robots.txt.bak", "/a/robots.txt", "/robots.txt/"])
 def test_2_2_2_robots_txt_alone_is_allowed(path: str) -> None:
-    """What only resembles /robots.txt is not exempt."""
+    """Paths that only resemble /robots.txt are not exempt."""
     assert not ask(ALL, path).allowed
     assert not ask(ALL, "/robots.txt", dialect=GOOGLE).allowed
 
 
 def test_2_2_2_rules_outside_of_groups_are_ignored() -> None:
-    """A rule before the first user-agent line is in no group."""
+    """A rule before the first user-agent line is ignored."""
     body = "Disallow: /a\nUser-agent: *\nDisallow: /b"
     assert ask(body, "/a").allowed
     assert not ask(body, "/b").allowed
@@ -114,13 +114,13 @@ def test_2_2_2_empty_pattern_is_no_rule(kind: str) -> None:
 
 
 def test_2_3_1_1_parseable_rules_are_followed() -> None:
-    """What can be read counts, between whatever cannot."""
+    """Valid lines count, whatever invalid lines surround them."""
     body = b"<html>\n\xff\xfe\nUser-agent: *\n\x00\x01: \xff\n:\nDisallow: /a\n}}"
     assert ask(body, "/a").line == 6
 
 
 def test_2_3_1_5_every_line_is_tried() -> None:
-    """A line that cannot be read costs the lines around it nothing."""
+    """An invalid line does not affect the lines around it."""
     lines = [b"User-agent: *", b"Disallow: /a", b"Allow: /a/b"]
     for junk in (b"text", b": /", b"\xff\xff\xff", b"Disallow", b"\x00", b"User-agent"):
         robots = RobotsTxt.parse((b"\n" + junk + b"\n").join(lines))

@@ -1,4 +1,4 @@
-"""RobotsTxt: bytes and lines, decisions, odd URLs."""
+"""RobotsTxt: bytes and lines, decisions, unusual URLs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AT = "https://example.com/robots.txt"
     ],
 )
 def test_lines_are_counted_alike(dialect: Dialect, body: bytes) -> None:
-    """CR, LF and CRLF count as one line end each, however mixed."""
+    """CR, LF and CRLF count as one line end each, in any mixture."""
     robots = RobotsTxt.parse(body, replace(dialect, blank_line_ends_group=False))
     assert robots.decide("https://example.com/", "b").line == 5
 
@@ -44,7 +44,7 @@ def test_lines_are_counted_alike(dialect: Dialect, body: bytes) -> None:
     "character", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028", "\u2029", "\x00"]
 )
 def test_nothing_else_ends_a_line(dialect: Dialect, character: str) -> None:
-    """What Python or Unicode would take for a line end is part of its line."""
+    """Other characters that Python or Unicode treat as line ends are part of the line."""
     body = f"User-agent: *\nDisallow: /a{character}Disallow: /b\nDisallow: /c"
     assert ask(body, "/b", dialect=dialect).allowed
     assert ask(body, "/c", dialect=dialect).line == 3
@@ -64,7 +64,7 @@ def test_ascii_white_space_is_stripped(dialect: Dialect, white: str) -> None:
 
 @pytest.mark.parametrize("white", ["\xa0", "\u2003", "\u3000", "\x1f", "\x85"])
 def test_other_white_space_is_not(white: str) -> None:
-    """What only Unicode calls white space is part of a pattern."""
+    """White space outside of ASCII is part of a pattern."""
     assert ask(f"User-agent: *\nDisallow: /a{white}", "/a").allowed
 
 
@@ -74,7 +74,7 @@ def test_other_white_space_is_not(white: str) -> None:
 @pytest.mark.parametrize("dialect", [RFC9309, CLASSIC], ids=lambda d: d.name)
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 def test_encodings_with_a_byte_order_mark(dialect: Dialect, encoding: str) -> None:
-    """A file in UTF-16 with a byte order mark reads like the same in UTF-8."""
+    """A file in UTF-16 with a byte order mark reads like the same file in UTF-8."""
     text = "User-agent: *\nDisallow: /ツ\r\nDisallow: /a"
     if encoding[-3:] in ("-le", "-be"):
         text = "\ufeff" + text
@@ -85,13 +85,13 @@ def test_encodings_with_a_byte_order_mark(dialect: Dialect, encoding: str) -> No
 
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
 def test_a_mark_of_utf_16_alone_does_not_make_it_that(mark: bytes) -> None:
-    """Where no null bytes stand as they do in UTF-16, the rest of the file is read."""
+    """A UTF-16 byte order mark is ignored if the file has no null bytes as in UTF-16."""
     body = mark + b"\nUser-agent: *\nDisallow: /a\nDisallow: /\0"
     assert ask(body, "/a").line == 3
 
 
 def test_utf_16_that_is_cut() -> None:
-    """The last whole line of a long file in UTF-16 is read as it is written."""
+    """The last whole line of a truncated UTF-16 file is read as written."""
     line = "Disallow: /{:06}\n"
     rules = "".join(line.format(n) for n in range(20_000))
     for encoding in ("utf-16-le", "utf-16-be"):
@@ -106,7 +106,7 @@ def test_utf_16_that_is_cut() -> None:
 @DIALECTS
 @pytest.mark.parametrize("junk", [b"\xff", b"\xc3", b"\xe3\x83", b"\xed\xa0\x80"])
 def test_invalid_utf_8_costs_valid_lines_nothing(dialect: Dialect, junk: bytes) -> None:
-    """Octets that are not UTF-8 change nothing but the line they stand in."""
+    """Invalid UTF-8 affects only the line that it is in."""
     body = b"# %s\nUser-agent: *\n%s: %s\nDisallow: /a%s\nDisallow: /b # %s"
     robots = body.replace(b"%s", junk)
     assert ask(robots, "/b", dialect=dialect).line == 5
@@ -115,14 +115,14 @@ def test_invalid_utf_8_costs_valid_lines_nothing(dialect: Dialect, junk: bytes) 
 
 @DIALECTS
 def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
-    """The last line that fits is the last one read."""
+    """The last line within 500 KiB is the last one read."""
     head = b"User-agent: *\nDisallow: /a\n"
     fill = b"#" * (dialect.size_limit - len(head) - len(b"\nDisallow: /b\n")) + b"\n"
     body = head + fill + b"Disallow: /b\nDisallow: /c\n"
     paths = ("/a", "/b", "/c")
     lines = [ask(body, path, dialect=dialect).line for path in paths]
     assert lines == [2, 4, 0]
-    # A line that is cut says nothing, rather than something else.
+    # A truncated line is ignored, rather than read as another rule.
     body = head + fill + b"Disallow: /bb\n"
     assert ask(body, "/b", dialect=dialect).allowed
     smaller = replace(dialect, size_limit=len(head))
@@ -132,7 +132,7 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
 # pytest-twisted cannot run a test that is both generated and parametrized.
 @given(body=st.one_of(st.binary(max_size=300), bodies()), path=st.text(max_size=20))
 def test_any_bytes_parse(body: bytes, path: str) -> None:
-    """Whatever a server sends is a robots.txt, and answers every question."""
+    """Any bytes parse as a robots.txt, and all its methods work."""
     for dialect in (RFC9309, GOOGLE, CLASSIC):
         robots = RobotsTxt.parse(body, dialect, AT)
         decision = robots.decide(f"https://example.com/{path}", "bot")
@@ -147,7 +147,7 @@ def test_any_bytes_parse(body: bytes, path: str) -> None:
 
 
 def test_a_rule_is_reported_as_written() -> None:
-    """The winning rule keeps its own spelling."""
+    """The winning rule is reported in its original spelling."""
     decision = ask("User-agent: *\ndisALLOW:  %7eé* # text", "/~%C3%A9")
     rule = decision.rule
     assert (rule.kind, rule.pattern, rule.line) == ("disallow", "%7eé*", 2)
@@ -155,7 +155,7 @@ def test_a_rule_is_reported_as_written() -> None:
 
 
 def test_reasons_are_words() -> None:
-    """Reasons compare and read as the words they are."""
+    """Reasons compare and print as strings."""
     assert Reason.NO_GROUP == "no-group"
     assert f"{Reason.ROBOTS_TXT}" == "robots-txt"
 
@@ -189,7 +189,7 @@ def test_results_are_immutable() -> None:
     ],
 )  # fmt: skip
 def test_what_of_a_url_is_compared(dialect: Dialect, url: str, target: str) -> None:
-    """Path, parameters and query count; what stands around them does not."""
+    """Path, parameters and query of a URL are compared; scheme, host and fragment are not."""
     body = f"User-agent: *\nDisallow: {target}$\nDisallow: {target}\nAllow: /"
     robots = RobotsTxt.parse(body.encode(), dialect)
     assert robots.decide(url, "bot").line == (2 if dialect.wildcards else 3)
@@ -200,12 +200,12 @@ def test_what_of_a_url_is_compared(dialect: Dialect, url: str, target: str) -> N
     "path", ["/\udc80", "/\x00", "/\u2028", "/%", "/[", "/ \n", "/\\"]
 )
 def test_any_url_is_decided_on(dialect: Dialect, path: str) -> None:
-    """A URL that is none is decided on all the same."""
+    """A decision is made for any text, even if it is no URL."""
     assert not ask("User-agent: *\nDisallow: /", path, dialect=dialect).allowed
 
 
 def test_no_tokens_and_everyone() -> None:
-    """A crawler without a token, or named ``*``, follows what is for everyone."""
+    """A crawler without a token, or named ``*``, follows the group for everyone."""
     body = "User-agent: bot\nDisallow: /\nUser-agent: *\nDisallow: /a"
     assert ask(body, "/a", []).line == 4
     assert ask(body, "/a", "*").agent == "*"

@@ -1,4 +1,4 @@
-"""Short ways to ask what is stated about use."""
+"""Shortcuts to the usage preferences of headers and robots.txt files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def robots_usage(
 
 
 def stated(preferences: UsagePreferences) -> dict[str, bool]:
-    """The categories that anything is known of."""
+    """Return the categories that have a value."""
     found = preferences.to_dict().items()
     return {category: value for category, value in found if value is not None}
 

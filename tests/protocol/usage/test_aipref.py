@@ -1,5 +1,5 @@
 """AIPREF: the examples of draft-ietf-aipref-vocab-08 and draft-ietf-aipref-attach-05 (and
-of the revisions before them that still read the same), and what follows from their text.
+of earlier revisions that still read the same), and what follows from their text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Content-Usage: train-ai=y
         ),
         # vocab-08, 6.4: unknown labels and parameters are ignored.
         ("train-ai=n;why=x, new=y", {"train-ai": False}),
-        # Labels of earlier revisions (-00 to -07) that are no labels any more.
+        # Labels of earlier revisions (-00 to -07), since removed.
         ("ai=n, bots=n, tdm=n, train-genai=n, ai-output=n, all=n, genai=n", {}),
         # vocab-08, 6.5: other types, other tokens.
         ("train-ai=?0, ai-use=1, search=(n)", {}),
@@ -59,20 +59,20 @@ Content-Usage: train-ai=y
         ("train-ai=n, search=\xff", {}),
         ("", {}),
         (" \t ", {}),
-        # RFC 9651, 3.2: the last of several wins, white space around commas is free.
+        # RFC 9651, 3.2: the last duplicate wins, white space around commas is free.
         ("train-ai=y,\ttrain-ai=n", {"train-ai": False}),
         ("train-ai=n ,  train-ai=y", {"train-ai": True}),
     ],
 )
 def test_expressions(value: str, expected: dict[str, bool]) -> None:
-    """One text has the same meaning in a header field and in a record."""
+    """An expression means the same in a header field and in a robots.txt record."""
     assert stated(header(value)) == expected
     record = f"User-agent: *\nContent-Usage: {value}\n".encode("latin-1")
     assert stated(robots_usage(record)) == expected
 
 
 def test_field_lines_are_one_dictionary() -> None:
-    """RFC 9651, 4.2: several lines are joined, so that one that can't be read spoils all."""
+    """Several field lines are joined, so one invalid line invalidates all (RFC 9651, 4.2)."""
     assert stated(header("train-ai=y", "train-ai=n, search=y")) == {
         "train-ai": False,
         "search": True,
@@ -99,7 +99,7 @@ def test_example_of_robots_txt(
 
 
 def test_example_with_a_root_path() -> None:
-    """attach-04, 1.2 and 3.4, where a path was required."""
+    """The examples of attach-04, 1.2 and 3.4, where a path was still required."""
     body = EXAMPLE.replace("Content-Usage: train", "Content-Usage: / train")
     assert stated(robots_usage(body, "/test", "other")) == {"train-ai": False}
     assert stated(robots_usage(body, "/ai-ok/test", "other")) == {"train-ai": True}
@@ -121,12 +121,12 @@ def test_evidence_of_a_record() -> None:
 @pytest.mark.parametrize(
     ("records", "path", "expected"),
     [
-        # attach-05, 3.1: the longest path counts, by octets of the encoded path, in any
+        # attach-05, 3.1: the longest path wins, by octets of the encoded path, in any
         # order; a record without a path is shorter than any.
         (["train-ai=n", "/ train-ai=y"], "/a", {"train-ai": True}),
         (["/a/b train-ai=y", "/a train-ai=n"], "/a/b", {"train-ai": True}),
         (["/a/b train-ai=y", "/a train-ai=n"], "/a/c", {"train-ai": False}),
-        # All that a shorter one says is hidden, whatever the longer one is about.
+        # The longer path hides the whole shorter record, also its other categories.
         (["train-ai=n", "/a search=y"], "/a", {"search": True}),
         (["train-ai=n", "/a Search=y"], "/a", {}),
         # Encoding as in RFC 9309, 2.2.2.
@@ -136,7 +136,7 @@ def test_evidence_of_a_record() -> None:
         # Special characters as in RFC 9309, 2.2.3.
         (["/*.pdf$ train-ai=n"], "/x/y.pdf", {"train-ai": False}),
         (["/*.pdf$ train-ai=n"], "/x/y.pdf?z", {}),
-        # Identical paths with other preferences apply each; the most restrictive counts.
+        # Records with identical paths all apply; the most restrictive value wins.
         (["/a train-ai=y", "/a train-ai=n"], "/a", {"train-ai": False}),
         (["/a train-ai=y", "/%61 train-ai=n"], "/a", {"train-ai": False}),
         (["/a train-ai=y", "/a search=n"], "/a", {"train-ai": True, "search": False}),
@@ -162,8 +162,8 @@ def test_paths(records: list[str], path: str, expected: dict[str, bool]) -> None
 @pytest.mark.parametrize(
     ("body", "agent", "expected"),
     [
-        # RFC 9309, 2.2.1: names ignore case, groups of one name are merged, and a name's
-        # own group hides everyone's.
+        # RFC 9309, 2.2.1: names ignore case, groups of one name are merged, and a
+        # crawler's own group hides the group for everyone.
         ("User-agent: MYBOT\nContent-Usage: train-ai=n", "mybot", {"train-ai": False}),
         (
             (
@@ -178,10 +178,10 @@ def test_paths(records: list[str], path: str, expected: dict[str, bool]) -> None
             "mybot",
             {},
         ),
-        # No group, no record.
+        # Without a group there is no record.
         ("User-agent: a\nContent-Usage: train-ai=n", "mybot", {}),
         ("Content-Usage: train-ai=n\nUser-agent: *\nAllow: /", "mybot", {}),
-        # 3: it is a rule, and ends a run of user-agent lines.
+        # 3: the record is a rule, and ends a run of user-agent lines.
         (
             "User-agent: mybot\nContent-Usage: train-ai=n\nUser-agent: b\nAllow: /",
             "b",
@@ -192,13 +192,13 @@ def test_paths(records: list[str], path: str, expected: dict[str, bool]) -> None
             "b",
             {"train-ai": False},
         ),
-        # Other records end nothing (RFC 9309, 2.2.4).
+        # Other records do not end a group (RFC 9309, 2.2.4).
         (
             "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nContent-Usage: train-ai=n",
             "a",
             {"train-ai": False},
         ),
-        # Field names in any case, with white space around.
+        # Field names in any case, with white space around them.
         ("User-agent: *\n  CONTENT-usage\t:train-ai=n", "mybot", {"train-ai": False}),
     ],
 )
@@ -207,14 +207,14 @@ def test_groups(body: str, agent: str, expected: dict[str, bool]) -> None:
 
 
 def test_disallowed_paths_have_no_preferences() -> None:
-    """attach-05, 3.1; nor has a robots.txt that is not there."""
+    """Disallowed paths and missing robots.txt files have no preferences (attach-05, 3.1)."""
     body = "User-agent: *\nDisallow: /a\nAllow: /a/b\nContent-Usage: train-ai=n"
     assert robots_usage(body, "/a/c").statements == ()
     assert stated(robots_usage(body, "/a/b")) == {"train-ai": False}
 
 
 def test_several_agents() -> None:
-    """The first of several tokens that has a group is followed."""
+    """Of several product tokens, the first that has a group is used."""
     robots = RobotsTxt.parse(
         b"User-agent: b\nContent-Usage: search=n\nUser-agent: *\nContent-Usage: search=y"
     )
@@ -254,13 +254,13 @@ def test_combination(one: str, other: str, combined: dict[str, bool]) -> None:
 
 
 def test_search_is_judged_by_itself() -> None:
-    """vocab-08, 4.3: search overrides what the other categories say."""
+    """The search category overrides the other categories for search (vocab-08, 4.3)."""
     assert header("train-ai=n, ai-use=n, search=y").get("search") is True
     assert header("train-ai=n, ai-use=n").get("search") is None
 
 
 def test_too_long_a_field_says_nothing() -> None:
-    """As anything that can't be read."""
+    """A field that is too long is ignored, like an invalid one."""
     assert stated(header("train-ai=n" + ", a=1" * 20_000)) == {}
 
 

@@ -13,7 +13,7 @@ TEXT = (Path(__file__).parents[3] / "docs" / "usage.md").read_text()
 
 
 def written(row: Row, value: str) -> str:
-    """How a value is written, as the docs show it."""
+    """Return a value as the docs show it."""
     if row.signal is Signal.ROBOTS_TAG:
         images = " (images)" if row.images else ""
         return f"`{value}`{images}"
@@ -23,7 +23,7 @@ def written(row: Row, value: str) -> str:
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_by_purpose(category: str) -> None:
-    """What disallows a purpose, and what allows it, is what the rows say."""
+    """The rows of a purpose in the docs list all that disallows and allows it."""
     (line,) = re.findall(rf"^\| `{category}` \| (`.*) \| (.*) \|$", TEXT, re.MULTILINE)
     rows = [row for row in ROWS if category in row.categories]
     disallows = {written(row, row.disallows) for row in rows if row.disallows}
@@ -33,7 +33,7 @@ def test_by_purpose(category: str) -> None:
 
 
 def test_sources() -> None:
-    """Each text that a row is from is dated in the docs."""
+    """The docs give a date for each source of a row."""
     for row in ROWS:
         _, date = row.text.rsplit(maxsplit=1)
         assert re.fullmatch(r"\(\d{4}-\d\d-\d\d\)", date), row
@@ -41,6 +41,6 @@ def test_sources() -> None:
 
 
 def test_purposes() -> None:
-    """Each purpose is explained in the words of the code."""
+    """The docs explain each purpose in the words of the code."""
     for category, meaning in CATEGORIES.items():
         assert f"| `{category}` | {meaning} |" in TEXT

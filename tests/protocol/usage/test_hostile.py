@@ -1,4 +1,4 @@
-"""Content that is meant to hurt: each must be done with in a moment."""
+"""Malicious statements: each is processed within the time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unmeasured
 
-# Far more than any takes, far less than a blow-up would.
+# Far more than any input needs, far less than a quadratic input would take.
 SECONDS = 5.0
 KIB_500 = 512_000
 URL = "https://example.com/" + "a" * 2000
@@ -55,7 +55,7 @@ def test_robots_txt(body: bytes) -> None:
         for url in (URL, URL + "b", "https://example.com/1"):
             robots.usage(url, agent)
     assert process_time() - start < SECONDS
-    # What is kept is not many times the text.
+    # The evidence stays within a small multiple of the text.
     assert robots.weight < 64 * KIB_500
 
 
@@ -122,7 +122,7 @@ def test_tdmrep_json(body: bytes) -> None:
 
 
 def test_a_target_too_long_to_compare() -> None:
-    """What disallows on any path does on this, and nothing allows."""
+    """On a URL too long to compare, every path that disallows applies, and none that allows."""
     body = (
         "User-agent: *\nContent-Usage: search=y\n"
         "Content-Usage: /a*b train-ai=n, ai-use=y\n"

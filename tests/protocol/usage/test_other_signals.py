@@ -1,4 +1,4 @@
-"""Content-Signal, noai and licences, and how sources that differ are combined."""
+"""Content-Signal, noai and licenses, and how statements of several sources are combined."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ NO_TRAINING = {"search": True, "train-ai": False}
         ("use=immediate", {"search": False, "train-ai": False}),
         ("use=full", {}),
         ("search=yes, use=immediate", {"search": False, "train-ai": False}),
-        # Read leniently, as there is no grammar.
+        # Parsed leniently, as there is no grammar.
         ("Search = YES , AI-train=No,", NO_TRAINING),
         ("ai-train=no, ai-train=yes", {"train-ai": False}),
-        # What says nothing.
+        # Values that say nothing.
         ("ai-train", {}),
         ("train-ai=no, ai-train=n, search=true", {}),
         ("search=yes ai-train=no", {}),
@@ -38,7 +38,7 @@ NO_TRAINING = {"search": True, "train-ai": False}
     ],
 )
 def test_content_signal(value: str, expected: dict[str, bool]) -> None:
-    """One text has the same meaning in a record and in a header field."""
+    """A content signal means the same in a record and in a header field."""
     body = f"User-Agent: *\nContent-Signal: {value}\nAllow: /\n"
     assert stated(robots_usage(body)) == expected
     assert stated(header(value, name="Content-Signal")) == expected
@@ -53,7 +53,7 @@ def test_content_signal(value: str, expected: dict[str, bool]) -> None:
     ],
 )
 def test_content_signal_with_paths(path: str, expected: dict[str, bool]) -> None:
-    """contentsignals.org, "Advanced Usage": two groups for everyone, a path each."""
+    """contentsignals.org, "Advanced Usage": two groups for everyone, with a path each."""
     body = (
         "User-Agent: *\n"
         "Content-Signal: /about ai-train=yes, search=yes, ai-input=yes\n"
@@ -66,7 +66,7 @@ def test_content_signal_with_paths(path: str, expected: dict[str, bool]) -> None
 
 
 def test_content_signal_of_groups() -> None:
-    """Each group has its own; a block that a service puts first is merged."""
+    """Each group has its own content signal; a block that a service prepends is merged."""
     body = (
         "User-agent: *\nContent-Signal: search=yes,ai-train=no\nAllow: /\n"
         "User-agent: trainer\nDisallow: /x\nContent-Signal: ai-train=yes\n"
@@ -82,7 +82,7 @@ def test_content_signal_before_any_group_is_for_all() -> None:
         "Content-Signal: ai-train=no\nContent-Signal: /a search=no\n"
         "User-agent: mybot\nAllow: /\nContent-Signal: ai-train=yes, search=yes"
     )
-    # Together with what the group says: the most restrictive counts.
+    # The signal is combined with the rules of the group: the most restrictive counts.
     assert stated(robots_usage(body, "/", "mybot")) == {
         "train-ai": False,
         "search": True,
@@ -96,7 +96,7 @@ def test_content_signal_before_any_group_is_for_all() -> None:
 
 
 def test_content_signal_ends_no_group() -> None:
-    """It is another record (RFC 9309, 2.2.4)."""
+    """A Content-Signal record does not end a group: it is an other record (RFC 9309, 2.2.4)."""
     body = "User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nAllow: /"
     assert stated(robots_usage(body, "/", "b")) == {"train-ai": False}
 
@@ -105,7 +105,7 @@ def test_content_signal_ends_no_group() -> None:
 
 
 def test_noai() -> None:
-    """In a header and in a tag, to everyone and to us, as every indexing rule."""
+    """noai is read from headers and tags, for everyone and for the crawler."""
     for headers, html in (
         ([("X-Robots-Tag", b"noindex, noai")], b""),
         ([("x-robots-tag", b"other: noindex"), ("x-robots-tag", b"mybot: noai")], b""),
@@ -156,7 +156,7 @@ RSL_GROUPS = (
             "googlebot",
             ("https://example.com/license.xml",),
         ),
-        # RSL 1.0, 4.4.2 and 4.4.3: those of the group hide those of the file.
+        # RSL 1.0, 4.4.2 and 4.4.3: licenses of the group hide those of the file.
         (RSL_GROUPS, "examplebot", ("https://example.com/examplebot-license.xml",)),
         (RSL_GROUPS, "mybot", ("https://example.com/license.xml",)),
         (
@@ -168,7 +168,7 @@ RSL_GROUPS = (
             "mybot",
             ("https://example.com/default-license.xml",),
         ),
-        # Several, each once; what is no absolute URI is none (4.4.1).
+        # Several licenses, each once; without an absolute URI they are ignored (4.4.1).
         (
             (
                 "License: https://a.example/1\nLICENSE:https://b.example/2\n"
@@ -192,7 +192,7 @@ def test_a_meta_tag_is_no_license_link() -> None:
 
 
 def test_license_links() -> None:
-    """RSL 1.0, 4.5 and 4.6.1: evidence, which grants nothing by itself."""
+    """License links are evidence and grant nothing (RSL 1.0, 4.5 and 4.6.1)."""
     found = UsagePreferences.parse(
         [
             (
@@ -219,7 +219,7 @@ def test_license_links() -> None:
 
 
 def test_license_links_of_the_head_alone() -> None:
-    """A page is not read whole for what is but evidence."""
+    """License links are read from the head of a page only, since they are only evidence."""
     link = b"<link rel=license href=/l>"
     assert UsagePreferences.parse([], link + b"<p>no body tag").licenses == ("/l",)
     assert UsagePreferences.parse([], b"<head></head><BODY>" + link).licenses == ()
@@ -229,7 +229,7 @@ def test_license_links_of_the_head_alone() -> None:
 
 
 def test_sources_are_combined() -> None:
-    """A statement that disallows wins, wherever it is (vocab-08, 5.1)."""
+    """A statement that disallows wins, whatever its source (vocab-08, 5.1)."""
     robots = robots_usage(
         "User-agent: *\nContent-Usage: train-ai=y, search=y\nContent-Signal: ai-input=no"
     )
@@ -255,7 +255,7 @@ def test_sources_are_combined() -> None:
 
 
 def test_evidence_is_bounded_and_misses_nothing() -> None:
-    """Of thousands of records for one path, the few that matter are kept."""
+    """Among thousands of records for one path, the evidence keeps the few that decide."""
     body = "User-agent: *\n" + "Content-Signal: ai-train=yes\n" * 500
     found = robots_usage(body + "Content-Signal: ai-train=no\n")
     assert found.get("train-ai") is False

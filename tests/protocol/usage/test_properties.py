@@ -1,8 +1,8 @@
-"""Properties of statements for any input."""
+"""Properties of usage statements for any input."""
 
 from __future__ import annotations
 
-# Loaded when it is first needed, which is not to count as the time of an example.
+# Imported here, because the lazy import would count as time of the first example.
 import http_sf  # noqa: F401
 import pytest
 from hypothesis import given
@@ -84,7 +84,7 @@ def test_combination_with_itself_and_with_nothing(a: UsagePreferences) -> None:
 
 @given(PREFERENCES, PREFERENCES)
 def test_more_statements_never_loosen(a: UsagePreferences, b: UsagePreferences) -> None:
-    """What is disallowed stays so, and what is known stays known."""
+    """One more statement never allows a disallowed category, or makes a known value unknown."""
     both = outcome(a | b)
     assert both == [max(pair) for pair in zip(outcome(a), outcome(b), strict=True)]
 
@@ -102,7 +102,7 @@ def test_the_evidence_says_what_the_answer_is(a: UsagePreferences) -> None:
 
 @given(LINES, PATHS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
 def test_no_robots_txt_raises(lines: list[tuple[str, str]], path: str, dialect) -> None:
-    """And what must not be fetched has no preferences."""
+    """No robots.txt makes the parser raise, and a disallowed path has no preferences."""
     body = "\n".join(f"{field}: {value}" for field, value in lines).encode()
     robots = RobotsTxt.parse(body, dialect)
     url = "https://example.com" + path
@@ -117,7 +117,7 @@ def test_no_robots_txt_raises(lines: list[tuple[str, str]], path: str, dialect) 
 def test_records_for_a_path_never_loosen_it(
     lines: list[tuple[str, str]], path: str
 ) -> None:
-    """One more record for a path that has one already only makes it stricter."""
+    """One more record for a path that already has one only makes it stricter."""
     usage = [
         f"Content-Usage: {value}" for field, value in lines if field == "Content-Usage"
     ]

@@ -1,4 +1,4 @@
-"""What real sites state about use, by source: ``real.txt`` beside this file."""
+"""Usage statements of real sites, by source, from ``real.txt`` beside this file."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def of(location: str, reservation: Any = 1, **more: Any) -> dict[str, Any]:
 
 
 def test_header_examples() -> None:
-    """Section "TDM Header Field in HTTP Responses"."""
+    """The examples of the section "TDM Header Field in HTTP Responses"."""
     found = UsagePreferences.parse([("tdm-reservation", b"1")])
     assert stated(found) == RESERVED
     found = UsagePreferences.parse(
@@ -36,7 +36,7 @@ def test_header_examples() -> None:
 
 
 def test_html_example() -> None:
-    """Section "TDM Metadata in HTML Content"."""
+    """The example of the section "TDM Metadata in HTML Content"."""
     html = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
         <meta name="tdm-reservation" content="1">
         <meta name="tdm-policy" content="{POLICY}">
@@ -47,7 +47,7 @@ def test_html_example() -> None:
 
 
 def test_opt_out_of_a_whole_server() -> None:
-    """Section "Examples", the first."""
+    """The first example of the section "Examples"."""
     found = rules(of("/")).usage("https://provider.com/any/where?x")
     assert stated(found) == RESERVED
     assert str(found.statements[0]) == "/: tdm-reservation 1 (tdmrep.json, rule 1)"
@@ -66,7 +66,7 @@ def test_opt_out_of_a_whole_server() -> None:
 def test_three_groups_of_files(
     path: str, expected: dict[str, bool], licenses: tuple[str, ...]
 ) -> None:
-    """Section "Examples", the second."""
+    """The second example of the section "Examples"."""
     found = rules(
         of("/directory-a/"),
         of("/directory-b/html/", **{"tdm-policy": POLICY}),
@@ -79,25 +79,25 @@ def test_three_groups_of_files(
 @pytest.mark.parametrize(
     ("locations", "path", "number"),
     [
-        # "Use of regular expressions", with the errors of its table put right.
+        # "Use of regular expressions", with the errors in its table corrected.
         (["/this/path/exactly$"], "/this/path/exactly", 1),
         (["/this/path/exactly$"], "/this/path/exactly/not", 0),
         (["/this/*/then"], "/this/and/then", 1),
         (["/path/foo-%24"], "/path/foo-$", 1),
         (["/path/foo-%24"], "/path/foo-", 0),
-        # The first that matches, in sequence, is the most specific.
+        # The first match in sequence is the most specific one.
         (["/a/*", "/a/b", "/"], "/a/b", 1),
         (["/", "/a/b"], "/a/b", 1),
         (["/a/b", "/"], "/a/c", 2),
         (["/a", "/a"], "/a", 1),
-        # Matching minds case, and what is encoded.
+        # Matching is case-sensitive, and compares encoded characters.
         (["/A"], "/a", 0),
         (["/%61"], "/a", 1),
         (["/\u30c4"], "/%E3%83%84", 1),
-        # A pattern is a prefix, and the query a part of what is matched.
+        # A pattern is a prefix, and the query is part of the compared text.
         (["/a?b=*c"], "/a?b=1c2", 1),
         ([""], "/a", 0),
-        # White space around it is none of it, and nothing in it begins a comment.
+        # White space around a pattern is stripped, and no character begins a comment.
         ([" /a\t"], "/a", 1),
         ([" ", "/"], "/a", 2),
         (["/a#b"], "/ab", 0),
@@ -165,7 +165,7 @@ def test_rules_that_are_none_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("file", "field", "tag", "expected"),
     [
-        # "Processing priority": the header supersedes the file, the tag the header.
+        # "Processing priority": the header supersedes the file, and the tag the header.
         (1, None, None, RESERVED),
         (1, "0", None, FREE),
         (0, "1", None, RESERVED),
@@ -173,7 +173,7 @@ def test_rules_that_are_none_are_passed_over() -> None:
         (0, "0", "1", RESERVED),
         (1, "0", "1", RESERVED),
         (1, None, "0", FREE),
-        # What is unset supersedes nothing.
+        # An unset value supersedes nothing.
         (1, "2", "x", RESERVED),
         (0, "1", "", RESERVED),
     ],
@@ -187,12 +187,12 @@ def test_priority(
         tdmrep=rules(of("/", file)).usage("https://provider.com/"),
     )
     assert stated(found) == expected
-    # What was superseded is still there to be seen.
+    # Superseded statements stay in the evidence.
     assert {each.source for each in found.statements} >= {"tdmrep.json"}
 
 
 def test_other_signals_are_not_superseded() -> None:
-    """A tag that frees the mining does not free the training that AIPREF disallows."""
+    """A tag that permits mining does not permit the training that AIPREF disallows."""
     found = UsagePreferences.parse(
         [("Content-Usage", b"train-ai=n"), ("tdm-reservation", b"1")],
         b'<meta name="tdm-reservation" content="0">',
@@ -201,7 +201,9 @@ def test_other_signals_are_not_superseded() -> None:
 
 
 def test_several_in_one_place() -> None:
-    """No text says which one counts, so the most restrictive does."""
+    """The specification does not say which of several statements in one place counts, so
+    the most restrictive does.
+    """
     found = UsagePreferences.parse(
         [("tdm-reservation", b"0"), ("tdm-reservation", b"1")]
     )

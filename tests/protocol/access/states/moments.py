@@ -1,4 +1,4 @@
-"""What is known after fetches at several moments."""
+"""Cache entries after fetches at several moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START, HOUR, DAY = timedelta(0), timedelta(hours=1), timedelta(days=1)
 
 
 def result(status: int | None, **headers: str) -> AccessResult:
-    """An answer; 200 comes with rules that forbid PAGE."""
+    """Return a fetch result; status 200 comes with rules that forbid PAGE."""
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     body = FORBIDS if status == 200 else b""
     return AccessResult(url=URL, status=status, headers=pairs, body=body)
@@ -24,7 +24,7 @@ def result(status: int | None, **headers: str) -> AccessResult:
 def after(
     dialect: Dialect, *steps: tuple[timedelta, AccessResult | int | None]
 ) -> Entry:
-    """What is known after fetches at these moments, with these answers or statuses."""
+    """Return the cache entry after fetches at these moments with these results or statuses."""
     entry = None
     for moment, answer in steps:
         if not isinstance(answer, AccessResult):
@@ -36,11 +36,11 @@ def after(
 
 
 def verdict(entry: Entry, dialect: Dialect) -> tuple[bool, str]:
-    """Whether PAGE is allowed, and why."""
+    """Return whether PAGE is allowed, and the reason."""
     decision = robots_of(entry, dialect).decide(PAGE, "mybot")
     return decision.allowed, str(decision.reason)
 
 
 def name_of(value: object) -> str:
-    """What a parameter is called in the name of a test."""
+    """Return the name of a parameter for the test id."""
     return str(getattr(value, "name", value))

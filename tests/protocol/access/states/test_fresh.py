@@ -1,4 +1,4 @@
-"""Fresh: how long a robots.txt is fresh by the server, the dialect and the user."""
+"""How long a robots.txt stays fresh, by the server, the dialect and the settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def holds(dialect: Dialect, bounds: Bounds = ANY, **headers: str) -> float:
     ("dialect", "days"), [(RFC9309, 1), (GOOGLE, 1), (CLASSIC, 7)], ids=name_of
 )
 def test_without_a_word_from_the_server(dialect: Dialect, days: int) -> None:
-    """A robots.txt, and the lack of one, are fresh for a day; for a week in the 1996 draft."""
+    """Without caching headers, a result is fresh for a day; in the 1996 draft, for a week."""
     assert holds(dialect) == days * DAYS
     for status in (200, 404):
         entry = after(dialect, (START, status))
@@ -73,7 +73,7 @@ def test_without_a_word_from_the_server(dialect: Dialect, days: int) -> None:
     ],
 )
 def test_cache_control_as_in_rfc_9111(headers: dict[str, str], seconds: float) -> None:
-    """RFC 9309 lets crawlers use cache control: all of what a server can say counts."""
+    """All cache directives of RFC 9111 count, as RFC 9309 lets crawlers use them."""
     assert holds(RFC9309, **headers) == seconds
 
 
@@ -88,7 +88,7 @@ def test_cache_control_as_in_rfc_9111(headers: dict[str, str], seconds: float) -
     ],
 )
 def test_google_minds_max_age_alone(headers: dict[str, str], seconds: float) -> None:
-    """max-age shortens or lengthens a day; nothing else does."""
+    """In the Google dialect, max-age replaces the default of a day; nothing else counts."""
     assert holds(GOOGLE, **headers) == seconds
 
 
@@ -99,12 +99,12 @@ def test_google_minds_max_age_alone(headers: dict[str, str], seconds: float) -> 
 def test_the_1996_draft_minds_expires_alone(
     headers: dict[str, str], seconds: float
 ) -> None:
-    """Expires counts, and else a week."""
+    """In the 1996 draft, only Expires counts; without it, a robots.txt is fresh for a week."""
     assert holds(CLASSIC, **headers) == seconds
 
 
 def test_the_floor() -> None:
-    """``max-age=0`` does not become a fetch for each page, in any dialect."""
+    """With ``max-age=0`` a robots.txt is still fresh for a minimum time, in every dialect."""
     headers = {"cache_control": "max-age=0", "expires": "0"}
     for dialect in ALL:
         assert holds(dialect, Bounds(), **headers) == 300
@@ -112,7 +112,7 @@ def test_the_floor() -> None:
 
 
 def test_the_ceiling() -> None:
-    """In RFC 9309 nothing is fresh for more than a day; in other dialects, for a month."""
+    """RFC 9309 caps freshness at a day; the other dialects at a month."""
     headers = {"cache_control": "max-age=99999999999", "expires": date(400 * DAYS)}
     assert holds(RFC9309, Bounds(), **headers) == DAYS
     assert holds(GOOGLE, Bounds(), cache_control="max-age=9999999999") == 30 * DAYS
@@ -120,7 +120,7 @@ def test_the_ceiling() -> None:
 
 
 def test_rules_count_while_it_is_fresh() -> None:
-    """The rules of the last fetch are used."""
+    """While a robots.txt is fresh, the rules of the last fetch are used."""
     entry = after(RFC9309, (START, 404), (DAY, 200))
     assert verdict(entry, RFC9309) == (False, "rule")
     assert verdict(after(RFC9309, (START, 200), (DAY, 404)), RFC9309)[0]

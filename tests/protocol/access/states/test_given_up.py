@@ -1,4 +1,4 @@
-"""Given up: an outage that lasts too long ends in permission, or never does."""
+"""An outage that lasts too long ends in permission, in the dialects that say so."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     ],
 )
 def test_without_a_copy(dialect: Dialect, outage: timedelta, allowed: bool) -> None:
-    """Where there never was one."""
+    """Without a cached copy, each dialect says when an outage ends in permission, if ever."""
     entry = after(dialect, (START, 503), (outage, 503))
     assert verdict(entry, dialect) == (allowed, "unreachable")
 
 
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=name_of)
 def test_with_a_copy(dialect: Dialect) -> None:
-    """After thirty days the copy counts no more, and everything is allowed."""
+    """After thirty days the cached copy is no longer used, and everything is allowed."""
     entry = after(dialect, (START, 200), (DAY, 503), (DAY * 31, 503))
     assert verdict(entry, dialect) == (True, "unreachable")
     before = after(dialect, (START, 200), (DAY, 503), (DAY * 31 - HOUR, 503))
@@ -46,7 +46,7 @@ def test_with_a_copy(dialect: Dialect) -> None:
 
 
 def test_it_is_still_asked_for() -> None:
-    """Robots.txt is still fetched while everything is allowed; the next good one is used."""
+    """A given-up robots.txt is still fetched, and used once it is reachable again."""
     entry = after(RFC9309, (START, 503), (DAY * 40, 503))
     assert entry.expires - entry.fetched <= 5400
     entry = after(RFC9309, (START, 503), (DAY * 40, 503), (DAY * 41, 200))

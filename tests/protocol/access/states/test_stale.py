@@ -1,4 +1,4 @@
-"""Expired: robots.txt is fetched again, and the new result replaces the old one."""
+"""A stale robots.txt is fetched again, and the new result replaces the old one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.protocol.access.states.moments import (
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE, CLASSIC], ids=name_of)
 @pytest.mark.parametrize("status", [200, 404])
 def test_a_new_answer_holds_from_its_own_moment(dialect: Dialect, status: int) -> None:
-    """A refreshed robots.txt has its full time again, and nothing of the old one left."""
+    """A refreshed robots.txt is fresh for its full time, and keeps nothing of the old entry."""
     entry = after(dialect, (START, 200), (DAY * 8, status))
     assert entry.fetched == (DAY * 8).total_seconds()
     assert entry.expires > entry.fetched
@@ -29,7 +29,7 @@ def test_a_new_answer_holds_from_its_own_moment(dialect: Dialect, status: int) -
 
 @pytest.mark.parametrize("directive", ["must-revalidate", "no-cache", "no-store"])
 def test_a_copy_that_must_not_be_used(directive: str) -> None:
-    """Where the server wants its copies asked about, an outage leaves none to use."""
+    """If the server requires revalidation, a stale copy is not used during an outage."""
     answer = result(200, cache_control=f"max-age=600, {directive}")
     entry = after(RFC9309, (START, answer), (HOUR, 503))
     assert verdict(entry, RFC9309) == (False, "unreachable")

@@ -1,4 +1,4 @@
-"""An entry says in one word what a crawler keeps to."""
+"""The state of a cache entry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MONTH = 30 * DAY
     ids=name_of,
 )
 def test_states(dialect: Dialect, steps: list, state: State) -> None:
-    """Each state follows from the fetches until now, and decides which answer counts."""
+    """Each state follows from the past fetches, and decides which answer is used."""
     entry = after(dialect, *steps)
     assert entry.state(dialect) is state
     answer = entry.answer(dialect)

@@ -1,4 +1,4 @@
-"""Unreachable with a copy: the copy is used for as long as each text says."""
+"""Unreachable with a cached copy: each dialect says how long the copy is used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOST = 25 * HOUR
 def test_for_as_long_as_the_outage(
     dialect: Dialect, outage: timedelta, expected: tuple[bool, str]
 ) -> None:
-    """The copy counts, or nothing may be fetched, by how long the outage has lasted."""
+    """The length of the outage decides whether the copy is used or everything is forbidden."""
     entry = after(dialect, (START, 200), (LOST, 503), (LOST + outage, None))
     assert verdict(entry, dialect) == expected
     held = entry.copy if entry.state(dialect) is State.STALE else None
@@ -41,13 +41,13 @@ def test_for_as_long_as_the_outage(
 
 
 def test_that_there_was_none_is_a_copy_too() -> None:
-    """A host that had no robots.txt before the outage still has none."""
+    """A host without a robots.txt before the outage still allows everything during it."""
     entry = after(RFC9309, (START, 404), (LOST, 503))
     assert verdict(entry, RFC9309) == (True, "unavailable")
 
 
 def test_the_copy_outlives_several_attempts() -> None:
-    """However often nothing is found, the last good one is kept, and the start of it."""
+    """Several failed attempts keep the last good copy and the start of the outage."""
     steps = [(LOST + HOUR * hours, 503) for hours in range(5)]
     entry = after(RFC9309, (START, 200), *steps)
     assert entry.unreachable_since == LOST.total_seconds()
@@ -58,7 +58,7 @@ def test_the_copy_outlives_several_attempts() -> None:
 
 
 def test_an_outage_ends() -> None:
-    """A robots.txt that is reachable again is used, and the next outage has its own start."""
+    """A reachable robots.txt ends an outage; the next outage has its own start."""
     entry = after(
         RFC9309,
         (START, 503),

@@ -1,4 +1,4 @@
-"""Unreachable without a copy: nothing may be fetched, and it is asked for again."""
+"""Unreachable without a cached copy: nothing may be fetched, and the fetch is retried."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.protocol.access.states.moments import (
 @pytest.mark.parametrize("dialect", ALL, ids=name_of)
 @pytest.mark.parametrize("status", [429, 500, 503, None])
 def test_nothing_is_allowed(dialect: Dialect, status: int | None) -> None:
-    """A server error, or no answer, forbids everything but robots.txt itself."""
+    """A server error, or no response, forbids everything but robots.txt itself."""
     entry = after(dialect, (START, status), (HOUR, status))
     assert verdict(entry, dialect) == (False, "unreachable")
     robots = robots_of(entry, dialect)
@@ -47,7 +47,7 @@ def test_nothing_is_allowed(dialect: Dialect, status: int | None) -> None:
     ],
 )
 def test_retry_after(value: str, seconds: float) -> None:
-    """Seconds and dates are kept to, within a second and a day."""
+    """Retry-After in seconds or as a date is respected, between a second and a day."""
     headers = result(503, retry_after=value).headers
     assert retry_delay(headers, 1, 0.0, 1_700_000_000) == seconds
     entry = renew(result(503, retry_after=value), None, dialect=RFC9309, now=1.7e9)
@@ -55,7 +55,7 @@ def test_retry_after(value: str, seconds: float) -> None:
 
 
 def test_back_off() -> None:
-    """Each time it takes twice as long to ask again, up to an hour."""
+    """The back-off doubles with each attempt, up to an hour."""
     delays = [retry_delay((), attempts, 0.0, 0) for attempts in range(1, 12)]
     assert delays[:4] == [30, 60, 120, 240]
     assert delays[-1] == 3600
@@ -63,7 +63,7 @@ def test_back_off() -> None:
 
 
 def test_jitter() -> None:
-    """Many that found nothing at the same moment do not come back at the same one."""
+    """Jitter spreads the retries of hosts that failed at the same moment."""
     delays = [retry_delay((), 3, jitter / 10, 0) for jitter in range(11)]
     assert delays[0] == 120
     assert delays[-1] == 180

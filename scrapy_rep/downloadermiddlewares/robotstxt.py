@@ -16,7 +16,7 @@ from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
-from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
+from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
 from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.outcomes import (
     BAD_URL,
@@ -85,11 +85,11 @@ class RobotsTxtMiddleware:
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        where = origin_asked(request)
+        where = request_origin(request)
         if is_exempt(request):
             request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
             self._reporter.allowed(Case(request, where), BY_USER)
-            await self._access.turn_of_service(request)
+            await self._access.wait_if_service(request)
             return None
         if where is None:
             self._judge.deny(Case(request, where), BAD_URL)
@@ -113,7 +113,7 @@ class RobotsTxtMiddleware:
         """
         while True:
             # It is nearly always cached, so there is nothing to await.
-            known = self._access.at_hand(where) or await self._learn(where, request)
+            known = self._access.cached(where) or await self._learn(where, request)
             case = Case(request, where, known.entry)
             if is_robotstxt(request.url) and request.method == "GET":
                 self._judge.count_override(where)
@@ -132,7 +132,7 @@ class RobotsTxtMiddleware:
 
     async def _learn(self, where: Origin, request: Request) -> Known:
         """Wait until the robots.txt of the origin of *request* is known, and return it."""
-        self._frontier.waits_in_place(request)
+        self._frontier.warn_of_waiting(request)
         is_patient = self._frontier.is_patient(request)
         return await self._access.known(where, request, is_patient=is_patient)
 
@@ -147,7 +147,7 @@ class RobotsTxtMiddleware:
             self._browsers.end(request, response)
         if self._browsers.has_moved(request, response):
             # It was already sent to the host, so it does not wait for its turn.
-            await self._browsers.arrive(request, response)
+            await self._browsers.check_arrival(request, response)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -175,9 +175,9 @@ class RobotsTxtMiddleware:
         """Wait for the turn of a request, which it has already if a host queue popped it."""
         request, where, entry = case.request, case.origin, case.entry
         assert where is not None
-        self._frontier.waits_in_place(request)
+        self._frontier.warn_of_waiting(request)
         fetched = entry.fetched if entry is not None else float("-inf")
-        return await self._access.turn(request, where, pace, fetched=fetched)
+        return await self._access.wait_for_turn(request, where, pace, fetched=fetched)
 
     def _copy(self, known: Known, request: Request) -> Response | None:
         """The cached response to a spider's own request for a robots.txt.

@@ -66,7 +66,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
         self._may_fetch = may_fetch
 
-    def at_hand(self, origin: Origin) -> Known | None:
+    def cached(self, origin: Origin) -> Known | None:
         """The files of *origin*, if they are in memory and fresh."""
         cached = self._cached(origin)
         if cached is None:
@@ -74,7 +74,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         known = Known(origin, cached.entry, cached.parsed)
         if not self._needs_tdmrep or known.state is State.UNREACHABLE:
             return known
-        tdmrep = self._tdmrep.at_hand(origin)
+        tdmrep = self._tdmrep.cached(origin)
         if tdmrep is None and self._may_fetch(known.robots, url_of(origin)):
             return None
         return known._replace(tdmrep=tdmrep)
@@ -116,7 +116,7 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
 
     def lacks_tdmrep(self, known: Known) -> bool:
         """Whether the tdmrep.json of an origin is not cached, and may be fetched."""
-        if self._tdmrep.at_hand(known.origin) is not None:
+        if self._tdmrep.cached(known.origin) is not None:
             return False
         return self._may_fetch(known.robots, url_of(known.origin))
 

@@ -97,7 +97,7 @@ class FileCache(ABC, Generic[_Parsed]):
         now = self._now()
         cached = self._files.get(place)
         if cached is None:
-            entry = self._store_client.at_hand(place, now)
+            entry = self._store_client.get_from_memory(place, now)
             if entry is None:
                 return None
             cached = self._cache(place, entry)

@@ -68,7 +68,7 @@ class StoreClient:
         """Whether other processes may use the store as well."""
         return self._store.blocking
 
-    def at_hand(self, origin: Origin | str, now: float) -> Entry | None:
+    def get_from_memory(self, origin: Origin | str, now: float) -> Entry | None:
         """The entry of *origin*, if the store is in memory; None otherwise."""
         if self._store.blocking:
             return None

@@ -30,7 +30,7 @@ class TdmRepCache(FileCache[TdmRep]):
         """The waiters for each fetch in progress, by the URL of the file."""
         return {}
 
-    def at_hand(self, origin: Origin) -> TdmRep | None:
+    def cached(self, origin: Origin) -> TdmRep | None:
         """The file of *origin*, if it is in memory and fresh."""
         cached = self._cached(url_of(origin))
         return None if cached is None else cached.parsed
@@ -44,7 +44,7 @@ class TdmRepCache(FileCache[TdmRep]):
             waiter: Deferred[None] = Deferred()
             self._waiting[url].append(waiter)
             await maybe_deferred_to_future(waiter)
-        found = self.at_hand(origin)
+        found = self.cached(origin)
         if found is not None:
             return found
         self._waiting[url] = []

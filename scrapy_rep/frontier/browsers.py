@@ -19,7 +19,7 @@ from scrapy_rep.compat.browsers import (
 )
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import default_header
-from scrapy_rep.frontier.hostkeys import is_of_http, origin_asked
+from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
 from scrapy_rep.frontier.outcomes import (
     BAD_URL,
     BY_USER,
@@ -152,7 +152,7 @@ class Browsers:
         is_same_origin = origin_of(request.url) == origin_of(response.url)
         return not (is_same_origin and have_same_target(request.url, response.url))
 
-    async def arrive(self, request: Request, response: Response) -> None:
+    async def check_arrival(self, request: Request, response: Response) -> None:
         """Check the URL of *response* by robots.txt. Raises RobotsDenied or SpiderClosing."""
         arrived = Request(
             response.url,
@@ -164,7 +164,7 @@ class Browsers:
                 if key not in {meta.DONT_OBEY_ROBOTSTXT, "redirect_urls"}
             },
         )
-        origin = origin_asked(arrived)
+        origin = request_origin(arrived)
         via = Via("redirect", request.url)
         if _is_exempted_by(request, origin):
             self._reporter.allowed(Case(arrived, origin, via=via), BY_USER)
@@ -191,7 +191,7 @@ class Browsers:
         request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
-        origin = origin_asked(request)
+        origin = request_origin(request)
         via = Via("browser", page)
         if cause is not None and _is_exempted_by(cause, origin):
             self._reporter.allowed(Case(request, origin, via=via), BY_USER)
@@ -226,7 +226,7 @@ class Browsers:
         if override is not None:
             robots = override.robots
         else:
-            known = self._access.at_hand(origin) or await self._access.known(
+            known = self._access.cached(origin) or await self._access.known(
                 origin, request, is_patient=False
             )
             robots, entry, tdmrep = known.robots, known.entry, known.tdmrep
@@ -277,5 +277,5 @@ def _is_exempted_by(request: Request, origin: Origin | None) -> bool:
     """
     if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
         return False
-    exempt = str(origin_asked(request)), request.meta.get(meta.EXEMPT_ORIGIN)
+    exempt = str(request_origin(request)), request.meta.get(meta.EXEMPT_ORIGIN)
     return str(origin) in exempt

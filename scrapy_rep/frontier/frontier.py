@@ -17,7 +17,7 @@ from scrapy_rep.frontier.hostkeys import (
     HostKey,
     host_of,
     is_of_http,
-    origin_asked,
+    request_origin,
     was_redirected,
 )
 from scrapy_rep.log import get_logger
@@ -76,7 +76,7 @@ class Frontier:
             return HostKey(slot, None)
         if is_exempt(request):
             return HostKey(slot, None, is_service=host_of(request) != slot)
-        origin = origin_asked(request)
+        origin = request_origin(request)
         if origin is not None and origin.host == slot:
             slot = origin.host  # Keep one string in memory, not two.
         if "redirect_urls" not in request.meta:
@@ -142,7 +142,7 @@ class Frontier:
         slot = queue.slot
         if not self._has_room(slot):
             slot.park(queue)
-            self.pass_on(queue)
+            self.pass_turn(queue)
             return False
         if self.access is not None and not self.access.may_go(queue):
             # The room in the slot is free for the next queue.
@@ -150,7 +150,7 @@ class Frontier:
             return False
         return True
 
-    def pass_on(self, queue: BackQueue) -> None:
+    def pass_turn(self, queue: BackQueue) -> None:
         """End the turn of *queue*, from which no request was popped."""
         if self.access is not None:
             self.access.turns.release(queue)
@@ -188,7 +188,7 @@ class Frontier:
             return request in self._under_way
         return request.callback is not NO_CALLBACK
 
-    def waits_in_place(self, request: Request) -> None:
+    def warn_of_waiting(self, request: Request) -> None:
         """Warn once that requests may wait in the downloader, if *request* does so because
         the scheduler does not use HostQueue.
         """

@@ -142,7 +142,7 @@ class HostAccess:
             if override.robots is None:
                 return Terms(inf)
             return self.politeness.terms(self._identity.pace(override.robots), inf, inf)
-        known = self.at_hand(origin)
+        known = self.cached(origin)
         if known is None:
             return None
         now = self._alarms.clock.time()
@@ -210,9 +210,9 @@ class HostAccess:
 
     # For the middleware.
 
-    def at_hand(self, origin: Origin) -> Known | None:
+    def cached(self, origin: Origin) -> Known | None:
         """Return the cached robots.txt of *origin*; None if absent, stale or unreachable."""
-        known = self.cache.at_hand(origin)
+        known = self.cache.cached(origin)
         if known is None or known.state is State.UNREACHABLE:
             return None
         return known
@@ -236,16 +236,18 @@ class HostAccess:
             self.turns.release(request)
         return await self.cache.tdmrep(known, Causes(self.cache.cause_of(request)))
 
-    async def turn(
+    async def wait_for_turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
         """Wait until *request* may be sent. Return False if robots.txt may have changed
         meanwhile and must decide again. Raises SpiderClosing.
         """
         self._watch_for_closing()
-        return await self.politeness.turn(request, origin, pace, fetched=fetched)
+        return await self.politeness.wait_for_turn(
+            request, origin, pace, fetched=fetched
+        )
 
-    async def turn_of_service(self, request: Request) -> None:
+    async def wait_if_service(self, request: Request) -> None:
         """Wait until *request*, which is exempt from robots.txt, may be sent: if it is to a
         service that fetches a site with a delay, it waits for its turn. Raises SpiderClosing.
         """

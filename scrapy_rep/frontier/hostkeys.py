@@ -52,7 +52,7 @@ def bare_host(origin: Origin) -> str:
 
 def host_of(request: Request) -> str:
     """Return the host of *request*, for delays; empty if it cannot be read."""
-    origin = origin_asked(request)
+    origin = request_origin(request)
     return bare_host(origin) if origin is not None else ""
 
 
@@ -85,7 +85,7 @@ def is_of_http(request: Request | Response) -> bool:
     return scheme in {"http", "https"}
 
 
-def origin_asked(request: Request) -> Origin | None:
+def request_origin(request: Request) -> Origin | None:
     """Return the origin of the URL of *request*; None if its host or port cannot be read."""
     try:
         url = urlparse_cached(request)

@@ -80,7 +80,7 @@ class Hosts:
         """Return the known robots.txt for *queue*. If it is not known, or unreachable, park
         the queue or refuse its requests, and return None.
         """
-        known = self._cache.at_hand(origin)
+        known = self._cache.cached(origin)
         if known is not None and known.state is not State.UNREACHABLE:
             return known
         host = self._host(origin, known)
@@ -132,7 +132,7 @@ class Hosts:
         back. Raises SpiderClosing if the spider closes meanwhile.
         """
         while True:
-            known = self._cache.at_hand(origin)
+            known = self._cache.cached(origin)
             if known is not None and known.state is not State.UNREACHABLE:
                 return known
             host = self._host(origin, known)

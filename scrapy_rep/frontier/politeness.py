@@ -149,7 +149,7 @@ class Politeness:
         group = self._group(queue.key.delay_keys, origin, delay, fetched)
         return group is None or self._turns.admit(queue, group)
 
-    async def turn(
+    async def wait_for_turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
     ) -> bool:
         """Wait until *request*, which is already in the downloader, may be sent.

@@ -131,7 +131,7 @@ class HostQueue:
                 # There is no request, or an error, if an earlier process was killed while
                 # it wrote the file.
                 if request is None:
-                    self._frontier.pass_on(queue)
+                    self._frontier.pass_turn(queue)
                 else:
                     self._frontier.popped(queue, request)
                 if queue:

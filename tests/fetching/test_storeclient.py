@@ -60,16 +60,16 @@ async def test_kept() -> None:
     known = entry()
     await client.put(WHERE, known)
     assert await client.get(WHERE) == known
-    assert client.at_hand(WHERE, time.time()) is None
+    assert client.get_from_memory(WHERE, time.time()) is None
 
 
 @coroutine_test
-async def test_at_hand() -> None:
+async def test_get_from_memory() -> None:
     """Entries in memory are returned without a thread."""
     client = StoreClient(fake_crawler(), MemoryStore())
     known = entry()
     await client.put(WHERE, known)
-    assert client.at_hand(WHERE, time.time()) == known
+    assert client.get_from_memory(WHERE, time.time()) == known
 
 
 @coroutine_test

@@ -142,7 +142,7 @@ class FakeStoreClient:
         """Let another worker take the lease of *host*. Return whether the lease was free."""
         return self.store.lock(f"place {host}", "other", seconds, self._clock.time())
 
-    def at_hand(self, origin: Origin, now: float) -> Entry | None:
+    def get_from_memory(self, origin: Origin, now: float) -> Entry | None:
         return None if self.is_shared else self.store.get(str(origin), now)
 
     async def get(self, origin: Origin) -> Entry | None:

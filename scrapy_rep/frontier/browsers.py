@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.hostaccess import HostAccess
     from scrapy_rep.frontier.judge import Judge
     from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 logger = get_logger(__name__)
 
@@ -231,14 +232,14 @@ class Browsers:
             )
             robots, entry, tdmrep = known.robots, known.entry, known.tdmrep
         case = Case(request, origin, entry, override, via)
-        decision = BY_USER if robots is None else ROBOTS_TXT
+        decision: Decision | None = BY_USER
         if robots is not None and not is_robotstxt(request.url):
-            decided, _ = self._judge.judge(robots, case, tdmrep)
-            if decided is None:
-                return
-            decision = decided
+            decision, _ = self._judge.judge(robots, case, tdmrep)
+        elif robots is not None:
+            decision = ROBOTS_TXT if self._reporter.reports_allowed(case) else None
         self._judge.count_override(origin)
-        self._reporter.allowed(case, decision)
+        if decision is not None:
+            self._reporter.allowed(case, decision)
 
 
 def register(crawler: Crawler, browsers: Browsers | None) -> None:

@@ -50,13 +50,13 @@ class Judge:
         the delay or the visiting hours longer than the settings allow.
         """
         request = case.request
-        names = (
+        purposes = (
             self._identity.purposes_by_tokens(request)
             if self._identity.has_agents_by_purpose
             else {}
         )
         refusals: list[tuple[str, Decision]] = []
-        if len(names) < 2:
+        if len(purposes) < 2:
             agents = self._identity.tokens(request)
             pace = robots.pace(agents)
             decision = None
@@ -68,7 +68,7 @@ class Judge:
                     self.deny(case, decision)
         else:
             pace = self._identity.pace(robots, request)
-            decision, refusals = self._decide_for_each(robots, case, names)
+            decision, refusals = self._decide_for_each(robots, case, purposes)
         self._purposes.note(request, robots, case.entry, tdmrep, refusals)
         if not self._access.politeness.may_delay(pace):
             return decision, None
@@ -102,17 +102,17 @@ class Judge:
         self,
         robots: RobotsTxt,
         case: Case,
-        names: dict[tuple[str, ...], tuple[str, ...]],
+        purposes: dict[tuple[str, ...], tuple[str, ...]],
     ) -> tuple[Decision, list[tuple[str, Decision]]]:
         """Decide about a request that is made for purposes with different product tokens.
 
-        *names* maps the tokens to their purposes. Return a decision that allows the request,
+        *purposes* maps tokens to their purposes. Return a decision that allows the request,
         and each purpose for which robots.txt forbids it, with the decision. Raises
         RobotsDenied if robots.txt forbids it for all purposes.
         """
         url = case.request.url
         decisions = {
-            tokens: decide(robots, url, tokens, self._clients) for tokens in names
+            tokens: decide(robots, url, tokens, self._clients) for tokens in purposes
         }
         allowed = [each for each in decisions.values() if each.allowed]
         if not allowed:
@@ -121,6 +121,6 @@ class Judge:
             (purpose, decision)
             for tokens, decision in decisions.items()
             if not decision.allowed
-            for purpose in names[tokens]
+            for purpose in purposes[tokens]
         ]
         return allowed[0], refusals

@@ -69,7 +69,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", metavar="WORD", help="parsers with WORD in their names")
+    parser.add_argument("--only", metavar="WORD", help="parsers with it in their names")
     parser.add_argument("--adapter", metavar="MODULE:CALLABLE", action="append")
     parser.add_argument("--command", action="append")
     parser.add_argument(

@@ -151,7 +151,7 @@ class _UsageCheck:
 
 def _how(signal: Signal) -> str:
     labels, values = ", ".join(labels_of(signal)), " or ".join(values_of(signal)[:2])
-    return f"use the labels {labels} with {values}"
+    return f"the labels are {labels}, the values {values}"
 
 
 def _value_meant(signal: Signal, value: str | None) -> str | None:

@@ -118,9 +118,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
 def _spans(
     lowered: bytes, found: list[UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
-    """Return the spans of the groups to which the user-agent lines *hits* belong, each once.
-
-    If the dialect merges groups, adjacent groups form one span.
+    """Return the span of each group to which the user-agent lines *hits* belong. If the dialect
+    merges groups, adjacent groups form one span.
     """
     ours = frozenset(hits if dialect.merge_groups else ())
 

@@ -55,14 +55,14 @@ def lifetime(
     """Return for how many seconds after *fetched* a response with *headers* is fresh."""
     fields = dict(headers)
     directives = cache_control(fields)
-    said = _explicit(fields, directives, dialect, fetched)
-    found = dialect.holds.total_seconds() if said is None else said
+    stated = _stated_lifetime(fields, directives, dialect, fetched)
+    found = dialect.holds.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
         found = min(found, bounds.max_age)
     return max(min(found, _MAX_HOLDS), bounds.min_age)
 
 
-def _explicit(
+def _stated_lifetime(
     fields: dict[str, str],
     directives: dict[str, str],
     dialect: Dialect,
@@ -92,19 +92,19 @@ def must_revalidate(headers: Headers) -> bool:
     )
 
 
-def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) -> float:
+def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
     """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
 
     ``Retry-After`` (RFC 9110, 10.2.3) decides, between a second and a day. Without it, the
     wait doubles with each attempt. *jitter*, from 0 to 1, keeps crawlers from fetching at the
-    same time. *asked* is the time of the last fetch.
+    same time. *now* is the time of the last fetch.
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)
     value = dict(headers).get("retry-after", "")
     wanted = _seconds(value)
     if wanted is None and (moment := _moment(value)) is not None:
-        wanted = moment - asked
+        wanted = moment - now
     if wanted is None:
         return back_off
     return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)

@@ -90,10 +90,10 @@ def compare_dialects(file: LintedFile) -> None:
     body, dialect = file.body, file.dialect
     if len(body) > _MAX_BYTES:
         body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
-    paths_asked, agents = _paths_and_agents(body, dialect)
+    examples, agents = _paths_and_agents(body, dialect)
     for other in DIALECTS.values():
         if replace(other, name=dialect.name) != dialect:
-            _Comparison(body, dialect, other).report(paths_asked, agents, file)
+            _Comparison(body, dialect, other).report(examples, agents, file)
 
 
 def _paths_and_agents(
@@ -124,8 +124,8 @@ def _paths_and_agents(
                     line_of.setdefault(path, number)
     # The dialects differ on this URL by design.
     line_of.pop("/robots.txt", None)
-    asked = _spread(list(line_of.items()), _MAX_RULES)
-    return asked, _spread(list(agents), _MAX_AGENTS)
+    examples = _spread(list(line_of.items()), _MAX_RULES)
+    return examples, _spread(list(agents), _MAX_AGENTS)
 
 
 def _spread(items: list[_T], at_most: int) -> list[_T]:
@@ -152,11 +152,11 @@ class _Comparison:
                     self._mixtures.append((name, mixed, read))
 
     def report(
-        self, asked: list[tuple[str, int]], agents: list[str], file: LintedFile
+        self, examples: list[tuple[str, int]], agents: list[str], file: LintedFile
     ) -> None:
         reported = set()
         for agent in agents:
-            for path, line in asked:
+            for path, line in examples:
                 url = _ORIGIN + path
                 ours = self._ours.is_allowed(url, agent)
                 if ours is not self._theirs.is_allowed(url, agent):

@@ -47,7 +47,7 @@ class CrawlerRules:
     *text* comes from :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text`.
     """
 
-    __slots__ = ("agent", "agents", "asked", "groups", "index", "pace")
+    __slots__ = ("agent", "agents", "groups", "has_decided", "index", "pace")
 
     def __init__(
         self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
@@ -68,7 +68,7 @@ class CrawlerRules:
 
         self.index: RuleIndex | None = None
 
-        self.asked = False
+        self.has_decided = False
         """Whether these rules have decided on a URL before."""
 
     @property
@@ -254,8 +254,8 @@ class AccessRules:
         index for later ones. A crawl fetches only one page of many hosts, and building the
         index costs more than a scan.
         """
-        if not followed.asked and can_scan(target, followed.groups, self.dialect):
-            followed.asked = True
+        if not followed.has_decided and can_scan(target, followed.groups, self.dialect):
+            followed.has_decided = True
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []

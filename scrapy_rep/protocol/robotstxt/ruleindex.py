@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.rules import RuleLines
     from scrapy_rep.protocol.robotstxt.rulescan import Candidate
-    from scrapy_rep.protocol.robotstxt.wildcards import UnreadRule
+    from scrapy_rep.protocol.robotstxt.wildcards import LazyRule
 
 # The prefix of every target.
 _ROOT = "/"
@@ -53,8 +53,8 @@ class RuleIndex:
     """
 
     __slots__ = (
-        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_many", "_marks",
-        "_parents", "_wildcards", "_written", "weight",
+        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_needs_slow_path",
+        "_parents", "_wildcard_index", "_wildcards", "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -66,8 +66,8 @@ class RuleIndex:
         parents = _parents(heads)
         if self._first_wins:
             _inherit(heads, marks, parents, shapes.written)
-        self._marks = _small(marks)
-        self._parents = _small(parents)
+        self._marks = _compact(marks)
+        self._parents = _compact(parents)
         self._exact = shapes.exact or None
         self._wildcards = {
             bisect_right(heads, head) - 1: Wildcards(found, dialect)
@@ -75,8 +75,8 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
-        self._many: WildcardIndex | None = None
-        self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
+        self._wildcard_index: WildcardIndex | None = None
+        self._needs_slow_path = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
             len(heads) * _LITERAL_WEIGHT
@@ -99,7 +99,7 @@ class RuleIndex:
 
         A crawl calls this for each request, so it is one long function with few calls.
         """
-        if self._is_special:
+        if self._needs_slow_path:
             return self.allows(target)
         heads, parents, marks = self._heads, self._parents, self._marks
         place = bisect_right(heads, target) - 1
@@ -175,9 +175,9 @@ class RuleIndex:
         if sum(len(group.needles) for group in found.values()) <= _MANY_WILDCARDS:
             rules = [group.best_for(comparisons) for group in found.values()]
             return max(filter(None, rules), default=None)
-        if self._many is None:
-            self._many = WildcardIndex(wildcards)
-        return self._many.best(comparisons, found)
+        if self._wildcard_index is None:
+            self._wildcard_index = WildcardIndex(wildcards)
+        return self._wildcard_index.best(comparisons, found)
 
 
 class _Shapes:
@@ -196,13 +196,13 @@ class _Shapes:
         self.exact: dict[str, Candidate] = {}
         """Patterns that match only one target, by that target."""
 
-        self.wildcards: dict[str, list[UnreadRule]] = {}
+        self.wildcards: dict[str, list[LazyRule]] = {}
         """Patterns with a ``*``, by their heads."""
 
         self._add_all(lines.disallows)
         self._add_all(lines.allows)
         for rule in directories_of(lines, dialect):
-            self._add_known(*rule)
+            self._add_parsed(*rule)
         for head in self.wildcards:
             self.literals.setdefault(head, 0)
 
@@ -232,9 +232,9 @@ class _Shapes:
             return
         rule = rule_of(value, mark, self._dialect)
         if rule is not None:
-            self._add_known(*rule)
+            self._add_parsed(*rule)
 
-    def _add_known(self, mark: int, value: str, pattern: paths.Pattern) -> None:
+    def _add_parsed(self, mark: int, value: str, pattern: paths.Pattern) -> None:
         head = pattern.segments[0]
         is_counted = len(head) + pattern.anchored == pattern.octets
         if len(pattern.segments) > 1 or not head or not is_counted:
@@ -290,6 +290,6 @@ def _inherit(
             marks[place] = earlier
 
 
-def _small(numbers: list[int]) -> Sequence[int]:
+def _compact(numbers: list[int]) -> Sequence[int]:
     """Return *numbers* in a compact sequence. In most files, each number fits an octet."""
     return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

@@ -25,7 +25,7 @@ It has the precedence, the negated mark, and the value. The precedence is two ti
 of the pattern, plus one if the rule allows; or 0 if the first rule wins in the dialect.
 """
 
-KnownRule: TypeAlias = tuple[int, str, Pattern]
+ParsedRule: TypeAlias = tuple[int, str, Pattern]
 """A rule's mark, its bare value, and its pattern."""
 
 LITERAL = re.compile(rf"/[{NORMAL_CLASS}]*").fullmatch
@@ -46,7 +46,7 @@ def candidate(mark: int, value: str, octets: int, dialect: Dialect) -> Candidate
     return precedence, -mark, value
 
 
-def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
+def rule_of(value: str, mark: int, dialect: Dialect) -> ParsedRule | None:
     """Return the rule of a line with *value* and *mark*; None if the line has no effect."""
     value = bare(value)
     if value:
@@ -57,9 +57,9 @@ def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
     return None
 
 
-def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
+def directories_of(lines: RuleLines, dialect: Dialect) -> list[ParsedRule]:
     """Return the rules that allow directories because their index pages are allowed."""
-    found: list[KnownRule] = []
+    found: list[ParsedRule] = []
     if dialect.index_html_quirk:
         for written, mark in lines.allows.items():
             value = bare(written)

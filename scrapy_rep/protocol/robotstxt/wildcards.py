@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.limits import Comparisons
 
-UnreadRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
+LazyRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
 """A rule's mark, its value, and its pattern if it is already parsed."""
 
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
@@ -32,7 +32,7 @@ class Wildcards:
 
     __slots__ = ("_dialect", "_needles", "_rules", "_tests")
 
-    def __init__(self, rules: list[UnreadRule], dialect: Dialect) -> None:
+    def __init__(self, rules: list[LazyRule], dialect: Dialect) -> None:
         self._rules = rules
         self._dialect = dialect
         self._needles: tuple[str, ...] = ()

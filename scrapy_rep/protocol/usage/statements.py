@@ -133,7 +133,7 @@ def read_expression(signal: Signal, octets: bytes) -> Expression:
         return Expression(findings=(("bad-preference", message),))
     if signal is Signal.CONTENT_SIGNAL:
         return _read_pairs(octets)
-    read = _read_dictionary_again if len(octets) <= MAX_SHOWN else _read_dictionary
+    read = _read_dictionary_cached if len(octets) <= MAX_SHOWN else _read_dictionary
     return read(octets)
 
 
@@ -154,7 +154,7 @@ def _read_dictionary(octets: bytes) -> Expression:
 
 
 # Sites often send the same field with every page.
-_read_dictionary_again = lru_cache(maxsize=256)(_read_dictionary)
+_read_dictionary_cached = lru_cache(maxsize=256)(_read_dictionary)
 
 
 def _read_pairs(octets: bytes) -> Expression:

@@ -147,5 +147,5 @@ def _check_no_rules(
     if everyone_is_restricted and EVERYONE not in group.agents:
         message += ", even what the * group forbids: repeat those rules here"
     else:
-        message += ": write Disallow: / to forbid it, or Disallow: to confirm it"
+        message += ": write Disallow: / to forbid it, or an empty Disallow: to say so"
     file.add(group.lines[-1], "group-without-rules", message)

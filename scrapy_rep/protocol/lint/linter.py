@@ -120,5 +120,6 @@ def _check_octets(number: int, raw: bytes, file: LintedFile) -> None:
         content.decode()
     except UnicodeDecodeError as error:
         octet = content[error.start]
-        message = f"0x{octet:02X} is not UTF-8, and crawlers read it as %{octet:02X}"
-        file.add(number, "invalid-utf-8", f"{message}: save the file as UTF-8")
+        message = f"crawlers read the byte 0x{octet:02X}, which is not UTF-8, as"
+        message += f" %{octet:02X}: save the file as UTF-8"
+        file.add(number, "invalid-utf-8", message)

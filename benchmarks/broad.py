@@ -1,9 +1,8 @@
-"""Crawls of many small hosts that are all in the queue at once: time and memory.
+"""Measures crawls of many small hosts, all in the queue at once: processor time and memory.
 
-Each crawl is a process of its own, without a network (``broad_crawl.py``). The two sides
-of a comparison share one processor, as in ``crawl.py``. The compared number is the
-processor time for a page: pushing its request, its part of robots.txt, and all that
-Scrapy does for it.
+Each crawl is a process of its own, without a network (``broad_crawl.py``). Two crawls that
+are compared share one processor, as in ``crawl.py``. The processor time for a page is
+compared: to push its request, for its part of robots.txt, and for all that Scrapy does.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Size(NamedTuple):
     target: float
 
     pages: int = 0
-    """The crawl ends after this number of pages; 0 means all of them."""
+    """The number of pages after which the crawl ends; 0 for all pages."""
 
     @property
     def what(self) -> str:
@@ -45,7 +44,7 @@ class Size(NamedTuple):
 SIZES = (
     Size(1_000, 3, 1.05),
     Size(4_000, 1, 0.65),
-    # For this number of hosts, Scrapy takes minutes for all pages.
+    # Scrapy would take minutes for all pages.
     Size(20_000, 1, 0.25, pages=1_500),
 )
 GROWTH = 1.15
@@ -58,9 +57,9 @@ MEMORY = 1.1
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl each number of hosts with two pages each, and measure requests in the queue."""
+    """Crawl hosts with two pages each; then measure the memory of waiting requests."""
     with tempfile.TemporaryDirectory() as folder:
-        _each_page([_start(folder, "ours", 50, 100)])  # Compiles modules.
+        _each_page([_start(folder, "ours", 50, 100)])  # To compile modules.
         for size in SIZES:
             pairs = min(size.pairs, rounds)
             stock, ours = _in_pairs(folder, size, pairs)
@@ -83,16 +82,16 @@ def _in_pairs(folder: str, size: Size, pairs: int) -> tuple[Times, Times]:
             crawls = [_start(folder, side, size.hosts, pages) for side in sides]
         found = dict(zip(sides, _each_page(crawls), strict=True))
         times.append((found["stock"], found["ours"]))
-        sides.reverse()  # Alternate which side starts first.
+        sides.reverse()  # The other side starts first each time.
     stock, ours = map(Times, zip(*times, strict=True))
     return stock, ours
 
 
 def _growth(folder: str) -> Row:
-    """Compare all pages of the largest number of hosts with those of the smallest one."""
+    """Crawl all pages of the most hosts, and compare a page with one of the fewest hosts."""
     small, large = SIZES[0].hosts, SIZES[-1].hosts
     with on_one_processor():
-        # Slowdowns of the machine affect both; the small crawls end long before.
+        # The small crawls run beside the large one, so that other load affects both.
         crawl = _start(folder, "ours", large, large * REQUESTS)
         before = median(
             _each_page([_start(folder, "ours", small, small * REQUESTS)])[0]
@@ -104,7 +103,7 @@ def _growth(folder: str) -> Row:
 
 
 def _memory(folder: str) -> Iterator[Row]:
-    """Measure the memory of waiting requests: the requests and the queue."""
+    """Measure the memory of requests that wait, and of their queue."""
     for what, (hosts, each) in WAITING.items():
         sides = [
             _start(folder, "--memory", side, hosts, each) for side in ("stock", "ours")
@@ -117,7 +116,7 @@ def _memory(folder: str) -> Iterator[Row]:
 
 
 def _each_page(crawls: list[subprocess.Popen[str]]) -> list[float]:
-    """Return the processor seconds for a page of each of *crawls*."""
+    """The processor time for a page of each of *crawls*, in seconds."""
     return [sum(_result(crawl).values()) for crawl in crawls]
 
 
@@ -132,5 +131,5 @@ def _start(folder: str, *arguments: str | int) -> subprocess.Popen[str]:
 def _result(process: subprocess.Popen[str]) -> dict[str, float]:
     said, _ = process.communicate()
     if process.returncode or not said:
-        raise RuntimeError(f"{process.args} has failed")
+        raise RuntimeError(f"{process.args} failed")
     return json.loads(said)

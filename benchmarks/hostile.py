@@ -1,4 +1,4 @@
-"""Malicious robots.txt files of any size."""
+"""robots.txt files that are slow to process, in any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = ORIGIN + "a" * 2000
 
 
 def word(number: int) -> str:
-    """Return a different word of letters for each number."""
+    """A different word, of letters, for each number."""
     return "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 
@@ -85,7 +85,7 @@ INPUTS: dict[str, Maker] = {
     "one line of 500 KB": one_long_line,
     "24,000 empty groups": empty_groups,
     "250,000 empty groups, limit raised": quarter_of_a_million_empty_groups,
-    "1,000 literals, each the head of the next": nested_literals,
+    "1,000 literals, each a prefix of the next": nested_literals,
 }
 
 

@@ -1,7 +1,7 @@
-"""The time that each component takes for a page of a crawl, measured alone.
+"""Measures how long each component takes for a page, without a crawl.
 
-Crawls differ from run to run by more than these times, so their sum says more about where
-the time of a crawl goes.
+Crawls differ from run to run by more than the sum of these times, so these times show better
+where the time goes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
         indexing.process_response(response.request, response)
     output = [Request(f"{SITE}/page/3")] * 20 + [{"url": silent.url}]
     tasks: dict[str, Callable[[], object]] = {
-        "a request, robots.txt at hand": _asking(crawler),
+        "a request, robots.txt cached": _asking(crawler),
         "a page of 20 KB, no statement": lambda: indexing.process_response(
             silent.request, silent
         ),
         "a page of 20 KB, three statements": lambda: indexing.process_response(
             speaking.request, speaking
         ),
-        "20 links and an item of it": lambda: list(
+        "20 links and an item of a page": lambda: list(
             gate.process_spider_output(speaking, output)
         ),
     }
@@ -61,7 +61,7 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _response(number: int) -> HtmlResponse:
-    """Return a page as the downloader returns it."""
+    """A page as the downloader returns it."""
     body = crawl_site.page(number, 60)
     headers = {"User-Agent": SETTINGS["USER_AGENT"]}
     request = Request(f"{SITE}/page/{number}", headers=headers)
@@ -70,7 +70,7 @@ def _response(number: int) -> HtmlResponse:
 
 
 def _asking(crawler: Crawler) -> Callable[[], None]:
-    """Return a task that asks whether a page with known rules may be fetched."""
+    """A function that passes a request through the middleware, with robots.txt cached."""
     middleware = RobotsTxtMiddleware(crawler)
     where = origin_of(SITE)
     result = AccessResult(

@@ -18,13 +18,13 @@ from scrapy_rep.protocol.robotstxt.rules import RuleLines
 
 
 class Parser(ABC):
-    """A parser. The other methods take the result of ``parse``."""
+    """A parser: the other methods take the result of ``parse``."""
 
     name: str
     package: str
 
     one_in = 1
-    """A slow parser is measured on every n-th file, and compared with ours on the same files."""
+    """Measured with one file in this many, as is scrapy-rep for comparison."""
 
     @abstractmethod
     def parse(self, body: bytes) -> Any: ...
@@ -33,11 +33,11 @@ class Parser(ABC):
     def is_allowed(self, parsed: Any, url: str) -> bool: ...
 
     def find_rules(self, parsed: Any) -> None:  # noqa: B027
-        """Prepare decisions for the agent, if parsing does not."""
+        """Prepare decisions for the agent, unless ``parse`` does so."""
 
     @abstractmethod
     def crawl_delay(self, parsed: Any) -> object:
-        """Return the crawl delay of the agent."""
+        """The delay for the agent."""
 
     @property
     def label(self) -> str:
@@ -52,8 +52,7 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        # parse() finds only the groups before a second decision; other parsers read
-        # rules.
+        # Before a second question, scrapy-rep finds only the groups; peers read the rules.
         RuleLines.of_groups(parsed._follow(AGENT).groups)
 
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
@@ -107,7 +106,7 @@ class Robotspy(Parser):
         return parsed.can_fetch(AGENT, url)
 
     def crawl_delay(self, parsed: RobotsParser) -> object:
-        return None  # It does not parse delays.
+        return None  # not supported
 
 
 class Rerp(Parser):
@@ -138,7 +137,7 @@ class Gpyrobotstxt(Parser):
     def is_allowed(self, parsed: bytes, url: str) -> bool:
         try:
             return RobotsMatcher().one_agent_allowed_by_robots(parsed, AGENT, url)
-        except (IndexError, TypeError):  # Some files make it raise.
+        except (IndexError, TypeError):  # which some files cause
             return True
 
     def crawl_delay(self, parsed: bytes) -> object:

@@ -1,4 +1,4 @@
-"""The rows of the table, and the parsers that do one task in turns."""
+"""The rows of the table, and the comparison of parsers at one task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The target of a row."""
+    """The limits that a row must meet."""
 
     least_ratio: float | None = None
     most_ratio: float | None = None
@@ -42,18 +42,18 @@ class Row(NamedTuple):
     """Seconds, bytes, or times a second."""
 
     spread: float | None = None
-    """Half of the interquartile range, as a fraction of the median."""
+    """Half the distance between the quartiles, relative to the median."""
 
     ratio: float | None = None
-    """How many times as much this parser needs as ours; in rows on growth, the larger input
-    as the smaller one; in rows on crawls, a crawl as one without the package."""
+    """How many times as much another parser needs as scrapy-rep; in rows on growth, the
+    larger input as the smaller; in rows on crawls, the second of a pair as the first."""
 
     target: Target | None = None
     unit: str = "s"
 
     @property
     def is_met(self) -> bool | None:
-        """True if the target is reached; None without a target."""
+        """Whether the target is met; None without a target."""
         if self.target is None:
             return None
         least_ratio, most_ratio, most = self.target
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 class Table:
-    """Prints each row as it comes, beside the row of the same name in *before*, if given."""
+    """Formats rows as they come, each compared with the same row of *before*, if given."""
 
     def __init__(self, before: list[dict[str, Any]] | None) -> None:
         self.rows: list[Row] = []
@@ -125,12 +125,12 @@ def _change(before: float | None, now: float | None) -> str:
 
 
 def timed(what: str, parser: Parser, times: Times, count: int = 1) -> Row:
-    """Return a row for *times*, each of which is for *count* questions."""
+    """A row of *times*, divided by *count* questions."""
     return Row(what, parser.label, times.median / count, times.spread)
 
 
 class Task(NamedTuple):
-    """A task with files; ``do`` is called for each parser and its files."""
+    """A task on files: ``do`` is called with each parser and its files."""
 
     what: str
     do: Callable[[Parser, list[bytes]], None]
@@ -140,13 +140,13 @@ class Task(NamedTuple):
     """The parsers that the target applies to."""
 
     questions: int = 1
-    """For each file."""
+    """Questions for each file."""
 
     peers: tuple[Parser, ...] = PEERS
 
 
 def compare(task: Task, files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time all parsers at one task; ours also with each sample of the files."""
+    """Time all parsers at *task*, and scrapy-rep with each sample of the files as well."""
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *task.peers)}
     tasks: dict[Any, Callable[[], None]] = {}

@@ -1,10 +1,10 @@
-"""Runs all timed benchmarks, in one table: parsing, deciding, indexing rules, import, crawl.
+"""Time everything in one table: parsing, deciding, indexing rules, import and crawl.
 
     python -m benchmarks [--corpus PATH] [--only WORD ...] [--json FILE] [--compare FILE]
 
 PATH, or the environment variable SCRAPY_REP_CORPUS, is a folder or a ``.tar.gz`` of
-robots.txt files; without it, files are generated that look like real ones. Things that are
-compared take turns, so that the ratios are valid whatever else the machine does.
+robots.txt files; without it, the files are generated to resemble real ones. All sides of
+a comparison take turns, so the ratios hold whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -57,25 +57,16 @@ def parsed() -> argparse.Namespace:
     )
     path = os.environ.get("SCRAPY_REP_CORPUS")
     parser.add_argument("--corpus", type=Path, default=path and Path(path))
+    parser.add_argument("--rounds", type=int, default=7, help="of all but crawls")
+    parser.add_argument("--pairs", type=int, default=7, help="of crawls")
     parser.add_argument(
-        "--rounds", type=int, default=7, help="rounds of all measures but the crawls"
-    )
-    parser.add_argument("--pairs", type=int, default=7, help="pairs of crawls")
-    parser.add_argument(
-        "--pages",
-        type=int,
-        default=crawl.PAGES,
-        help=f"pages of a crawl, a multiple of {crawl.HOSTS}",
+        "--pages", type=int, default=crawl.PAGES, help=f"a multiple of {crawl.HOSTS}"
     )
     parser.add_argument(
-        "--only",
-        nargs="+",
-        default=[""],
-        metavar="WORD",
-        help="run measures with WORD in their names",
+        "--only", nargs="+", default=[""], metavar="WORD", help="in measures' names"
     )
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    parser.add_argument("--compare", type=Path, help="a file written by --json")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--compare", type=Path, help="with a file of --json")
     options = parser.parse_args()
     if options.pages < crawl.HOSTS or options.pages % crawl.HOSTS:
         parser.error(f"--pages is not a multiple of {crawl.HOSTS}")
@@ -116,7 +107,7 @@ def describe(files: list[bytes], *, real: bool) -> str:
 
 
 def say(message: str) -> None:
-    """Print progress to standard error, apart from the table."""
+    """Print the progress beside the table."""
     print(message, file=sys.stderr, flush=True)
 
 

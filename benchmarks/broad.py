@@ -1,8 +1,9 @@
-"""Measures crawls of many small hosts, all in the queue at once: processor time and memory.
+"""Crawls of many small hosts that are all in the queue at once: time and memory.
 
-Each crawl is a process of its own, without a network (``broad_crawl.py``). Two crawls that
-are compared share one processor, as in ``crawl.py``. The processor time for a page is
-compared: to push its request, for its part of robots.txt, and for all that Scrapy does.
+Each crawl is a process of its own, without a network (``broad_crawl.py``). The two sides
+of a comparison share one processor, as in ``crawl.py``. The compared number is the
+processor time for a page: pushing its request, its part of robots.txt, and all that
+Scrapy does for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Size(NamedTuple):
     target: float
 
     pages: int = 0
-    """The number of pages after which the crawl ends; 0 for all pages."""
+    """The crawl ends after this number of pages; 0 means all of them."""
 
     @property
     def what(self) -> str:
@@ -44,7 +45,7 @@ class Size(NamedTuple):
 SIZES = (
     Size(1_000, 3, 1.05),
     Size(4_000, 1, 0.65),
-    # Scrapy would take minutes for all pages.
+    # For this number of hosts, Scrapy takes minutes for all pages.
     Size(20_000, 1, 0.25, pages=1_500),
 )
 GROWTH = 1.15
@@ -57,9 +58,9 @@ MEMORY = 1.1
 
 
 def broad(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Crawl hosts with two pages each; then measure the memory of waiting requests."""
+    """Crawl each number of hosts with two pages each, and measure requests in the queue."""
     with tempfile.TemporaryDirectory() as folder:
-        _each_page([_start(folder, "ours", 50, 100)])  # To compile modules.
+        _each_page([_start(folder, "ours", 50, 100)])  # Compiles modules.
         for size in SIZES:
             pairs = min(size.pairs, rounds)
             stock, ours = _in_pairs(folder, size, pairs)
@@ -82,16 +83,16 @@ def _in_pairs(folder: str, size: Size, pairs: int) -> tuple[Times, Times]:
             crawls = [_start(folder, side, size.hosts, pages) for side in sides]
         found = dict(zip(sides, _each_page(crawls), strict=True))
         times.append((found["stock"], found["ours"]))
-        sides.reverse()  # The other side starts first each time.
+        sides.reverse()  # Alternate which side starts first.
     stock, ours = map(Times, zip(*times, strict=True))
     return stock, ours
 
 
 def _growth(folder: str) -> Row:
-    """Crawl all pages of the most hosts, and compare a page with one of the fewest hosts."""
+    """Compare all pages of the largest number of hosts with those of the smallest one."""
     small, large = SIZES[0].hosts, SIZES[-1].hosts
     with on_one_processor():
-        # The small crawls run beside the large one, so that other load affects both.
+        # Slowdowns of the machine affect both; the small crawls end long before.
         crawl = _start(folder, "ours", large, large * REQUESTS)
         before = median(
             _each_page([_start(folder, "ours", small, small * REQUESTS)])[0]
@@ -103,7 +104,7 @@ def _growth(folder: str) -> Row:
 
 
 def _memory(folder: str) -> Iterator[Row]:
-    """Measure the memory of requests that wait, and of their queue."""
+    """Measure the memory of waiting requests: the requests and the queue."""
     for what, (hosts, each) in WAITING.items():
         sides = [
             _start(folder, "--memory", side, hosts, each) for side in ("stock", "ours")
@@ -116,7 +117,7 @@ def _memory(folder: str) -> Iterator[Row]:
 
 
 def _each_page(crawls: list[subprocess.Popen[str]]) -> list[float]:
-    """The processor time for a page of each of *crawls*, in seconds."""
+    """Return the processor seconds for a page of each of *crawls*."""
     return [sum(_result(crawl).values()) for crawl in crawls]
 
 
@@ -131,5 +132,5 @@ def _start(folder: str, *arguments: str | int) -> subprocess.Popen[str]:
 def _result(process: subprocess.Popen[str]) -> dict[str, float]:
     said, _ = process.communicate()
     if process.returncode or not said:
-        raise RuntimeError(f"{process.args} failed")
+        raise RuntimeError(f"{process.args} has failed")
     return json.loads(said)

@@ -1,13 +1,13 @@
-"""Crawls many small hosts, all within this process, and prints the cost.
+"""A crawl of many small hosts within one process: its processor time and memory.
 
     python -m benchmarks.broad_crawl SIDE HOSTS PAGES
     python -m benchmarks.broad_crawl --memory SIDE HOSTS REQUESTS_OF_EACH
 
-SIDE is a key of ``SIDES``. Each host has ``REQUESTS`` pages, which are all in the queue
-before the first is popped. A download handler answers after ``LATENCY``, without a network.
-Prints as JSON: the processor time, in seconds, for each request that was pushed, and for each
-of the first PAGES pages, its part of robots.txt included; or the bytes of each waiting
-request.
+SIDE is a key of ``SIDES``. Each host has ``REQUESTS`` pages, which are in the queue
+before the first is popped. A download handler answers a little later, so no time is spent
+on a network. The output is JSON: processor seconds for each pushed request, and for each
+of the first PAGES pages, with its part of robots.txt; or the bytes of each waiting
+request in memory.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ SIDES: dict[str, dict[str, object]] = {
     "stock": {"ROBOTSTXT_OBEY": True},
     "ours": {"ADDONS": {"scrapy_rep.Addon": 500}},
 }
-# As Scrapy's documentation recommends for broad crawls, except CONCURRENT_ITEMS: at the
-# default of 100, Scrapy starts 100 tasks for each page, which would be half of the time on
-# both sides.
+# Scrapy's recommended settings for broad crawls, except for the items: at its default
+# of 100, Scrapy starts as many tasks for each page, which would be half of the measured
+# time on both sides.
 SETTINGS: dict[str, object] = {
     "CONCURRENT_ITEMS": 1,
     "CONCURRENT_REQUESTS": 100,
@@ -59,7 +59,7 @@ SETTINGS: dict[str, object] = {
 
 
 class Handler(BaseDownloadHandler):
-    """Answers as all hosts."""
+    """Answers for all hosts of the Web."""
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
         await asyncio.sleep(LATENCY)
@@ -77,7 +77,7 @@ class HostsSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         began = process_time()
-        # Without an await, no request is popped meanwhile.
+        # The loop awaits nothing, so that no request is popped meanwhile.
         for request in requests(self.hosts, REQUESTS):
             self.crawler.engine.crawl(request)
         self.began, self.seen = process_time(), 0
@@ -119,7 +119,7 @@ def requests(hosts: int, each: int) -> Iterator[scrapy.Request]:
     for page in range(each):
         for host in range(hosts):
             url = f"http://www.host-{host:06}.example/section/page-{page}.html"
-            # The memory of the duplicate filter must not count.
+            # The memory of the duplicate filter does not belong to the queue.
             yield scrapy.Request(url, dont_filter=True)
 
 

@@ -1,4 +1,4 @@
-"""The robots.txt files to measure with: real ones, or generated ones."""
+"""robots.txt files to measure on: real ones if there are any, else generated ones."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ AGENTS = [
 
 
 def read(path: Path) -> list[bytes]:
-    """All files of a folder or a ``.tar.gz`` whose names end in ``.txt``."""
+    """Return the files of a folder or a ``.tar.gz`` whose names end in ``.txt``."""
     if path.is_dir():
         return [file.read_bytes() for file in sorted(path.glob("**/*.txt"))]
     with tarfile.open(path) as archive:
@@ -144,10 +144,10 @@ def read(path: Path) -> list[bytes]:
 
 
 def generate(count: int = 1000) -> list[bytes]:
-    """Generate files like real ones: half of them have fewer than ten rules, one in a
-    hundred has hundreds, a few have thousands, and some are HTML.
+    """Return files in the shapes and sizes of real ones: half of them have fewer than ten
+    rules, one in a hundred has hundreds, a few have thousands, and some are HTML.
     """
-    chance = random.Random(9309)  # the same files each time
+    chance = random.Random(9309)  # The same files each time
     return [_generate(chance) for _ in range(count)]
 
 
@@ -187,7 +187,7 @@ def _pattern(chance: random.Random, wild: float) -> str:
 
 
 def urls(body: bytes, count: int = 20) -> list[str]:
-    """URLs as Scrapy encodes them; most of them begin like rules for AGENT."""
+    """Return URLs, encoded as by Scrapy, most of which touch the rules of AGENT."""
     groups = RobotsTxt.parse(body).groups
     values = [
         rule.pattern.encode()

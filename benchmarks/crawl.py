@@ -1,11 +1,11 @@
-"""Measures the processor time that this package adds to a crawl.
+"""Processor time that the whole package costs a crawl.
 
-The same spider crawls the same sites, in a new Scrapy process each time: without this
-package; without it, but with a request for the robots.txt of each host; with all of the
-package; and with the package without delays and visiting hours. Two crawls that are
-compared run at the same time on one processor, so that other load affects both. The server
-is a process of its own, on another processor, and does not count. User and system time of
-each process are compared, from its start to its end, imports included.
+The same spider crawls the same sites, in a fresh Scrapy process each time: without this
+package; without it, but with one more page for each host, its robots.txt; with all of it;
+and with all of it but delays and visiting hours. The two sides of a comparison crawl at
+the same time and share one processor, so other load affects both alike. The server runs
+in a process of its own on another processor, and does not count. The compared number is
+the user and system time of each process, with its start and imports.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Side(NamedTuple):
     name: str
     settings: dict[str, object]
     extra: str = ""
-    """A path that is requested from each host in addition to its pages, if any."""
+    """A path that is requested from each host besides its pages, if any."""
 
 
 WITHOUT = Side("ROBOTSTXT_OBEY = False", OFF)
@@ -65,10 +65,10 @@ PAIRS = (
 
 
 def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
-    """Crawl each pair of sides *pairs* times, and *say* the progress."""
+    """Crawl *pairs* times for each comparison, and report progress with *say*."""
     with tempfile.TemporaryDirectory() as folder, serving(pages) as port:
         crawl = partial(Crawl, port=port, pages=pages, folder=folder)
-        _together([crawl(WITHOUT), crawl(SUITE)])  # To warm up.
+        _together([crawl(WITHOUT), crawl(SUITE)])  # Warm up.
         for what, one, other, target in PAIRS:
             times = []
             for number in range(pairs):
@@ -78,7 +78,7 @@ def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
                     + "{:.2f} s and {:.2f} s".format(*times[-1])
                 )
             plain, found = map(Times, zip(*times, strict=True))
-            # The ratios of pairs are compared, so the spread is that of the ratios.
+            # The ratio of each pair matters, so the spread is the spread of the ratios.
             ratios = plain.ratios(found)
             yield Row(what, one.name, plain.median, plain.spread)
             yield Row(
@@ -87,9 +87,7 @@ def crawls(pairs: int, pages: int, say: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _together(crawls: list[Crawl], turn: int = 0) -> tuple[float, ...]:
-    """Crawl on one processor. Return the processor time of each crawl; *turn* says which
-    one starts first.
-    """
+    """Crawl on one processor, from *turn* on; return the processor time of each crawl."""
     with on_one_processor():
         for crawl in crawls[turn:] + crawls[:turn]:
             crawl.start()
@@ -104,7 +102,7 @@ class Crawl:
         self._folder = folder
         self._obeys = "ADDONS" in side.settings
         settings = SETTINGS | side.settings
-        if self._obeys:  # a ledger for this crawl only
+        if self._obeys:  # A ledger for this crawl only
             ledger = Path(tempfile.mkdtemp(dir=folder)) / "ledger.sqlite"
             settings["REP_LEDGER"] = str(ledger)
         self._command = [sys.executable, "-m", "scrapy", "runspider", SPIDER]
@@ -137,7 +135,7 @@ class Crawl:
 
 
 def _check(said: str, log: str, pages: int, *, obeys: bool) -> None:
-    """Raise an error unless the crawl fetched all pages, and each robots.txt."""
+    """Check that both sides did the same."""
     if not said:
         raise RuntimeError(log)
     stats = json.loads(said)
@@ -166,7 +164,7 @@ def serving(pages: int) -> Iterator[int]:
 
 @contextmanager
 def on_one_processor() -> Iterator[None]:
-    """Processes that start in this context share one processor."""
+    """Run the processes started in this block on one processor."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})
     try:

@@ -1,10 +1,10 @@
-"""Serves fifty small sites on loopback, in a process whose time does not count.
+"""Fifty small sites on loopback, in a process of its own, whose time does not count.
 
     python benchmarks/crawl_site.py HOSTS PAGES
 
-Writes its port to standard output, and serves until its standard input ends. The hosts are
-``127.0.0.1`` and the addresses after it, which Linux has on loopback. Each response is built
-once; connections are kept open.
+It prints its port on standard output, and serves until its standard input ends. The hosts
+are ``127.0.0.1`` and the addresses after it, all of which belong to Linux's loopback.
+Each response is built once; connections are kept alive.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def serve(hosts: int, pages: int) -> None:
     answers[b"/robots.txt"] = answer(ROBOTS, b"text/plain")
     answers[b""] = answer(b"", b"text/plain", b"404 Not Found")
     loop = asyncio.get_running_loop()
-    port = 0  # any free port, then the same one for all hosts
+    port = 0  # Any free port, then the same for all hosts
     for number in range(1, hosts + 1):
         server = await loop.create_server(
             lambda: Connection(answers), f"127.0.0.{number}", port

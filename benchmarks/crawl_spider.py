@@ -1,5 +1,5 @@
-"""The spider of ``crawl.py``, which follows all links of some sites, and makes an item of
-each page.
+"""The spider of ``crawl.py``: it follows all links of some sites, and makes an item of
+each page. Both sides of the comparison run it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SitesSpider(scrapy.Spider):
     port: str
     hosts: str
     extra = ""
-    """A path that is requested from each host in addition to its pages, if any."""
+    """A path that is requested from each host besides its pages, if any."""
 
     links = LinkExtractor()
 

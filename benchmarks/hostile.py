@@ -1,4 +1,4 @@
-"""robots.txt files that are slow to process, in any size."""
+"""Malicious robots.txt files of any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = ORIGIN + "a" * 2000
 
 
 def word(number: int) -> str:
-    """A different word, of letters, for each number."""
+    """Return a different word of letters for each number."""
     return "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 

@@ -1,7 +1,7 @@
-"""Measures how long it takes to read indexing rules, compared with parsing the page.
+"""The time for indexing rules, compared with the time for parsing the page.
 
-Both take turns at batches of pages. With single pages, cold caches would count as well: after
-the tree of a page was built, the caches of the processor contain nothing else.
+The tasks take turns at batches of pages. A turn for each page would measure the caches of
+the machine: after parsing a page into a tree, they hold nothing for the next task.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ AGENTS = ("mybot",)
 
 
 def page(robots: str = "", tail: str = "") -> bytes:
-    """A page of about SIZE bytes."""
+    """Return a page of about SIZE bytes."""
     text = HEAD.format(0, robots=robots)
     items = (SIZE - len(text)) // len(ITEM.format(100))
     body = "".join(ITEM.format(number) for number in range(100, 100 + items))
@@ -81,11 +81,12 @@ def pages(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def headers(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Responses without a page.
+    """Measure responses that are no pages.
 
-    For comparison, the standard library parses a ``Set-Cookie`` header with as many
-    attributes, which is as long, has separators, and is looked up in a vocabulary. A
-    statement has more parts: its text, agent, position, number and mistakes.
+    The closest header that Python itself parses is a ``Set-Cookie`` with as many
+    attributes: it is as long, has separators, and each part is looked up in a vocabulary.
+    But a statement has more to parse: its text, agent, position, number and findings.
+    Twice the time is acceptable for that.
     """
     said, nothing = "a header of three statements", "a response without statements"
     cookies = "http.cookies, three attributes"

@@ -1,13 +1,13 @@
-"""Measures the processor time that a ledger adds to each page of a crawl.
+"""Processor time that a ledger costs a crawl, for each page.
 
     python -m benchmarks.ledger [PAIRS]
 
-Crawls the same site, on loopback, with a ledger and without. Each crawl is a Scrapy process
-of its own. Its processor time counts, user and system, of all threads, from the first request
-to the end. Crawls with and without a ledger run in pairs, side by side, so that other load
-affects both; the median of the pairs is printed. On a busy machine, the pairs differ by more
-than a ledger costs. So the work for a page (signal, record and transaction) is also timed
-without a crawl.
+The crawls visit the same site on loopback, with a ledger and without one. Each is a
+Scrapy process of its own. The measured number is its processor time, user and system, of
+all threads, from its first request to its end. Crawls with and without a ledger run in
+pairs, side by side, so other load affects both alike; the result is the median of the
+pairs. On a busy machine the pairs differ by more than a ledger costs, so the work for a
+page is also timed alone: signal, record and transaction.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ class Spider(scrapy.Spider):
 
 
 def processor_time() -> float:
-    """The processor time of this process, with all threads, in seconds."""
+    """Return the processor seconds of this process, with all of its threads."""
     usage = getrusage(RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
 
 def crawl(level: str, origin: str, folder: str) -> NoReturn:
-    """Crawl in this process, which must be new, and print the processor time."""
+    """Crawl in this process, which must be a fresh one, and print the result."""
     ledger = {
         "REP_LEDGER": str(Path(folder, "ledger.sqlite")),
         "REP_LEDGER_LEVEL": level,
     }
-    if hasattr(os, "sched_setaffinity"):  # not everywhere
-        # Both crawls of a pair share one processor.
+    if hasattr(os, "sched_setaffinity"):  # Linux only
+        # On one processor, so that a pair shares all resources.
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     process = AsyncCrawlerProcess(SETTINGS | (ledger if level != "none" else {}))
     crawler = process.create_crawler(Spider)
@@ -107,7 +107,7 @@ def crawl(level: str, origin: str, folder: str) -> NoReturn:
     process.start()
     taken = processor_time() - crawler.spider.begun
     if crawler.stats.get_value("item_scraped_count") != PAGES:
-        sys.exit("Not all pages were scraped")
+        sys.exit("Not all pages have come")
     print(taken)
     sys.exit(process.bootstrap_failed)
 
@@ -150,7 +150,7 @@ def serving(page: bytes) -> Iterator[str]:
 
 
 def seconds(origin: str, *levels: str) -> list[float]:
-    """The processor time of each of several crawls, which run side by side."""
+    """Run crawls side by side, and return the processor time of each."""
     with tempfile.TemporaryDirectory() as folder:
         crawls = [
             subprocess.Popen(
@@ -211,7 +211,7 @@ def main(pairs: int) -> None:
             for level in LEVELS:
                 without, costs = [], []
                 for number in range(pairs + 1):
-                    # The other side starts first each time.
+                    # Alternate which side starts first.
                     order = ("none", level) if number % 2 else (level, "none")
                     found = dict(zip(order, seconds(origin, *order), strict=True))
                     if number:  # The first pair warms up.

@@ -1,4 +1,4 @@
-"""The measures of parsing and deciding: each yields rows of the table."""
+"""The measurements."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ HOSTILE_TIMEOUT = 20.0
 AGENT = ("examplebot",)
 LITERALS = (1_000, 10_000)
 
-# gpyrobotstxt is left out: it parses the file for each URL.
+# Parsers that parse before the first decision.
 PARSERS = tuple(peer for peer in PEERS if not isinstance(peer, Gpyrobotstxt))
 
 
 def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse a file, and find the rules of one agent."""
+    """Time parsing a file and finding the rules of one agent in it."""
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
@@ -46,7 +46,7 @@ def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Find the groups of one crawler, compared with reading all groups."""
+    """Compare finding the groups of one crawler with reading all groups."""
 
     def search() -> None:
         for body in files:
@@ -62,7 +62,7 @@ def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse a file, get the delay and decide once, as a crawl does at each new host."""
+    """Time the first questions of a crawl to each host: the delay, and a decision."""
     asked = {body: corpus.urls(body)[7] for body in files}
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
@@ -91,14 +91,14 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Decide on twenty URLs of each parsed file; most of them begin like its rules."""
+    """Time twenty decisions on each file, most of which touch its rules."""
     what = "decide on a URL, file already parsed"
     task = Task(what, _decide_on(files), Target(4), questions=20)
     yield from compare(task, files, rounds)
 
 
 def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Decide on twenty URLs of each of the parsed files with most rules for the agent."""
+    """Time twenty decisions on the files with the most rules for the agent."""
 
     def number_of_rules(body: bytes) -> int:
         groups = RobotsTxt.parse(body).groups
@@ -129,7 +129,7 @@ def _decide_on(files: list[bytes]) -> Callable[[Parser, list[bytes]], None]:
 
 
 def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Decide with 1,000 and with 10,000 literal rules, the file being parsed before."""
+    """Compare decisions on a parsed file with those on ten times its literal rules."""
     paths = [f"/section{n % 97}/page-{n * 37}" for n in range(LITERALS[-1])]
     urls = [f"https://example.com{path}.html" for path in paths[:1_000]]
 
@@ -149,7 +149,7 @@ def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Parse and decide three times, with files of the size limit and of half of it."""
+    """Time parsing and three decisions, at the size limit and at half of it."""
 
     def task(make: hostile.Maker, size: int) -> Callable[[], object]:
         body, url, dialect = make(size)
@@ -172,7 +172,7 @@ def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
-    """The row of *parser*, which is killed after HOSTILE_TIMEOUT seconds."""
+    """Measure one run, which is ended at a time limit."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
@@ -191,7 +191,7 @@ def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Memory of all parsed files, after decisions on twenty URLs of each."""
+    """Measure the memory that all parsed files keep after twenty decisions each."""
     asked = [corpus.urls(body) for body in files]
     what = "memory kept for a host"
     ours = 0
@@ -199,7 +199,7 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
         tracemalloc.start()
         kept = []
         for body, urls in zip(files, asked, strict=True):
-            # A copy, so that references to the body count.
+            # A copy, so that the body counts if the parser keeps it.
             parsed = parser.parse(bytes(bytearray(body)))
             for url in urls:
                 parser.is_allowed(parsed, url)
@@ -215,7 +215,7 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Import the package after Scrapy."""
+    """Time the import of the package after Scrapy was imported."""
     code = (
         "import time, scrapy; start = time.process_time(); import scrapy_rep; "
         "print(time.process_time() - start)"
@@ -230,7 +230,7 @@ def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
             )
             for _ in range(rounds + 1)
         ]
-    # The first process compiles the modules.
+    # The first import compiles modules for the others.
     row = timed("import scrapy_rep after scrapy", OURS, Times(tuple(seconds[1:])))
     yield row._replace(target=Target(most=0.03))
 

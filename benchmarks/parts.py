@@ -1,7 +1,7 @@
-"""Measures how long each component takes for a page, without a crawl.
+"""The time that each component takes for a page of a crawl, measured alone.
 
-Crawls differ from run to run by more than the sum of these times, so these times show better
-where the time goes.
+Crawls differ from run to run by more than these times, so their sum says more about where
+the time of a crawl goes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _response(number: int) -> HtmlResponse:
-    """A page as the downloader returns it."""
+    """Return a page as the downloader returns it."""
     body = crawl_site.page(number, 60)
     headers = {"User-Agent": SETTINGS["USER_AGENT"]}
     request = Request(f"{SITE}/page/{number}", headers=headers)
@@ -70,7 +70,7 @@ def _response(number: int) -> HtmlResponse:
 
 
 def _asking(crawler: Crawler) -> Callable[[], None]:
-    """A function that passes a request through the middleware, with robots.txt cached."""
+    """Return a task that asks whether a page with known rules may be fetched."""
     middleware = RobotsTxtMiddleware(crawler)
     where = origin_of(SITE)
     result = AccessResult(

@@ -18,13 +18,13 @@ from scrapy_rep.protocol.robotstxt.rules import RuleLines
 
 
 class Parser(ABC):
-    """A parser: the other methods take the result of ``parse``."""
+    """A parser. The other methods take the result of ``parse``."""
 
     name: str
     package: str
 
     one_in = 1
-    """Measured with one file in this many, as is scrapy-rep for comparison."""
+    """A slow parser is measured on every n-th file, and compared with ours on the same files."""
 
     @abstractmethod
     def parse(self, body: bytes) -> Any: ...
@@ -33,11 +33,11 @@ class Parser(ABC):
     def is_allowed(self, parsed: Any, url: str) -> bool: ...
 
     def find_rules(self, parsed: Any) -> None:  # noqa: B027
-        """Prepare decisions for the agent, unless ``parse`` does so."""
+        """Prepare decisions for the agent, if parsing does not."""
 
     @abstractmethod
     def crawl_delay(self, parsed: Any) -> object:
-        """The delay for the agent."""
+        """Return the crawl delay of the agent."""
 
     @property
     def label(self) -> str:
@@ -52,7 +52,8 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        # Before a second question, scrapy-rep finds only the groups; peers read the rules.
+        # parse() finds only the groups before a second decision; other parsers read
+        # rules.
         RuleLines.of_groups(parsed._follow(AGENT).groups)
 
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
@@ -106,7 +107,7 @@ class Robotspy(Parser):
         return parsed.can_fetch(AGENT, url)
 
     def crawl_delay(self, parsed: RobotsParser) -> object:
-        return None  # not supported
+        return None  # It does not parse delays.
 
 
 class Rerp(Parser):
@@ -137,7 +138,7 @@ class Gpyrobotstxt(Parser):
     def is_allowed(self, parsed: bytes, url: str) -> bool:
         try:
             return RobotsMatcher().one_agent_allowed_by_robots(parsed, AGENT, url)
-        except (IndexError, TypeError):  # which some files cause
+        except (IndexError, TypeError):  # Some files make it raise.
             return True
 
     def crawl_delay(self, parsed: bytes) -> object:

@@ -1,11 +1,11 @@
-"""Measures the memory of a Redis server for the requests and the hosts of a crawl.
+"""Memory that a Redis server takes for the requests and the hosts of a crawl.
 
     python -m benchmarks.queue_memory [--requests 1000000] [--hosts 10000 1000000]
         [--serializers pickle json] [--listpack BYTES]
 
-Each row has a server of its own. All requests are pushed, each with its fingerprint, and then
-every robots.txt becomes known for a day. ``--listpack`` sets ``zset-max-listpack-value``, the
-largest request, in bytes, for which Redis keeps few requests of a host in one block.
+Each row uses a new server: all requests are pushed, each with its fingerprint, and then
+every robots.txt is known for a day. ``--listpack`` sets ``zset-max-listpack-value``, the
+size up to which Redis keeps the few requests of a host in one piece of memory.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ SERIALIZERS = {"pickle": picklecompat, "json": JsonSerializer}
 
 
 class Found(NamedTuple):
-    """Bytes in the memory of the server."""
+    """Bytes of the server's memory."""
 
     serialised: float
-    """The size of one request."""
+    """One serialized request."""
 
     queue: float
-    """The queue, for each request."""
+    """The whole queue, for each request."""
 
     seen: float
     """The fingerprints, for each request."""
@@ -133,7 +133,7 @@ def measure(
 
 
 def _see(queue: Any, request: Request) -> None:
-    """Write the fingerprint, as the duplicate filter does."""
+    """Record the fingerprint, as the duplicate filter does."""
     fingerprint = sha1(request.url.encode()).hexdigest()
     if isinstance(queue, HostQueue):
         note_fingerprint(request, SEEN, fingerprint)

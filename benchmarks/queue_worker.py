@@ -1,10 +1,10 @@
-"""A worker of a queue in Redis, without a crawl, which pushes and pops on demand.
+"""A worker of a queue in Redis, without a crawl: it pushes and pops on command.
 
     python -m benchmarks.queue_worker
 
-Reads orders from standard input, one JSON object on each line: what to do, the URL of a Redis
-server, the queue, the number of hosts and of requests. Writes one line for each: the start and
-the end, in seconds of the monotonic clock, and the processor time.
+It reads one order, as JSON, from each line of its standard input: the operation, the
+address of a Redis server, the queue there, a number of hosts and one of requests. For
+each order it writes one line: start and end, in seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ QUEUES = {"PriorityQueue": PriorityQueue, "HostQueue": HostQueue}
 KEY = "crawl:requests"
 
 IN_FLIGHT = 16
-"""The requests in the downloader of a worker: Scrapy's default ``CONCURRENT_REQUESTS``."""
+"""Requests that a worker has in its downloader: Scrapy's ``CONCURRENT_REQUESTS``."""
 
 DAY = 86400.0
 _AT_ONCE = 500
 
 
 class CrawlSpider(Spider):
-    """A spider with a callback and an errback for its requests."""
+    """A spider with a callback and an errback, as most requests have."""
 
     name = "crawl"
 
@@ -56,7 +56,7 @@ class CrawlSpider(Spider):
 
 
 def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
-    """*count* requests for *hosts* hosts, like those of ``response.follow_all``."""
+    """Return *count* requests spread over hosts, like those of ``response.follow_all``."""
     for number in range(count):
         host, page = number % hosts, number // hosts
         yield Request(
@@ -71,9 +71,9 @@ def requests(spider: CrawlSpider, hosts: int, count: int) -> Iterator[Request]:
 def open_queue(
     kind: str, url: str, serializer: Any = picklecompat
 ) -> HostQueue | PriorityQueue:
-    """A queue as the scheduler of scrapy-redis opens it, with an engine that does not run.
+    """Return a queue opened as by scrapy-redis' scheduler, without a running engine.
 
-    No robots.txt is fetched: ``learn`` writes to the server what they say.
+    The queue fetches no robots.txt: ``learn`` tells the server about them.
     """
     crawler = get_crawler(CrawlSpider, {"ROBOTSTXT_OBEY": True})
     crawler.spider = spider = CrawlSpider.from_crawler(crawler)
@@ -94,7 +94,7 @@ def _engine() -> Any:
 
 
 def _stop_frontier(crawler: Crawler) -> None:
-    """Make the frontier of *crawler* work without an event loop, and fetch nothing."""
+    """Make the frontier know hosts, without an event loop to fetch robots.txt."""
     frontier = Frontier.of(crawler)
     frontier.alarms = SimpleNamespace(at=lambda *_: None, stop=lambda: None)
 
@@ -108,8 +108,8 @@ def _stop_frontier(crawler: Crawler) -> None:
 
 @contextmanager
 def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
-    """Fill a queue quickly: send pushes in pipelines, and do not look up the callbacks of
-    each request.
+    """Fill a queue quickly: send pushes in pipelines, and serialize requests without
+    looking up their callbacks each time.
     """
     if isinstance(queue, PriorityQueue):
         owner, name, server = queue, "server", queue.server
@@ -134,7 +134,7 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
             if script not in known:
                 return before(script, keys, *args)
             if script == "push":
-                args = (0, *args[1:])  # No deadline: pipelines wait.
+                args = (0, *args[1:])  # The pipeline may delay it.
             pipeline.evalsha(known[script], len(keys), *keys, *args)
             send(_AT_ONCE)
             return 1
@@ -144,7 +144,7 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
             pipeline.execute()
 
     (one,) = requests(queue.spider, 1, 1)
-    # Pickled, since a pickle stores objects that occur twice only once.
+    # Pickled, because pickle stores repeated values of a request once.
     found = pickle.dumps(one.to_dict(spider=queue.spider))
 
     def encode(request: Request) -> Any:
@@ -163,14 +163,14 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
 
 
 def learn(queue: HostQueue, hosts: int) -> None:
-    """Write to the server that every robots.txt is known for a day and has no delay."""
+    """Mark every robots.txt as known for a day, without a delay."""
     for request in requests(queue.spider, hosts, hosts):
         key = Frontier.of(queue.spider.crawler).key_of(request)
         queue._worker.learned(f"{key.host}\t{key.origin}", Terms(DAY))
 
 
 class Side:
-    """One queue, and the requests that this worker has popped from it."""
+    """One queue, and the requests that this worker has taken from it."""
 
     def __init__(self, kind: str, url: str, hosts: int) -> None:
         self.queue = open_queue(kind, url)
@@ -185,7 +185,7 @@ class Side:
         if what == "push":
             made = list(requests(self.queue.spider, self._hosts, count))
         if isinstance(self.queue, HostQueue):
-            self.queue._beat()
+            self.queue._beat()  # Renew the lease.
         start, before = monotonic(), process_time()
         if what == "fill":
             self._fill(count)
@@ -209,8 +209,8 @@ class Side:
             request = self.queue.pop()
             if request is None:
                 misses += 1
-                assert misses < 10_000, "the queue has no request that is ready"
-                sleep(0.001)  # The server may have timed out.
+                assert misses < 10_000, "the queue hands out nothing"
+                sleep(0.001)  # Ask again even after a time-out.
                 self.queue._ask_at = float("-inf")
                 continue
             count -= 1

@@ -1,7 +1,8 @@
-"""Measures pops and pushes per second of queues in Redis, beside those of scrapy-redis.
+"""Queues in Redis: pops and pushes a second, compared with scrapy-redis' own.
 
-Workers are processes (``queue_worker.py``) that use a queue without a crawl. Each queue has a
-Redis server of its own, on loopback, which is idle while another queue is measured.
+Workers are processes of their own (``queue_worker.py``) without a crawl around their
+queue. Each queue has a Redis server of its own, on loopback, which is idle while another
+queue is measured.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ EACH = 600
 """Requests of each worker in a round."""
 
 FILL = 200_000
-"""Requests in each queue at the start. Many are needed: no host may run out of requests
-while all other hosts are at their limit of requests in flight."""
+"""Requests that each queue has at first, so that only the number of hosts differs. No host
+may run out of requests while all others have their limit in flight."""
 
 
 class Queue(NamedTuple):
@@ -48,10 +49,9 @@ class Round(NamedTuple):
 
     clock: float
     worker: float
-    """Processor time of the workers."""
+    """Processor time, like the next field."""
 
     server: float
-    """Processor time of the server."""
 
 
 def queues(
@@ -61,9 +61,9 @@ def queues(
     each: int = EACH,
     fill: int = FILL,
 ) -> Iterator[Row]:
-    """Push to and pop from filled queues, in turns."""
+    """Push to and pop from full queues, in turns."""
     if BINARY is None:
-        raise RuntimeError("redis-server is not on the PATH")
+        raise RuntimeError("There is no redis-server on the PATH")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         kinds = [("PriorityQueue", hosts[-1])]
         kinds += [("HostQueue", number) for number in hosts]
@@ -105,7 +105,7 @@ def _rows(
 
 
 def _growth(what: str, whose: str, ours: list[Queue], taken: Any) -> Row:
-    """The time for a request with the most hosts, compared with the fewest."""
+    """Compare a request with the most hosts and one with the fewest."""
     few, many = (_times(taken[queue, what]) for queue in (ours[0], ours[-1]))
     name = f"{what}, {whose}, {ours[-1].hosts:,} hosts beside {ours[0].hosts:,}"
     ratios = few.ratios(many)
@@ -124,25 +124,25 @@ def _times(rounds: list[Round]) -> Times:
 def _measure(
     crew: list[subprocess.Popen[str]], all_queues: list[Queue], rounds: int, each: int
 ) -> dict[tuple[Queue, str], list[Round]]:
-    """Measure each queue once a round. The first round warms up, and does not count."""
+    """Measure each queue once a round; the first round warms up, and does not count."""
     taken: dict[tuple[Queue, str], list[Round]] = {}
     turns = list(all_queues)
     for number in range(rounds + 1):
         for queue in turns:
-            # After both, the queue has as many requests as before.
+            # Each push is followed by a pop, so the size of the queue stays the same.
             for what in ("push", "pop"):
                 times = taken.setdefault((queue, what), [])
                 one = _all(crew, queue, what, each)
                 if number:
                     times.append(one)
-        turns = [*turns[1:], turns[0]]  # Each round begins with another queue.
+        turns = [*turns[1:], turns[0]]  # Alternate which queue starts first.
     return taken
 
 
 def _all(
     crew: list[subprocess.Popen[str]], queue: Queue, what: str, count: int
 ) -> Round:
-    """Give the same order to all workers at the same time."""
+    """Make all workers do the same at the same time."""
     order = json.dumps(
         {**queue._asdict(), "queue": queue.kind, "what": what, "count": count}
     )
@@ -160,12 +160,12 @@ def _all(
 def _answer(worker: subprocess.Popen[str]) -> list[float]:
     line = worker.stdout.readline()
     if not line:
-        raise RuntimeError(f"{worker.args} failed")
+        raise RuntimeError(f"{worker.args} has failed")
     return json.loads(line)
 
 
 def _processor_time(queue: Queue) -> float:
-    """The processor time of the server of *queue* so far, in seconds."""
+    """Return the processor time of the server of *queue* so far."""
     with Redis.from_url(queue.url) as client:
         found = client.info("cpu")
     return found["used_cpu_user"] + found["used_cpu_sys"]
@@ -173,7 +173,7 @@ def _processor_time(queue: Queue) -> float:
 
 @contextmanager
 def _serving() -> Iterator[str]:
-    """Run a server, and yield its URL."""
+    """Run a server, and yield its address."""
     port = free_port()
     with RedisServer(port):
         yield f"redis://127.0.0.1:{port}/0"

@@ -1,11 +1,11 @@
-"""Counts forbidden pages that are fetched while robots.txt is slow, with and without scrapy-rep.
+"""The race for a slow robots.txt: Scrapy's own middleware, and this package's.
 
     python benchmarks/race.py
 
-A crawl sends 50 requests at once to a new host. The robots.txt of the host takes a second to
-arrive, and forbids all 50. A crawler that obeys it fetches robots.txt once, and none of the
-pages. Each crawl is a process of its own; the requests are counted in the access log of the
-server, on loopback.
+A crawl sends 50 requests at once to an unknown host. The host's robots.txt takes a second
+to arrive, and forbids all 50. A crawler that obeys it requests robots.txt once, and none
+of the pages. Each crawl is a process of its own, and the access log of the server, which
+is on loopback, decides.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Spider(scrapy.Spider):
             yield scrapy.Request(f"{self.origin}/private/{number}")
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Do nothing: the server counts requests."""
+        """Do nothing: the server counts."""
 
 
 def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
-    """Crawl in this process, which must be new."""
+    """Crawl in this process, which must be a fresh one."""
     process_class = CrawlerProcess if mode == "select reactor" else AsyncCrawlerProcess
     process = process_class(SETTINGS | MIDDLEWARES[middleware] | MODES[mode])
     process.crawl(Spider, origin=origin)
@@ -77,7 +77,7 @@ def crawl(middleware: str, mode: str, origin: str) -> NoReturn:
 
 class Server(ThreadingTCPServer):
     daemon_threads = True
-    request_queue_size = 2 * PAGES  # all of them may connect at once
+    request_queue_size = 2 * PAGES  # All requests may connect at once.
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -98,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
-        """Print nothing: the server has a log of its own."""
+        """Log nothing: the server keeps its own log."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def race(middleware: str, mode: str) -> Result:
         origin = f"http://127.0.0.1:{server.server_address[1]}"
         subprocess.run(
             [sys.executable, "-m", "benchmarks.race", middleware, mode, origin],
-            cwd=CHECKOUT,  # so that this checkout is measured, installed or not
+            cwd=CHECKOUT,  # Runs this checkout, even if the package is installed.
             check=True,
             timeout=CRAWL_TIMEOUT,
         )

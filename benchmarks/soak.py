@@ -1,15 +1,15 @@
-"""Checks a long crawl of many unreliable hosts: nothing forbidden, nothing lost, memory flat.
+"""A long crawl of many hosts in one process: no forbidden page, no loss, constant memory.
 
     python -m benchmarks.soak [--pages 200000] [--hosts 2000] [--seed 1]
 
-Every host has rules, and some have a delay of a few milliseconds. Any host may fail at any
-time: its robots.txt answers 503, or the host does not answer at all. A download handler
-answers as all hosts, and checks the requests. Each page links to the next one of its host, and
-one in ten to a forbidden one as well, so that the queue does not grow.
+Every host has rules, some have a delay of a few milliseconds, and any host can break
+down: its robots.txt has status 503, at the start or later, or the host does not answer at
+all. A download handler plays all hosts, and is the judge. Each page links to the next
+page of its host, and one in ten also to a forbidden one, so that the queue does not grow.
 
-Prints, twenty times, the pages so far, seconds and memory; then the results as JSON. The exit
-status is 1 if a forbidden page was requested, a page was lost or fetched twice, a refusal is
-missing, or memory grew by more than a tenth after the first quarter.
+The output is the number of pages, seconds and memory, twenty times; then the findings as
+JSON. The exit status is 1 if a forbidden page was requested, a page was lost or fetched
+twice, a refusal is missing, or memory grew by more than a tenth after the first quarter.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 LATENCY = 0.005  # seconds
 HOLDS = 5
-"""Seconds for which a robots.txt is fresh, so that each is fetched often."""
+"""Seconds for which a robots.txt is fresh: few, so that each is fetched often."""
 
 FORBIDDEN_EVERY = 10
 BREAKDOWN = 0.01
-"""The probability that a response begins a breakdown, of up to LONGEST responses."""
+"""The probability that a response begins a breakdown, which lasts up to LONGEST responses."""
 
 LONGEST = 5
 SAMPLES = 20
@@ -58,13 +58,13 @@ SOAKED = {
     "REP_MIN_AGE": HOLDS,
     "REP_RETRY_TIMES": 0,
     "RETRY_ENABLED": True,
-    # A breakdown ends after a few responses, so retries succeed.
+    # A breakdown ends after some responses, not after some time.
     "RETRY_TIMES": 50,
 }
 
 
 class Host:
-    """The requests that one host received, and whether it answers."""
+    """The state of a host: its requests, and whether it answers."""
 
     def __init__(self, name: str, pages: int, chance: random.Random) -> None:
         self._chance = chance
@@ -74,7 +74,7 @@ class Host:
         self.has_given = False
         delay = chance.choice(["", f"Crawl-delay: {chance.uniform(0.001, 0.01):.4f}\n"])
         self.robots = f"User-agent: *\nDisallow: /private/\n{delay}# {name}\n".encode()
-        # Allocated now, so that the memory of this check does not grow.
+        # Made at the start, so that the judge's own memory does not grow.
         self.pages = bytearray(pages)
         self.forbidden = self.robots_hits = self.breakdowns = 0
 
@@ -102,7 +102,7 @@ HOSTS: dict[str, Host] = {}
 
 
 class Handler(BaseDownloadHandler):
-    """Answers as all hosts, and keeps their access log."""
+    """All hosts, and their access log."""
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
         await asyncio.sleep(LATENCY)
@@ -110,8 +110,8 @@ class Handler(BaseDownloadHandler):
         host = HOSTS[name]
         if path.startswith("private"):
             host.forbidden += 1
-        # Before a host has served its robots.txt, it fails with 503 and Retry-After only:
-        # without any answer, the crawl would refuse its requests.
+        # Until the host has sent its robots.txt, it answers at worst with 503 and
+        # Retry-After: the crawler would not wait for a host that never answers.
         is_new = path == "robots.txt" and not host.has_given
         if not is_new and not host.answers():
             raise DownloadFailedError("The host is down")
@@ -175,7 +175,7 @@ def memory() -> int:
 
 
 def soak(hosts: int, pages: int, seed: int) -> bool:
-    """Crawl, and print the results. Return whether all checks passed."""
+    """Crawl, and print the findings. Returns True if there is no error."""
     chance = random.Random(seed)
     each = pages // hosts
     for number in range(hosts):
@@ -186,7 +186,7 @@ def soak(hosts: int, pages: int, seed: int) -> bool:
     process.crawl(crawler, each=each, total=each * hosts)
     process.start()
     spider, stats = crawler.spider, crawler.stats.get_stats()
-    # The first quarter warms up.
+    # The first samples belong to the warm-up.
     warm = spider.samples[SAMPLES // 4 :] or [0]
     expected = hosts * len(range(0, each, FORBIDDEN_EVERY))
     found = {
@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if not 0 < given.hosts <= given.pages:
-        parser.error("--hosts must be at least 1 and at most --pages")
+        parser.error("there must be a host, and a page for each")
     return 0 if soak(given.hosts, given.pages, given.seed) else 1
 
 

@@ -1,12 +1,13 @@
-"""Checks whether the store in memory stays within its limits with a million hosts.
+"""A crawl of a million hosts through the store in memory: does it stay within its bounds?
 
     python benchmarks/stores.py
     python benchmarks/stores.py --hosts 100000 --max-bytes 20000000
     python benchmarks/stores.py --corpus PATH     real files: a folder, or a tar archive
 
-The robots.txt of each host is put once and read three times; that of an earlier host is read
-as well. The rate is in hosts per second; most of the time is spent deflating. RSS is the
-growth of the process since before the first host, as the operating system counts it.
+The robots.txt of each host is put once, and requested three times, as is that of an
+earlier host. The rate counts hosts; most of the time of a put is compression. RSS is the
+growth of the process since before the first host, with its peak, as the operating system
+counts it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ START = 1_800_000_000.0
 DAY = 24 * 3600.0
 MEGABYTE = 1_000_000
 
-# Sizes of real files: half are under 550 bytes, one in ten is over 4 KB, one in a hundred
-# over 30 KB.
+# Sizes like those of real files: half are under 550 bytes, one in ten is over 4 KB, one
+# in a hundred over 30 KB.
 MEDIAN_SIZE = 550
 SIZE_SPREAD = 1.7
 
@@ -88,7 +89,7 @@ def main(arguments: list[str]) -> int:
 def crawl(
     options: argparse.Namespace, bodies: list[bytes], generator: random.Random
 ) -> None:
-    """Put the robots.txt of each host, and print the state at every tenth of them."""
+    """Visit the hosts, and print the state after every tenth of them."""
     store = MemoryStore(options.max_entries, options.max_bytes)
     print(
         f"{'hosts':>9} {'entries':>8} {'counted MB':>10} {'RSS MB':>7} {'peak':>6}"
@@ -135,7 +136,7 @@ def origin(host: int) -> str:
 
 
 def generated(generator: random.Random, count: int) -> list[bytes]:
-    """Generate robots.txt files, with sizes distributed as in real ones."""
+    """Return robots.txt files of invented sites, with the sizes of real ones."""
     bodies = []
     for _ in range(count):
         size = int(MEDIAN_SIZE * generator.lognormvariate(0, SIZE_SPREAD))
@@ -163,7 +164,7 @@ def line(generator: random.Random, *, first: bool) -> str:
 
 
 def corpus(path: Path) -> list[bytes]:
-    """The files at *path*, cut at the size limit."""
+    """Return the files at *path*, cut at the size limit."""
     if path.is_dir():
         found = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
     else:
@@ -177,7 +178,7 @@ def resident() -> int:
     """Return the bytes of memory that this process occupies."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:  # not Linux: the peak
+    except OSError:  # Not Linux: the peak
         import resource  # noqa: PLC0415
 
         unit = 1 if sys.platform == "darwin" else 1024

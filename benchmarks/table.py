@@ -1,4 +1,4 @@
-"""The rows of the table, and the comparison of parsers at one task."""
+"""The rows of the table, and the parsers that do one task in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The limits that a row must meet."""
+    """The target of a row."""
 
     least_ratio: float | None = None
     most_ratio: float | None = None
@@ -42,18 +42,18 @@ class Row(NamedTuple):
     """Seconds, bytes, or times a second."""
 
     spread: float | None = None
-    """Half the distance between the quartiles, relative to the median."""
+    """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """How many times as much another parser needs as scrapy-rep; in rows on growth, the
-    larger input as the smaller; in rows on crawls, the second of a pair as the first."""
+    """How many times as much this parser needs as ours; in rows on growth, the larger input
+    as the smaller one; in rows on crawls, a crawl as one without the package."""
 
     target: Target | None = None
     unit: str = "s"
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None without a target."""
+        """True if the target is reached; None without a target."""
         if self.target is None:
             return None
         least_ratio, most_ratio, most = self.target
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 class Table:
-    """Formats rows as they come, each compared with the same row of *before*, if given."""
+    """Prints each row as it comes, beside the row of the same name in *before*, if given."""
 
     def __init__(self, before: list[dict[str, Any]] | None) -> None:
         self.rows: list[Row] = []
@@ -125,12 +125,12 @@ def _change(before: float | None, now: float | None) -> str:
 
 
 def timed(what: str, parser: Parser, times: Times, count: int = 1) -> Row:
-    """A row of *times*, divided by *count* questions."""
+    """Return a row for *times*, each of which is for *count* questions."""
     return Row(what, parser.label, times.median / count, times.spread)
 
 
 class Task(NamedTuple):
-    """A task on files: ``do`` is called with each parser and its files."""
+    """A task with files; ``do`` is called for each parser and its files."""
 
     what: str
     do: Callable[[Parser, list[bytes]], None]
@@ -140,13 +140,13 @@ class Task(NamedTuple):
     """The parsers that the target applies to."""
 
     questions: int = 1
-    """Questions for each file."""
+    """For each file."""
 
     peers: tuple[Parser, ...] = PEERS
 
 
 def compare(task: Task, files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time all parsers at *task*, and scrapy-rep with each sample of the files as well."""
+    """Time all parsers at one task; ours also with each sample of the files."""
     by_size = sorted(files, key=len, reverse=True)
     samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *task.peers)}
     tasks: dict[Any, Callable[[], None]] = {}

@@ -1,4 +1,4 @@
-"""Measures tasks in turns, so that other load on the machine affects all of them."""
+"""Measures tasks in turns, so that slowdowns of the machine affect all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 class Times(NamedTuple):
-    """Processor time of each round, in seconds."""
+    """Processor seconds, one number for each round."""
 
     rounds: tuple[float, ...]
 
@@ -27,7 +27,7 @@ class Times(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Half the distance between the quartiles, relative to the median."""
+        """Half of the interquartile range, as a fraction of the median."""
         if len(self.rounds) < 2:
             return 0.0
         first, _, third = quantiles(self.rounds, n=4, method="inclusive")
@@ -39,15 +39,15 @@ class Times(NamedTuple):
         return Times(tuple(theirs / ours for theirs, ours in pairs))
 
     def ratio(self, other: Times) -> float:
-        """The median of :meth:`ratios`."""
+        """Return the median of the ratios to *other*."""
         return self.ratios(other).median
 
 
 def clocked(task: Callable[[], object]) -> float:
-    """The processor time that *task* takes, in seconds."""
+    """Return how long a task takes in this process."""
     gc.collect()
-    # A larger allocation makes the allocator tidy up memory that the previous task freed:
-    # after trees of pages, that takes longer than reading a page.
+    # A larger allocation makes the allocator tidy up after the task before. After trees
+    # of pages, that takes longer than parsing a page.
     bytearray(100_000)
     start = process_time()
     task()
@@ -57,11 +57,11 @@ def clocked(task: Callable[[], object]) -> float:
 def interleaved(
     tasks: Mapping[Any, Callable[[], object]], rounds: int
 ) -> dict[Any, Times]:
-    """Run each task once a round. The first round warms up, and does not count."""
+    """Run each task once a round; the first round, which warms up, does not count."""
     times: dict[Any, list[float]] = {name: [] for name in tasks}
     names = list(tasks)
     for number in range(rounds + 1):
-        # Each round begins with another task.
+        # Alternate which task starts first.
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             seconds = clocked(tasks[name])
@@ -71,11 +71,11 @@ def interleaved(
 
 
 def environment(folder: str) -> dict[str, str]:
-    """The environment for a Python process whose start is measured.
+    """Return the environment for a Python process whose start counts: the current one,
+    without variables that change Scrapy's settings or measure coverage, with this
+    checkout on the path, and with compiled modules in *folder*.
 
-    It leaves out variables that change Scrapy's settings or measure coverage. The process
-    imports this checkout, and keeps compiled modules in *folder*, since a checkout, unlike
-    an installed package, may have none.
+    An installed package has its compiled modules beside it; a checkout may have none.
     """
     left_out = ("SCRAPY_", "COVERAGE_", "PYTHONDONTWRITEBYTECODE")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}

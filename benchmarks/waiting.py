@@ -1,4 +1,4 @@
-"""Measures crawls with requests that wait for a delay, and with unreachable hosts.
+"""Crawls whose requests wait: for a delay, and beside unreachable hosts.
 
 Each crawl is a process of its own (``waiting_crawl.py``), and so is the server on
 loopback (``waiting_site.py``).
@@ -38,14 +38,16 @@ ALONE = ", alone"
 class Case(NamedTuple):
     what: str
     sides: list[tuple[str, str]]
-    """The two crawls to compare, as arguments of ``waiting_crawl.py``."""
+    """The two compared sides, as arguments of ``waiting_crawl.py``."""
 
 
 def waiting(_files: list[bytes], rounds: int) -> Iterator[Row]:
     """Compare crawls that wait with stock Scrapy, or with a crawl that does not wait."""
     pairs = min(PAIRS, rounds)
     with tempfile.TemporaryDirectory() as folder, _serving() as port:
-        _result(_start(folder, "healthy", "ours", port))  # To compile modules.
+        _result(
+            _start(folder, "healthy", "ours", port)
+        )  # The first crawl compiles modules for the others.
         for case, what in (
             ("links", f"{REQUESTS:,} requests of a page wait, delay of {DELAY} s"),
             ("queue", f"{REQUESTS:,} start requests wait, delay of {DELAY} s"),
@@ -60,7 +62,7 @@ def waiting(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 def _queue(folder: str, port: str, case: str, what: str) -> Iterator[Row]:
-    """Run both crawls at once on one processor: each is idle for half of the time."""
+    """Run both at once, on one processor: they are idle for half of the time."""
     with on_one_processor():
         crawls = [_start(folder, case, side, port) for side in WHO]
     stock, ours = map(_result, crawls)
@@ -77,7 +79,7 @@ def _queue(folder: str, port: str, case: str, what: str) -> Iterator[Row]:
 def _times(
     folder: str, port: str, case: Case, pairs: int, target: Target
 ) -> Iterator[Row]:
-    """Run one crawl after the other, since elapsed time counts."""
+    """Run the crawls one after the other, since the elapsed time counts."""
     what, sides = case
     found: dict[tuple[str, str], list[Found]] = {side: [] for side in sides}
     for number in range(pairs):
@@ -95,7 +97,7 @@ def _times(
 
 
 def _lag(what: str, names: tuple[str, ...] | list[str], found: object) -> Iterator[Row]:
-    """The longest time for which the event loop was blocked, in processor time."""
+    """Report the longest delay of the event loop, in processor time of the crawl."""
     for name, crawl in zip(names, found, strict=True):
         target = LAG if name == names[-1] else None
         yield Row(f"{what}: event loop blocked", name, crawl["lag"], target=target)
@@ -116,7 +118,7 @@ def _start(
 def _result(process: subprocess.Popen[str]) -> Found:
     said, _ = process.communicate()
     if process.returncode or not said:
-        raise RuntimeError(f"{process.args} failed")
+        raise RuntimeError(f"{process.args} has failed")
     return json.loads(said)
 
 

@@ -1,10 +1,10 @@
-"""Runs one crawl whose requests have to wait, and prints its cost.
+"""Crawls whose requests have to wait, each in a process of its own.
 
     python -m benchmarks.waiting_crawl CASE SIDE PORT FOLDER [PAGES]
 
-CASE is a key of ``SPIDERS``, SIDE a key of ``SIDES``, PAGES the number of pages of each healthy
-host. Prints as JSON: elapsed seconds, processor time in seconds, peak memory in bytes, and the
-longest time for which the event loop was blocked, in seconds.
+CASE is a key of ``SPIDERS``, SIDE one of ``SIDES``, PAGES the pages of each healthy host.
+The output is JSON: elapsed seconds, processor seconds, peak memory in bytes, and the
+longest delay of the event loop in seconds.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ TICK = 0.01  # seconds
 
 
 class Lag:
-    """Measures with a repeated timer how long the event loop is blocked.
+    """Measures delays of the event loop with a repeated timer.
 
-    The processor time between two ticks is that of this process only; the elapsed time also
-    contains the time of other processes.
+    The processor time between two ticks belongs to this process only; the elapsed time
+    also includes the time of other processes.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lag:
         self._next()
 
     def begin(self) -> None:
-        """Reset the measurement."""
+        """Forget all measurements so far."""
         self.processor = self.clock = 0.0
 
     def _next(self) -> None:
@@ -68,12 +68,12 @@ class MeasuredSpider(scrapy.Spider):
     async def start(self) -> AsyncIterator[scrapy.Request]:
         self.began = time.monotonic()
         self.lag = Lag()
-        # At the first response, Scrapy imports modules for a tenth of a second.
+        # The first response makes Scrapy import modules, for a tenth of a second.
         self.crawler.signals.connect(self._begin_lag, signals.response_received)
         for request in self.requests():
             yield request
-            # If the downloader is full, Scrapy takes the next request at once, and blocks
-            # the event loop until there is none left: that is not caused by the queue.
+            # If the downloader is full, Scrapy takes the next request at once, in a
+            # loop that lets nothing else run. The queue does not cause that delay.
             await asyncio.sleep(0)
 
     def _begin_lag(self) -> None:
@@ -101,7 +101,7 @@ class MeasuredSpider(scrapy.Spider):
 
 
 class QueueSpider(MeasuredSpider):
-    """Very many start requests for a host with a delay of some seconds."""
+    """Very many requests for a host with a delay of seconds."""
 
     name = "queue"
 
@@ -113,18 +113,18 @@ class QueueSpider(MeasuredSpider):
     def end(self) -> None:
         queued = self.crawler.stats.get_value("scheduler/enqueued/disk")
         if queued != REQUESTS:
-            # On a busy machine, pushing takes longer. Only the waiting is measured.
+            # On a busy machine they may take longer; only the waiting is measured.
             self.logger.info("%s of %s requests are queued", queued, REQUESTS)
             asyncio.get_running_loop().call_later(SECONDS / 4, self.end)
             return
         super().end()
 
     def parse(self, response: scrapy.http.Response) -> None:
-        """Do nothing: only the waiting requests count."""
+        """Do nothing: the waiting requests are measured."""
 
 
 class LinksSpider(QueueSpider):
-    """Very many requests from a page, for a host with a delay of some seconds."""
+    """Very many requests for a host with a delay of seconds, all from one page."""
 
     name = "links"
 
@@ -139,7 +139,7 @@ class LinksSpider(QueueSpider):
 
 
 class FilesSpider(MeasuredSpider):
-    """Pages with files on a host that answers 503."""
+    """Pages with files on an unreachable host."""
 
     name = "files"
 
@@ -152,7 +152,7 @@ class FilesSpider(MeasuredSpider):
         yield {"file_urls": [f"http://{BROKEN}:{self.port}/file/{name}"]}
 
     def closed(self, reason: str) -> None:
-        # If items are missing, nothing is printed, which is an error.
+        # If an item is missing, the crawl prints no result, which is an error.
         if self.crawler.stats.get_value("item_scraped_count") == FILES:
             self.end()
 
@@ -180,7 +180,7 @@ class HealthySpider(MeasuredSpider):
 
 
 class SilentSpider(HealthySpider):
-    """Fifty hosts that answer, after hosts that never answer."""
+    """Fifty healthy hosts beside hosts that never answer, which come first."""
 
     name = "silent"
     silent = SILENT
@@ -191,8 +191,8 @@ SPIDERS = {
     for spider in (QueueSpider, LinksSpider, FilesSpider, HealthySpider, SilentSpider)
 }
 SETTINGS: dict[str, object] = {
-    # At the default of 100, Scrapy starts 100 tasks for each page: with several pages at
-    # once, that alone blocks the event loop for 80 ms.
+    # At the default of 100, Scrapy starts as many tasks for each page. If some pages
+    # arrive at once, that alone delays the loop by 80 ms.
     "CONCURRENT_ITEMS": 1,
     "HTTPPROXY_ENABLED": False,
     "LOG_LEVEL": "INFO",

@@ -1,8 +1,8 @@
-"""Serves hosts on loopback that make a crawler wait, in a process of their own.
+"""Hosts on loopback that make a crawler wait, in a process of their own.
 
     python benchmarks/waiting_site.py
 
-Writes its port to standard output, and serves until its standard input ends.
+It prints its port on standard output, and serves until its standard input ends.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import sys
 
 DELAY = 5
 SLOW = "127.0.0.1"
-"""A host that asks for a delay of ``DELAY`` seconds."""
+"""Asks for a crawl delay of ``DELAY`` seconds."""
 
 BROKEN = "127.0.0.2"
-"""A host that answers 503."""
+"""Answers 503."""
 
 HOME = "127.0.0.3"
 HEALTHY = tuple(f"127.0.1.{number}" for number in range(1, 51))
 SILENT = tuple(f"127.0.2.{number}" for number in range(1, 201))
-"""Hosts that never answer."""
+"""Never answer."""
 
-# Seconds. With many hosts, the latency is longer, so that the processor is not the limit.
+# In seconds. With the latency of many hosts, the processor does not limit their crawl.
 LATENCY = 0.05
 LATENCY_OF_MANY = 0.2
 
@@ -71,7 +71,7 @@ _SILENT = frozenset(SILENT)
 
 async def serve() -> None:
     loop = asyncio.get_running_loop()
-    port = 0  # any free port, then the same one for all hosts
+    port = 0  # Any free port, then the same for all hosts
     for host in (SLOW, BROKEN, HOME, *HEALTHY, *SILENT):
         server = await loop.create_server(Connection, host, port)
         port = server.sockets[0].getsockname()[1]

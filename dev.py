@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Sets up what a command needs, in virtual environments beside this file, and runs it.
+"""Runs a command of the project, in virtual environments that it creates beside this file.
 
-    python3 dev.py demo      the example crawl: offline, on loopback
-    python3 dev.py test      everything that must hold: lint, types, imports, tests
-    python3 dev.py test -k race      the tests alone, with arguments for pytest
-    python3 dev.py test --long       the tests alone, with many more examples
-    python3 dev.py docs      the site, in docs/_build
-    python3 dev.py package   wheel and sdist in dist, checked and used as a user would
+    python3 dev.py demo      run the example crawl: offline, on loopback
+    python3 dev.py test      run all checks: lint, types, import rules, tests
+    python3 dev.py test -k race      run tests only, with arguments for pytest
+    python3 dev.py test --long       run tests only, with many more examples
+    python3 dev.py docs      build the documentation, in docs/_build
+    python3 dev.py package   build wheel and sdist in dist, and check them
 
-Needs Python 3.10 or newer, and nothing else: on Debian, as root, it installs the packages
-with the venv module and, for the tests, the Redis server and Chromium if they are not there.
+Requires Python 3.10 or later. On Debian, as root, it installs missing packages: the venv module
+and, for the tests, the Redis server and Chromium.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 OLDEST_SCRAPY = "2.14.0"
-# What is compiled is kept: each of many processes would compile it again.
+# Keep compiled modules: otherwise each of many processes would compile them again.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 PACKAGING = ["build", "mypy", "pyright", "twine"]
 PYTHONS = [f"python3.{minor}" for minor in range(10, 15)]
@@ -55,18 +55,18 @@ def demo(arguments: list[str]) -> int:
     python = environment(".venv", sys.executable, [f"{HERE}[report]"])
     scrapy = [python, "-m", "scrapy", "crawl", "demo", *arguments]
     status = run(*scrapy, cwd=HERE / "example_project")
-    print("\nTo go on, as example_project/README.md says:")
+    print("\nTo continue, see example_project/README.md:")
     print("$ cd example_project; . ../.venv/bin/activate")
     return status
 
 
 def test(arguments: list[str]) -> int:
-    """Checks, then the tests on the newest and on the oldest Scrapy, side by side.
+    """Run checks, then the tests on the newest and on the oldest Scrapy, side by side.
 
-    On the newest and the oldest Python of this machine.
+    They run on the newest and on the oldest supported Python of this machine.
     """
     pythons = available_pythons()
-    installer()  # It may need apt-get, which runs once at a time.
+    installer()  # It may need apt-get, which cannot run twice at a time.
     with ThreadPoolExecutor() as pool:
         programs = pool.submit(install_programs)
         newest = environment(".venv-newest", pythons[-1], [f"{HERE}[test]"])
@@ -75,9 +75,8 @@ def test(arguments: list[str]) -> int:
         )
         programs.result()
     on_newest, on_oldest = [newest, "-m", "pytest"], [oldest, "-m", "pytest"]
-    # Crawls wait for servers that are slow on purpose about as long as they compute. The
-    # slow tests come first, and whoever is done takes the next one. A third of the work is
-    # on the oldest.
+    # Crawls wait for slow servers about as long as they compute, so there are more processes
+    # than cores. Slow tests start first. A third of the work is on the oldest Scrapy.
     cores = os.cpu_count() or 1
     parallel = ["--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
     tests_on_newest = [*on_newest, *parallel, str(5 * cores // 2)]
@@ -86,7 +85,7 @@ def test(arguments: list[str]) -> int:
         return run_timed(
             [[*tests_on_newest, *arguments], [*tests_on_oldest, *arguments]]
         )
-    # Whatever collects the tests first leaves them compiled to all that come after it.
+    # Collecting the tests first compiles them for all later processes.
     collect = ["--collect-only", "-qq"]
     checks = [
         [*on_newest, *collect],
@@ -96,8 +95,8 @@ def test(arguments: list[str]) -> int:
         [newest, "-m", "ruff", "format", "--check"],
         [str(Path(newest).with_name("lint-imports"))],
     ]
-    # What is tried in each mode is tried in one on the newest, and in another on the
-    # oldest; all the rest is in asyncio's, and what matters most in each.
+    # Tests with a mode as parameter run in one mode on the newest Scrapy, and in another on
+    # the oldest. Other tests use asyncio; the most important ones run in all modes.
     measured = ["--cov", "--cov-report=term"]
     return run_timed(
         [
@@ -109,15 +108,15 @@ def test(arguments: list[str]) -> int:
 
 
 def docs() -> int:
-    """Build the site, where a warning is an error, as the tests do."""
+    """Build the documentation. A warning is an error, as in the tests."""
     python = environment(".venv-docs", sys.executable, [f"{HERE}[docs]"])
     site = HERE / "docs" / "_build"
     return run(python, "-m", "sphinx", "-W", "--keep-going", "-q", "docs", str(site))
 
 
 def package() -> int:
-    """Build the wheel and the sdist, check them, and do with the wheel what a user does:
-    install it where nothing else is, crawl, make a report, and check types.
+    """Build and check the wheel and the sdist. Then use the wheel as a user does: install it
+    into an empty environment, crawl, make a report, and check types.
     """
     tools = environment(".venv-package", sys.executable, PACKAGING)
     shutil.rmtree(HERE / "dist", ignore_errors=True)
@@ -146,8 +145,8 @@ def package() -> int:
 def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
     """Run *checks* side by side, then, if none failed, *steps* side by side.
 
-    What the first step prints is shown at once, and that of the others when it has ended. Says
-    at the end how long each took. Return the status of the first that failed.
+    The output of the first step is shown at once, that of the others when they end. Print how
+    long each took. Return the status of the first that failed.
     """
     began = time.monotonic()
     status, times = 0, []
@@ -160,7 +159,7 @@ def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
             times.append((seconds, check))
             status = status or done.returncode
     if not status:
-        # Crawls wait more than they compute: one run goes on while another waits.
+        # Crawls wait more than they compute: one run can compute while another waits.
         with ThreadPoolExecutor(len(steps)) as pool:
             others = [pool.submit(capture, step) for step in steps[1:]]
             start = time.monotonic()
@@ -173,7 +172,7 @@ def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
                 print(done.stdout, flush=True)
                 times.append((seconds, step))
                 status = status or done.returncode
-    print("\nSeconds that each took, and all:")
+    print("\nSeconds for each command, and in total:")
     for seconds, step in times:
         print(f"{seconds:6.0f}  {' '.join(step).replace(f'{HERE}/', '')}")
     print(f"{time.monotonic() - began:6.0f}", flush=True)
@@ -181,7 +180,7 @@ def run_timed(steps: list[list[str]], checks: Sequence[list[str]] = ()) -> int:
 
 
 def capture(command: list[str]) -> tuple[float, subprocess.CompletedProcess[str]]:
-    """How long *command* took, and what it said."""
+    """Run *command*. Return its seconds, and the process with its output."""
     start = time.monotonic()
     done = subprocess.run(
         command,
@@ -196,7 +195,7 @@ def capture(command: list[str]) -> tuple[float, subprocess.CompletedProcess[str]
 
 
 def available_pythons() -> list[str]:
-    """The Pythons on the PATH that are supported and do run, oldest first."""
+    """The supported Pythons on the PATH that have venv, oldest first."""
     found = [path for name in PYTHONS if (path := shutil.which(name)) and runs(path)]
     return found or [sys.executable]
 
@@ -208,7 +207,7 @@ def runs(python: str) -> bool:
 
 @cache
 def installer() -> str:
-    """The path of uv, which fills an environment in seconds where pip takes a minute."""
+    """The path of uv, which installs in seconds what takes pip a minute."""
     folder = HERE / ".venv-uv"
     executable = folder / "bin" / "uv"
     if not executable.exists():
@@ -219,8 +218,8 @@ def installer() -> str:
 
 
 def environment(name: str, python: str, requirements: list[str]) -> str:
-    """The Python of a virtual environment with *requirements*, made if it is not there
-    or if what it was made from has changed.
+    """The Python of a virtual environment with *requirements*, which is created if it is
+    missing or if its requirements have changed.
     """
     folder = HERE / name
     executable = str(folder / "bin" / "python")
@@ -246,20 +245,20 @@ def make_venv(python: str, folder: Path) -> None:
     command = [python, "-m", "venv", "--clear", str(folder)]
     if not subprocess.run(command, check=False, capture_output=True).returncode:
         return
-    # Debian has the venv module in a package of its own.
+    # On Debian, the venv module is a separate package.
     install("python3-venv")
     subprocess.run(command, check=True)
 
 
 def install_programs() -> None:
-    # Either browser will do, and the first takes half the time.
+    # Either browser works; the first one takes half the time.
     for programs in (("redis-server",), ("chromium-headless-shell", "chromium")):
         if not any(shutil.which(program) or install(program) for program in programs):
             print(f"No {programs[-1]}: the tests that need it are skipped", flush=True)
 
 
 def install(package: str) -> bool:
-    """Whether *package* of the system could be installed: on Debian, as root."""
+    """Install a system package, on Debian, as root. Return whether that succeeded."""
     if not shutil.which("apt-get") or os.getuid():
         return False
     print(f"Installing {package}", flush=True)

@@ -57,19 +57,19 @@ def parsed() -> argparse.Namespace:
     )
     path = os.environ.get("SCRAPY_REP_CORPUS")
     parser.add_argument("--corpus", type=Path, default=path and Path(path))
-    parser.add_argument("--rounds", type=int, default=7, help="of all but the crawl")
+    parser.add_argument("--rounds", type=int, default=7, help="of all but crawls")
     parser.add_argument("--pairs", type=int, default=7, help="of crawls")
     parser.add_argument(
         "--pages", type=int, default=crawl.PAGES, help=f"a multiple of {crawl.HOSTS}"
     )
     parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="WORD", help="in the measure's name"
+        "--only", nargs="+", default=[""], metavar="WORD", help="in measures' names"
     )
-    parser.add_argument("--json", type=Path, help="write what was measured")
-    parser.add_argument("--compare", type=Path, help="with what was written before")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--compare", type=Path, help="with a file of --json")
     options = parser.parse_args()
     if options.pages < crawl.HOSTS or options.pages % crawl.HOSTS:
-        parser.error(f"--pages is no multiple of {crawl.HOSTS}")
+        parser.error(f"--pages is not a multiple of {crawl.HOSTS}")
     return options
 
 

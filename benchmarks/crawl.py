@@ -52,14 +52,14 @@ class Side(NamedTuple):
 WITHOUT = Side("ROBOTSTXT_OBEY = False", OFF)
 FETCHING = Side("the same and 50 robots.txt", OFF, "/robots.txt")
 NO_PACE = Side(
-    "scrapy-rep, delays not minded",
+    "scrapy-rep, delays ignored",
     {**ON, "REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False},
 )
 SUITE = Side("scrapy-rep, all of it", ON)
 
 PAIRS = (
     ("crawl", WITHOUT, SUITE, Target(most_ratio=1.03)),
-    ("crawl, no host wants a delay", NO_PACE, SUITE, None),
+    ("crawl, no host asks for a delay", NO_PACE, SUITE, None),
     ("crawl, what robots.txt costs", WITHOUT, FETCHING, None),
 )
 

@@ -85,7 +85,7 @@ INPUTS: dict[str, Maker] = {
     "one line of 500 KB": one_long_line,
     "24,000 empty groups": empty_groups,
     "250,000 empty groups, limit raised": quarter_of_a_million_empty_groups,
-    "1,000 literals, each the head of the next": nested_literals,
+    "1,000 literals, each a prefix of the next": nested_literals,
 }
 
 

@@ -88,7 +88,7 @@ def headers(_files: list[bytes], rounds: int) -> Iterator[Row]:
     But a statement has more to parse: its text, agent, position, number and findings.
     Twice the time is acceptable for that.
     """
-    said, nothing = "a header of three statements", "a response that says nothing"
+    said, nothing = "a header of three statements", "a response without statements"
     cookies = "http.cookies, three attributes"
     found = interleaved(
         {

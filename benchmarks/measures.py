@@ -92,7 +92,7 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
 
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
     """Time twenty decisions on each file, most of which touch its rules."""
-    what = "decide on a URL, the file being read"
+    what = "decide on a URL, file already parsed"
     task = Task(what, _decide_on(files), Target(4), questions=20)
     yield from compare(task, files, rounds)
 
@@ -105,7 +105,7 @@ def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
         return sum(len(group.rules) for group in groups if "*" in group.agents)
 
     largest = sorted(files, key=number_of_rules, reverse=True)[:20]
-    what = "the same, 20 files with most rules"
+    what = "decide on a URL, 20 files with most rules"
     task = Task(
         what, _decide_on(largest), Target(10), (PROTEGO, STDLIB), 20, peers=PARSERS
     )
@@ -187,7 +187,7 @@ def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
     seconds = receiver.recv() if ended else HOSTILE_TIMEOUT
     process.kill()
     process.join()
-    return Row(what, parser.label if ended else f"{parser.label}, given up", seconds)
+    return Row(what, parser.label if ended else f"{parser.label}, timed out", seconds)
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:

@@ -44,14 +44,14 @@ def parts(_files: list[bytes], rounds: int) -> Iterator[Row]:
         indexing.process_response(response.request, response)
     output = [Request(f"{SITE}/page/3")] * 20 + [{"url": silent.url}]
     tasks: dict[str, Callable[[], object]] = {
-        "a request, robots.txt at hand": _asking(crawler),
+        "a request, robots.txt cached": _asking(crawler),
         "a page of 20 KB, no statement": lambda: indexing.process_response(
             silent.request, silent
         ),
         "a page of 20 KB, three statements": lambda: indexing.process_response(
             speaking.request, speaking
         ),
-        "20 links and an item of it": lambda: list(
+        "20 links and an item of a page": lambda: list(
             gate.process_spider_output(speaking, output)
         ),
     }

@@ -100,7 +100,7 @@ def _lag(what: str, names: tuple[str, ...] | list[str], found: object) -> Iterat
     """Report the longest delay of the event loop, in processor time of the crawl."""
     for name, crawl in zip(names, found, strict=True):
         target = LAG if name == names[-1] else None
-        yield Row(f"{what}: loop held up", name, crawl["lag"], target=target)
+        yield Row(f"{what}: event loop blocked", name, crawl["lag"], target=target)
 
 
 def _start(

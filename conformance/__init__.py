@@ -1,5 +1,5 @@
 """A conformance suite for parsers of robots.txt, and for readers of indexing rules.
 
-The cases are data, in ``cases/*.jsonl``, and ``schema.json`` says what they look like;
-they need nothing of this package. ``python -m conformance`` asks parsers about them.
+The cases are data in ``cases/*.jsonl``, in the format of ``schema.json``, and do not depend
+on scrapy-rep. ``python -m conformance`` runs parsers on them.
 """

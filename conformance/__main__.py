@@ -1,13 +1,13 @@
-"""Asks parsers about the cases, and prints what they got right, by topic.
+"""Runs parsers on the cases, and prints how many they answer correctly, by topic.
 
-    python -m conformance                               this package and its peers
-    python -m conformance --only scrapy-rep --failures  one of them, and where it fails
-    python -m conformance --adapter mymodule:answer     a callable of yours
+    python -m conformance                               this package and other parsers
+    python -m conformance --only scrapy-rep --failures  one parser, with its wrong answers
+    python -m conformance --adapter mymodule:answer     your own callable
     python -m conformance --command "node ask.js"       a parser in another language
 
-A callable takes a question as a dictionary and returns the answer as one, or None where
-it has none; a command does the same with lines of JSON. conformance/README.md says what
-stands in them.
+A callable takes a question as a dictionary and returns the answer as a dictionary, or None
+if it does not support the question. A command does the same with lines of JSON. See
+conformance/README.md for their fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Function:
-    """A callable that answers."""
+    """An adapter for a Python callable."""
 
     def __init__(self, path: str, dialect: str) -> None:
         module, _, name = path.partition(":")
@@ -46,7 +46,7 @@ class Function:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 1 where an answer was wrong, else 0."""
+    """Return the exit status: 1 if any answer was wrong, else 0."""
     options = parsed(arguments)
     suite = Suite()
     results: list[Result] = []
@@ -69,12 +69,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", metavar="WORD", help="those with it in their names")
+    parser.add_argument("--only", metavar="WORD", help="parsers with it in their names")
     parser.add_argument("--adapter", metavar="MODULE:CALLABLE", action="append")
     parser.add_argument("--command", action="append")
     parser.add_argument(
         "--dialect", choices=DIALECTS, default="rfc9309",
-        help="which answers to expect of --adapter and --command",
+        help="the dialect whose answers --adapter and --command should give",
     )  # fmt: skip
     parser.add_argument(
         "--failures", action="store_true", help="show each wrong answer"
@@ -89,7 +89,7 @@ def chosen(options: argparse.Namespace) -> Iterator[Adapter]:
         for command in options.command or ():
             yield Command(command, options.dialect)
         return
-    # Imported here: whoever tests a parser of their own needs none of these.
+    # Imported here, because tests of other parsers need neither of these.
     from conformance.adapters.ours import ScrapyRep  # noqa: PLC0415
     from conformance.adapters.peers import PEERS  # noqa: PLC0415
 

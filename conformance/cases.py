@@ -1,4 +1,4 @@
-"""The cases, as they stand in the files."""
+"""Reads the cases from their files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ FOLDER = Path(__file__).with_name("cases")
 SCHEMA = Path(__file__).with_name("schema.json")
 
 DIALECTS = ("rfc9309", "google", "classic")
-"""The readings that cases have an expected answer for: RFC 9309, Google's documentation
-and published parser, the texts of 1994 and 1996."""
+"""The dialects with expected answers: RFC 9309, Google's documentation and published parser,
+and the texts of 1994 and 1996."""
 
 _NOT_ASKED = ("topic", "source", "why", "expected", "disputed")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question, with the answer that each dialect has for it."""
+    """One question, with the expected answer of each dialect."""
 
     fields: Mapping[str, Any]
-    """The case as its file has it; see ``schema.json``."""
+    """The fields of the case in its file; see ``schema.json``."""
 
     @property
     def id(self) -> str:
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether sources disagree, so that it counts for nobody."""
+        """Whether the sources disagree on the answer, so that the case is not counted."""
         return "disputed" in self.fields
 
     @property
@@ -51,7 +51,7 @@ class Case:
         return found
 
     def question(self, dialect: str) -> dict[str, Any]:
-        """What a parser is asked: all but what is expected, and why."""
+        """Return the question for a parser: the case without the expected answers."""
         asked = {k: v for k, v in self.fields.items() if k not in _NOT_ASKED}
         if "padding" in asked:
             padding = "#" * asked.pop("padding")
@@ -60,20 +60,20 @@ class Case:
 
 
 def body_of(question: Mapping[str, Any]) -> bytes:
-    """The bytes of the robots.txt that a question, or a step of one, is about."""
+    """Return the robots.txt of a question, in bytes."""
     if "robots_base64" in question:
         return base64.b64decode(question["robots_base64"])
     return str(question.get("robots", "")).encode()
 
 
 def agents_of(question: Mapping[str, Any]) -> tuple[str, ...]:
-    """The product tokens of the crawler that asks, in order of preference."""
+    """Return the product tokens of the crawler in a question, in order of preference."""
     agent = question["agent"]
     return (agent,) if isinstance(agent, str) else tuple(agent)
 
 
 class Suite:
-    """All cases."""
+    """All cases of a folder."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""A fetcher that knows all answers beforehand."""
+"""A fetcher with prepared responses."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Fetcher:
-    """Answers by URL: ``{"status": 200, "headers": {...}, "robots": "..."}``; a status of
-    null is an answer that never came, and a URL without an answer does not exist.
+    """Returns responses by URL: ``{"status": 200, "headers": {...}, "robots": "..."}``.
+
+    A status of null stands for a fetch without a response. Other URLs have status 404.
     """
 
     def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
         self._answers = answers
 
     def fetch(self, url: str, max_redirects: int) -> AccessResult:
-        """Follow redirects from *url* as far as a crawler does."""
+        """Fetch *url*, and follow up to *max_redirects* redirects."""
         asked = url
         redirects: list[str] = []
         while True:

@@ -1,4 +1,4 @@
-"""Asks parsers, and compares what they answer with what is expected."""
+"""Runs parsers on cases, and compares their answers with the expected ones."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from conformance.cases import Case
 
 SECONDS = 5.0
-"""How long an answer may take."""
+"""The time limit for one answer, in seconds."""
 
 
 class Adapter(Protocol):
-    """Someone who can be asked."""
+    """The interface of a parser for this suite."""
 
     name: str
-    """With its version, as the table has it."""
+    """Its name and version, as the table shows them."""
 
     dialect: str
-    """The dialect that it says it follows."""
+    """The dialect that it claims to follow."""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The answer to a question, or None to one that it has no answer for.
+        """Return the answer to a question, or None if the parser does not support it.
 
-        See ``README.md`` for what stands in both. Whatever it raises is a wrong answer.
+        See ``README.md`` for the fields of both. Any exception is a wrong answer.
         """
 
 
 @dataclass
 class Failure:
-    """A case that was answered otherwise than expected."""
+    """A case with a wrong answer."""
 
     case: Case
     expected: Mapping[str, Any]
@@ -45,25 +45,25 @@ class Failure:
 
 @dataclass
 class Result:
-    """How one parser did, in one dialect."""
+    """The results of one parser in one dialect."""
 
     name: str
     dialect: str
     asked: Counter[str] = field(default_factory=Counter)
-    """How many cases it had an answer to, by topic."""
+    """The number of cases that it answered, by topic."""
 
     passed: Counter[str] = field(default_factory=Counter)
     disputed: int = 0
-    """How many of the disputed cases, which are not counted, it answers as noted there."""
+    """The number of disputed cases, which are not counted, with the answer in the file."""
 
     failures: list[Failure] = field(default_factory=list)
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError in what takes longer: some parsers never end on some files.
+    """Raise TimeoutError in the block after *seconds*: some parsers hang on some files.
 
-    Without effect where there are no alarms: on Windows, and beside the main thread.
+    It has no effect where there is no SIGALRM: on Windows, and outside the main thread.
     """
     if not hasattr(signal, "setitimer") or current_thread() is not main_thread():
         yield
@@ -82,8 +82,9 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> Result:
-    """Ask *adapter* about all *cases* that its dialect has an answer for; each of its
-    answers may take so many seconds.
+    """Run *adapter* on all *cases* with an answer for its dialect.
+
+    Each of its answers may take up to *seconds*.
     """
     result = Result(adapter.name, adapter.dialect)
     for case in cases:
@@ -111,9 +112,7 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
 
 
 def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Whether *answer* says what is expected. Which line decided is compared where the
-    parser says so; of all else, what it leaves out is wrong.
-    """
+    """Whether *answer* has all expected fields and values. It may leave out ``line``."""
     return all(
         key in answer and answer[key] == value
         for key, value in expected.items()
@@ -122,7 +121,7 @@ def agrees(answer: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 def table(results: Sequence[Result], topics: Sequence[str]) -> str:
-    """Passed of asked, by topic and parser, in Markdown."""
+    """Return a Markdown table of the cases passed, by topic and parser."""
     rows = [
         ["topic", *(result.name for result in results)],
         ["dialect", *(result.dialect for result in results)],
@@ -144,7 +143,7 @@ def _share(result: Result) -> str:
     asked, passed = result.asked.total(), result.passed.total()
     if not asked:
         return ""
-    # Never 100 % of less than all.
+    # Rounded down, so that only a full score is 100 %.
     return f"{passed} of {asked} ({passed * 1000 // asked / 10:g} %)"
 
 

@@ -47,11 +47,11 @@ INCLUDED = {
     "../conformance/README.md": "conformance-cases.md",
     "../example_project/README.md": "example.md",
 }
-"""Pages of the repository that pages of the site include: a link to one leads there."""
+"""Pages of the repository, and the pages of the site that include them."""
 
 
 def link_to_included(app: Sphinx, name: str, source: list[str]) -> None:
-    """Have links that are right in the repository be right in the site."""
+    """Replace links to pages of the repository by links to pages of the site."""
     up = "../" * name.count("/")
     for path, page in INCLUDED.items():
         source[0] = source[0].replace(f"]({up}{path}", f"]({up}{page}")

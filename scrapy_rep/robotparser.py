@@ -1,4 +1,4 @@
-"""The parser of this package, for Scrapy's own robots.txt middleware.
+"""A parser for Scrapy's own robots.txt middleware:
 
 ``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``
 """
@@ -24,7 +24,7 @@ _tokens = lru_cache(maxsize=64)(product_tokens)
 
 
 class RobotParser(BaseRobotParser):
-    """A robots.txt with the interface of Scrapy's parsers."""
+    """This package's robots.txt parser, with the interface of Scrapy's parsers."""
 
     def __init__(
         self, robots: RobotsTxt, clients: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class RobotParser(BaseRobotParser):
     def from_crawler(
         cls, crawler: Crawler | None, robotstxt_body: bytes
     ) -> RobotParser:
-        """Parse *robotstxt_body* in the dialect that the settings choose."""
+        """Parse *robotstxt_body* in the dialect of the settings, or in RFC 9309."""
         dialect, clients = RFC9309, frozenset[str]()
         if crawler is not None:
             settings = RepSettings.of(crawler)
@@ -44,7 +44,7 @@ class RobotParser(BaseRobotParser):
         return cls(RobotsTxt.parse(robotstxt_body, dialect), clients)
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
-        """Whether *user_agent*, a product token or a whole header, may fetch *url*."""
+        """Whether *user_agent*, a product token or a ``User-Agent`` header, may fetch *url*."""
         return is_allowed(
             self.robots,
             to_unicode(url),
@@ -53,5 +53,5 @@ class RobotParser(BaseRobotParser):
         )
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
-        """The ``Crawl-delay`` for *user_agent* in seconds, or None."""
+        """Return the ``Crawl-delay`` for *user_agent* in seconds, or None."""
         return self.robots.crawl_delay(_tokens(to_unicode(user_agent)))

@@ -1,1 +1,1 @@
-"""Those that can be asked, behind one interface: see ``conformance.judge.Adapter``."""
+"""Adapters for parsers; ``conformance.judge.Adapter`` is their interface."""

@@ -1,4 +1,4 @@
-"""A parser in any language, asked line by line over standard input and output."""
+"""An adapter for a parser in any language, over standard input and output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 class Command:
-    """Runs a command, writes a question to it as a line of JSON, and reads a line of
-    JSON: the answer, or null where the parser has none.
+    """Runs a command, and writes each question to it as a line of JSON.
+
+    The command answers with a line of JSON, or null if it does not support the question.
     """
 
     def __init__(self, command: str, dialect: str, timeout: float = 10.0) -> None:
@@ -30,7 +31,7 @@ class Command:
         self._read = b""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Raises OSError where the command has ended or takes too long."""
+        """Return the command's answer. Raises OSError if it has ended or takes too long."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
         found = json.loads(self._line())
@@ -53,7 +54,7 @@ class Command:
         return line
 
     def close(self) -> None:
-        """End the command, which sees the end of its input first."""
+        """Close the command's input, and kill it if it does not end in time."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

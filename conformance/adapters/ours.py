@@ -1,4 +1,4 @@
-"""This package."""
+"""The adapter for scrapy-rep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INDEXING = (
 
 
 class ScrapyRep:
-    """All kinds of questions, in one dialect."""
+    """Answers all kinds of questions in one dialect."""
 
     def __init__(self, dialect: str) -> None:
         self.name = "scrapy-rep"
@@ -86,8 +86,9 @@ def _indexing(
 def _after_fetches(
     question: Mapping[str, Any], agents: tuple[str, ...], dialect: Dialect
 ) -> dict[str, Any]:
-    """What holds after robots.txt was asked for at each of the moments, and whether it
-    is to be asked for again at the last.
+    """Return the decision after the fetches of a question.
+
+    If the question has a time ``at``, say whether the cache entry is fresh then.
     """
     entry: Entry | None = None
     for moment in question["fetches"]:

@@ -1,4 +1,4 @@
-"""The other parsers of Python."""
+"""Adapters for other Python parsers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """A parser that is asked about one product token at a time."""
+    """A parser that takes one product token."""
 
     package = ""
     dialect = "rfc9309"
@@ -47,7 +47,7 @@ class Peer:
 
 
 def text(body: bytes) -> str:
-    """As Scrapy decodes it for the parsers that take text."""
+    """Decode a robots.txt as Scrapy does for parsers that take text."""
     return body.decode("utf-8-sig", "replace")
 
 
@@ -85,7 +85,7 @@ class StandardLibrary(Peer):
     def _parse(self, body: bytes) -> RobotFileParser:
         parser = RobotFileParser()
         parser.parse(text(body).splitlines())
-        parser.modified()  # it answers nothing before it believes to have fetched
+        parser.modified()  # it denies all URLs until it has a time of the fetch
         return parser
 
     def is_allowed(self, body: bytes, agent: str, url: str) -> bool:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[2] / "scrapy_rep"
 LEVELS = ("error", "warning", "info", "debug")
 WRAPPERS = {"_log": "", "_warn": "warning", "log": ""}
-"""Methods that log what they are given, and their level where it is no argument."""
+"""Methods that log their arguments, and their level if it is not an argument."""
 
-# To parse a module takes long, and most log nothing.
+# Parsing a module is slow, and most modules log nothing.
 MAY_LOG = re.compile(r"\blogger\b|(?:_log|_warn|\blog)\(")
 
 

@@ -85,7 +85,6 @@ class RobotsTxtFetcher:
         self._places = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
         self._on_network = 0
-        self._uncounted: set[str] = set()
 
     @property
     def leaves_room(self) -> bool:
@@ -109,35 +108,28 @@ class RobotsTxtFetcher:
         in the result. Raises SpiderClosing if the spider closes while the request waits for
         its turn.
         """
-        if is_robotstxt:
-            self._crawler.stats.inc_value(stats.REQUEST_COUNT)
-        else:
-            self._uncounted.add(url)
+        file = _File(causes, CookieJar(), is_robotstxt)
+        self._count(file, stats.REQUEST_COUNT)
         self._under_way += 1
         if self._under_way == 1:
             # Connected only during fetches: Scrapy sends the signal for each chunk of each page.
             self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
         try:
-            return await self._follow(url, causes)
+            return await self._follow(url, file)
         finally:
-            self._uncounted.discard(url)
             self._under_way -= 1
             if not self._under_way:
                 self._crawler.signals.disconnect(
                     self._bytes_received, signals.bytes_received
                 )
 
-    async def _follow(self, url: str, causes: Causes) -> AccessResult:
+    async def _follow(self, url: str, file: _File) -> AccessResult:
         asked, redirects = url, list[str]()
-        # For sites that redirect to the same URL until the client sends a cookie.
-        cookies = CookieJar()
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
             is_redirected = origin_of(asked) != where
-            answer = await self._ask(
-                asked, causes, cookies, is_redirected=is_redirected
-            )
+            answer = await self._ask(asked, file, is_redirected=is_redirected)
             response, error = answer.response, answer.error
             if response is not None and not boundary.may_use(response):
                 response, error = None, _PRIVATE.format(origin_of(asked))
@@ -164,15 +156,20 @@ class RobotsTxtFetcher:
             error=error,
             is_permanent=answer.is_permanent,
         )
-        return result if response is None else self._answered(result, response)
+        if response is None:
+            return result
+        self._count(file, stats.RESPONSE_COUNT)
+        key = stats.RESPONSE_STATUS_COUNT.format(status=response.status)
+        self._count(file, key)
+        return self._answered(result, response)
+
+    def _count(self, file: _File, key: str) -> None:
+        if file.is_robotstxt:
+            self._crawler.stats.inc_value(key)
 
     def _answered(self, result: AccessResult, response: Response) -> AccessResult:
         """*result* with the status, headers and body of *response*."""
         status = response.status
-        if result.url not in self._uncounted:
-            key = stats.RESPONSE_STATUS_COUNT.format(status=status)
-            self._crawler.stats.inc_value(stats.RESPONSE_COUNT)
-            self._crawler.stats.inc_value(key)
         result = replace(result, headers=tuple(headers_of(response)))
         if status // 100 != 2:
             return replace(result, status=status)
@@ -180,14 +177,7 @@ class RobotsTxtFetcher:
             return replace(result, error="compressed in an unsupported encoding")
         return replace(result, status=status, body=response.body)
 
-    async def _ask(
-        self,
-        url: str,
-        causes: Causes,
-        cookies: CookieJar,
-        *,
-        is_redirected: bool,
-    ) -> _Answer:
+    async def _ask(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
         """Send a request for *url* until there is a response or no attempt is left.
 
         A refusal by a proxy is retried; it is the answer only of the last attempt.
@@ -195,23 +185,25 @@ class RobotsTxtFetcher:
         attempt, attempts = 0, 1 + self._settings.retry_times
         while True:
             request = RobotsTxtRequest.of(
-                url, causes.nth(attempt), self._settings.download_timeout
+                url, file.causes.nth(attempt), self._settings.download_timeout
             )
-            cookies.add_cookie_header(request)
-            answer = await self._send(request, is_redirected=is_redirected)
+            file.cookies.add_cookie_header(request)
+            answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
             is_answered = (
                 answer.response is not None and answer.response.status != _PROXY_REFUSES
             )
             # Requests with other proxies may have been added to the causes meanwhile.
-            is_last = attempt >= max(attempts, len(causes))
+            is_last = attempt >= max(attempts, len(file.causes))
             if is_answered or answer.is_dropped or is_last:
                 break
         if answer.response is not None and are_cookies_short(answer.response):
-            cookies.extract_cookies(answer.response, request)
+            file.cookies.extract_cookies(answer.response, request)
         return answer
 
-    async def _send(self, request: Request, *, is_redirected: bool) -> _Answer:
+    async def _send(
+        self, request: Request, file: _File, *, is_redirected: bool
+    ) -> _Answer:
         try:
             async with self._turn(request, is_redirected=is_redirected):
                 return _Answer(await self._download(request))
@@ -229,8 +221,7 @@ class RobotsTxtFetcher:
             return _Answer(None, error, is_permanent=True, is_dropped=True)
         except Exception as exception:  # noqa: BLE001  download handlers raise any error
             kind = type(exception)
-            if request.url not in self._uncounted:
-                self._crawler.stats.inc_value(stats.EXCEPTION_COUNT.format(type=kind))
+            self._count(file, stats.EXCEPTION_COUNT.format(type=kind))
             # If a proxy is unreachable, that says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
@@ -255,6 +246,16 @@ class RobotsTxtFetcher:
             request.received(
                 len(data), settings.dialect.size_limit, settings.download_timeout
             )
+
+
+class _File(NamedTuple):
+    """What the requests for one file have in common, those after a redirect too."""
+
+    causes: Causes
+    cookies: CookieJar
+    """For sites that redirect to the same URL until the client sends a cookie."""
+
+    is_robotstxt: bool
 
 
 class _Answer(NamedTuple):

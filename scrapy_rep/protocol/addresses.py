@@ -1,8 +1,8 @@
-"""Which addresses are of the Internet, and which of a machine or a network alone.
+"""Tells public IP addresses from those of one machine or a private network.
 
-Sources: the registries of special-purpose addresses (RFC 6890), as Python's ``ipaddress``
-has them; WHATWG URL, 3.5 (IPv4 numbers), which are those of ``inet_aton``; RFC 6761, 6.3
-(``localhost``); RFC 6052, 2.1 (NAT64).
+Sources: the registries of special-purpose addresses (RFC 6890), as in Python's
+``ipaddress``; WHATWG URL, 3.5 (IPv4 numbers, in the forms that ``inet_aton`` reads); RFC
+6761, 6.3 (``localhost``); RFC 6052, 2.1 (NAT64).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _NUMBER = re.compile(r"0x0*([0-9a-f]{0,8})|0+([0-7]{0,11})|([1-9][0-9]{0,9})").f
 
 
 def address_in(host: str) -> Address | None:
-    """The address that the host of an Origin is, in any form that a resolver takes for one:
-    ``127.0.0.1``, ``127.1``, ``0x7f000001``, ``017700000001``, ``[::1]``; None for a name.
+    """Return the IP address that the host of an Origin is, or None for a name.
+
+    It reads all forms that resolvers accept as addresses: ``127.0.0.1``, ``127.1``,
+    ``0x7f000001``, ``017700000001``, ``[::1]``.
     """
     if host.startswith("["):
         try:
@@ -34,7 +36,7 @@ def address_in(host: str) -> Address | None:
     value = 0
     for place, number in enumerate(numbers, 1):
         is_last = place == len(numbers)
-        # The last one fills all that is left of the four bytes.
+        # The last number fills the remaining bytes of the four.
         size = 8 * (5 - place) if is_last else 8
         if place > 4 or number is None or number >= 1 << size:
             return None
@@ -43,14 +45,16 @@ def address_in(host: str) -> Address | None:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a name is this machine's, whatever a resolver makes of it."""
+    """Whether *host* is ``localhost`` or ends with ``.localhost``."""
     return f".{host.lower().removesuffix('.')}".endswith(".localhost")
 
 
 def is_private(address: Address) -> bool:
-    """Whether an address is not one of the Internet: of a machine (loopback, unspecified), a
-    link, a private network (RFC 1918, unique local, shared by a carrier), of many hosts at
-    once, or reserved. One with an IPv4 address inside is as that is.
+    """Whether an address is not a public one.
+
+    Such are loopback, unspecified, link-local, private (RFC 1918, unique local, shared by a
+    carrier), multicast and reserved addresses. For an IPv6 address with an IPv4 address
+    inside, the IPv4 address decides.
     """
     if isinstance(address, IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour

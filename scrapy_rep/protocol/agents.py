@@ -40,8 +40,8 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, as the tokens that
-    sites use in robots.txt have.
+    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``: the characters of
+    tokens in real robots.txt files.
     """
     return bool(_PRODUCT_TOKEN(token))
 
@@ -52,12 +52,11 @@ def is_rfc_token(token: str) -> bool:
 
 
 def product_tokens(user_agent: str) -> tuple[str, ...]:
-    """The product tokens of the crawler in a ``User-Agent`` header.
+    """Return the product tokens in a crawler's ``User-Agent`` header.
 
-    A header that is a token gives that token, and ``mybot/1.0`` gives ``mybot``. In a
-    header that begins like a browser's, the crawler's name is in a comment: ``compatible;
-    mybot/1.0; +url``. Names of browsers are left out, and so are names with characters that
-    product tokens do not have.
+    ``mybot`` and ``mybot/1.0`` give ``mybot``. In a header that begins like a browser's, the
+    crawler's name is in a comment: ``compatible; mybot/1.0; +url``. The names of browsers
+    are left out, and so are names that are not product tokens.
     """
     user_agent = user_agent[:2048]
     tokens = _names(_COMMENT.sub(" ", user_agent).split())
@@ -72,7 +71,7 @@ def product_tokens(user_agent: str) -> tuple[str, ...]:
 
 
 def _names(products: list[str]) -> list[str]:
-    """The names in *products*: each with a version, and the first even without one."""
+    """Return the names of products with a version, and of the first even without one."""
     found = []
     for position, product in enumerate(products):
         name, slash, _ = product.partition("/")
@@ -86,8 +85,9 @@ def _names(products: list[str]) -> list[str]:
 def tokens_for(
     agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
 ) -> AbstractSet[AnyStr]:
-    """Those of the *tokens* of user-agent lines that name *agent*, which is a product token
-    or ``*``. All are in lower case.
+    """Return the *tokens* of user-agent lines that name *agent*, a product token or ``*``.
+
+    All must be in lower case.
     """
     if not agent:
         return frozenset()
@@ -97,8 +97,8 @@ def tokens_for(
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """The agents that a user-agent line names, in lower case: tokens, ``*``, or one empty
-    string where it names no agent.
+    """Return the agents that the value of a user-agent line names: product tokens in lower
+    case, or ``*``; one empty string if the line names no agent.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     found = [token for name in names for token in _agents_of_name(name, dialect)]

@@ -1,4 +1,4 @@
-"""Text from elsewhere, made fit to be displayed: in a terminal, a log or a report."""
+"""Makes text from other sources safe to display in a terminal, a log or a report."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 import unicodedata
 
 MASK = "***"
-"""What is displayed in the place of a user name or password."""
+"""The text that replaces user names and passwords."""
 
-# The user information of a URL goes up to the last "@" of its authority.
+# The user information of a URL ends at the last "@" of its authority.
 _USERINFO = re.compile(r"(?<=//)[^/?#\s]*(?=@)")
 
-# The client of Redis takes credentials from the query of an address too.
+# The Redis client also takes credentials from the query of an address.
 _CREDENTIAL = re.compile(r"((?:username|password)=)[^&\s]*")
 
 
 def visible(text: str) -> str:
-    r"""*text* on one line, with everything in it visible.
+    r"""Return *text* on one line, with invisible characters as escapes.
 
     Control characters (C0, DEL, C1), characters that change the direction of writing,
     characters without a width, line separators, spaces except U+0020 and lone surrogates
-    become escapes as in Python: ``\x1b``, ``\u202e``. A backslash stays as it is.
+    become Python escapes: ``\x1b``, ``\u202e``. Backslashes are not changed.
     """
     if text.isprintable():
         return text
@@ -31,7 +31,7 @@ def visible(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal visible text takes."""
+    """Return the number of terminal columns that *text* takes; it must be visible."""
     if text.isascii():
         return len(text)
     return sum(
@@ -42,13 +42,13 @@ def columns(text: str) -> int:
 
 
 def without_credentials(text: str) -> str:
-    """*text* with the user names and passwords of all URLs in it masked."""
+    """Return *text* with the user names and passwords of all URLs in it masked."""
     return _USERINFO.sub(MASK, text) if "@" in text else text
 
 
 def address_without_credentials(address: str) -> str:
-    """The address of a store, which may be malformed, with user name and password masked:
-    in the query, and all that stands before the last ``@``.
+    """Return the address of a store with its credentials masked: everything between ``//``
+    and the last ``@``, and user names and passwords in the query. It may be malformed.
     """
     before, at, after = address.rpartition("@")
     if at:

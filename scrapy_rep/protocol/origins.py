@@ -1,4 +1,4 @@
-"""Origins: the scheme, host and port that one robots.txt is for (RFC 9309, 2.3)."""
+"""Origins: the scheme, host and port to which one robots.txt applies (RFC 9309, 2.3)."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-# An IPv6 address, with a zone perhaps, or a name; and a port.
+# An IPv6 address with an optional zone, or a name; and an optional port.
 _HOST_AND_PORT = re.compile(
     r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\[\]:]+)(?::([0-9]*))?"
 ).fullmatch
 _MAX_PORT = 0xFFFF
 
-# Characters that no host has (WHATWG URL, 3.1: forbidden domain code points). Any other may
-# be in a name that a proxy knows, even if the DNS does not.
+# Characters that no host has (WHATWG URL, 3.1: forbidden domain code points). A proxy may
+# resolve names with any other character, even if the DNS does not.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
-"""The characters that URL parsers remove at both ends (WHATWG URL, 4.4)."""
+"""The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 
 class Origin(NamedTuple):
-    """The scheme, host and port that a robots.txt is for."""
+    """The scheme, host and port to which a robots.txt applies."""
 
     scheme: str
 
     host: str
-    """In lower case, nothing percent-encoded; a name as Punycode, an IPv6 address in
-    brackets."""
+    """In lower case and percent-decoded: a name in Punycode, or an address, which is in
+    brackets for IPv6."""
 
     port: int
 
@@ -45,10 +45,10 @@ class Origin(NamedTuple):
 
 
 def origin_of(url: str) -> Origin | None:
-    """The origin of an absolute URL.
+    """Return the origin of an absolute URL.
 
-    None where the scheme is not http, https or ftp, or where host or port can't be read:
-    there is no robots.txt for these.
+    Return None for a URL that has no robots.txt: its scheme is not http, https or ftp, or
+    its host or port is invalid.
     """
     try:
         parts = urlsplit(url.strip(C0_CONTROL_OR_SPACE))
@@ -59,7 +59,7 @@ def origin_of(url: str) -> Origin | None:
 
 @lru_cache(maxsize=4096)
 def origin(scheme: str, netloc: str) -> Origin | None:
-    """The origin of a URL that is parsed already; None as for :func:`origin_of`."""
+    """Return the origin for a URL's scheme and network location; see :func:`origin_of`."""
     if scheme not in _DEFAULT_PORTS:
         return None
     match = _HOST_AND_PORT(netloc.rpartition("@")[2])
@@ -71,7 +71,7 @@ def origin(scheme: str, netloc: str) -> Origin | None:
     if not host.startswith("["):
         try:
             host = _name(host)
-        except UnicodeError:  # no such name can exist
+        except UnicodeError:
             return None
         if not host or _FORBIDDEN(host):
             return None
@@ -81,8 +81,7 @@ def origin(scheme: str, netloc: str) -> Origin | None:
 
 
 def _name(host: str) -> str:
-    """The name of a host as the DNS writes it. Raises UnicodeError for a name that cannot
-    exist."""
+    """Return the DNS form of a host name. Raises UnicodeError for an invalid name."""
     if "%" in host:
         host = unquote(host, errors="strict")
     if host.isascii():

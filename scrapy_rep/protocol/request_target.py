@@ -1,10 +1,9 @@
 """The request target: the part of a URL that a server sees (RFC 9112, 3.2).
 
-A client may send a URL in another form than it was written in, and a server may read it in
-yet another: both resolve dot segments and decode octets. So a crawl asks robots.txt about
-each of these forms, and is denied where one of them is. A
-:class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one form; the
-functions here ask it about all.
+Clients and servers may both change the form of a URL: they resolve dot segments and decode
+octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
+may see it. :class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one
+form; the functions here check all of them.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ if TYPE_CHECKING:
 
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
-"""Clients that change URLs: aiohttp decodes most of the reserved octets, and Scrapy's
-handler of HTTP/2 leaves out the parameters of a path (``;x``)."""
+"""Clients that change URLs: aiohttp decodes most reserved octets, and Scrapy's HTTP/2
+handler drops the parameters of a path (``;x``)."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
-# Nearly every URL matches: it has only characters that all clients send unchanged, "#%;\"
-# excepted, with neither a dot nor a slash behind a slash, and no "?" at its end. Such a URL
-# has one form. Each character can be taken in one way alone, so there is no backtracking.
+# Nearly every URL matches this, and has only one form: all clients send its characters
+# unchanged, no dot or slash follows a slash in its path, it has none of "#%;\", and no "?"
+# at its end. Each character matches in only one way, so there is no backtracking.
 _CHARACTERS = r"!\"$&-.0-:<-\[\]-~"
 _BUT_DOT = r"!\"$&-\-0-:<-\[\]-~"
 _ORDINARY = re.compile(
     rf"[a-z]+://[{_CHARACTERS}]*(?:/[{_BUT_DOT}][{_CHARACTERS}]*)*/?(?<!\?)"
 ).fullmatch
 
-# What gives a URL several forms: a character that no URL may have (RFC 3986), a dot
-# segment, a path that begins with "//", empty parameters or an empty query, an encoded
-# octet that is unreserved.
+# Finds what gives a URL several forms: a character that no URL may have (RFC 3986), a dot
+# segment, a path that begins with "//", empty parameters, an empty query, or an encoded
+# unreserved octet.
 _MAY_HAVE_FORMS = re.compile(
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
@@ -48,7 +47,7 @@ _MAY_HAVE_FORMS = re.compile(
     r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe])"
 ).search
 
-# Scheme and authority, path, query. Each character is taken once.
+# Captures scheme and authority, path, and query.
 _PARTS = re.compile(r"([^/?#]*//[^/?#]*)([^?#]*)(\?[^#]*)?").match
 
 # The characters that URL parsers remove everywhere (WHATWG URL, 4.4).
@@ -61,7 +60,7 @@ _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
 _DOT = frozenset({".", "%2e", "%2E"})
 _DOTS = frozenset(one + other for one in _DOT for other in _DOT)
 
-# The octets that yarl decodes, which makes the URLs of aiohttp.
+# The octets that yarl decodes; aiohttp uses it for URLs.
 _DECODED_IN_QUERIES = _UNRESERVED | frozenset("!$'()*,?/:@")
 _DECODED_IN_PATHS = _UNRESERVED | frozenset("!$'()*,&=;:@")
 
@@ -72,10 +71,10 @@ def decide(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> Decision:
-    """The decision of *robots* on *url* and on each form in which a server may see it.
+    """Decide on *url* in each form in which a server may see it.
 
-    Where the URL is allowed as written, and one of its :func:`other_forms` is denied, the
-    ``form`` of the decision is that one.
+    If *robots* allows the URL as written but denies one of its :func:`other_forms`, return
+    the decision on that form, with the form as its ``form``.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
@@ -92,7 +91,7 @@ def is_allowed(
     agents: str | Sequence[str],
     clients: frozenset[str] = _NO_CLIENTS,
 ) -> bool:
-    """Whether *url* is allowed: ``decide(...).allowed``, without the evidence and faster."""
+    """Whether *url* is allowed: a faster ``decide(...).allowed``."""
     if not robots.is_allowed(url, agents):
         return False
     if _ORDINARY(url):
@@ -101,15 +100,15 @@ def is_allowed(
 
 
 def other_forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """The other forms in which a server may see *url*.
+    """Return the other forms in which a server may see *url*.
 
-    These are: without white space around it, and tabs and line breaks in it; cut at other
-    white space, which ends a target in a request line; with its segments of dots resolved
-    (RFC 3986, 5.2.4), ``%2e`` being a dot and a backslash a slash; with unreserved octets
-    decoded and what can't be sent encoded (RFC 3986, 6.2.2); and as Twisted sends it, with
-    two slashes more where the path begins with two, and without parameters or a query that
-    are empty. *clients* are :data:`AIOHTTP` and :data:`HTTP2`, if the forms of these count
-    too.
+    - without white space around it, and without tabs and line breaks in it;
+    - cut at other white space, which ends the target in a request line;
+    - with dot segments resolved (RFC 3986, 5.2.4), ``%2e`` as a dot, a backslash as a slash;
+    - with unreserved octets decoded, and invalid characters encoded (RFC 3986, 6.2.2);
+    - as Twisted sends it: with two more slashes if the path begins with two, and without
+      empty parameters or an empty query;
+    - as the *clients* send it, which may include :data:`AIOHTTP` and :data:`HTTP2`.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
@@ -127,7 +126,7 @@ def other_forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, .
 
 
 def have_same_target(url: str, other: str) -> bool:
-    """Whether a server may see the same target in two URLs, whatever their origins are."""
+    """Whether a server may see the same target in both URLs; origins are not compared."""
     return not _all_targets(url).isdisjoint(_all_targets(other))
 
 
@@ -171,7 +170,7 @@ def _forms(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
 
 
 def _without_parameters(path: str, clients: frozenset[str]) -> str:
-    """*path* without the parameters of its last segment, if the clients do not send them."""
+    """*path* without the parameters of its last segment, if *clients* do not send them."""
     at = path.find(";", path.rfind("/"))
     if at < 0 or (at < len(path) - 1 and HTTP2 not in clients):
         return path

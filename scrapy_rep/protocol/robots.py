@@ -1,4 +1,4 @@
-"""A robots.txt with all that it states, about access and about use."""
+"""A parsed robots.txt: its rules for access, and its usage preferences."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class RobotsTxt(AccessRules):
-    """A robots.txt, or the decision that takes its place where there is none.
+    """A parsed robots.txt, or one decision for all URLs where there is no robots.txt.
 
-    Made by :meth:`parse` and :meth:`blanket`; immutable.
+    Create it with :meth:`parse` or :meth:`blanket`. It is immutable.
     """
 
     __slots__ = ("_may_state_usage", "_usage_records")
@@ -39,7 +39,7 @@ class RobotsTxt(AccessRules):
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
         weight = super().weight
         for records in (self._usage_records or {}).values():
             weight += records.weight
@@ -47,7 +47,7 @@ class RobotsTxt(AccessRules):
 
     @property
     def may_state_usage(self) -> bool:
-        """Whether it may have records about use: a quick check, since most files have none."""
+        """Whether the file may have usage records: a fast check that rules out most files."""
         if self._may_state_usage is None:
             from scrapy_rep.protocol.usage import robotstxt  # noqa: PLC0415
 
@@ -55,9 +55,9 @@ class RobotsTxt(AccessRules):
         return self._may_state_usage
 
     def usage(self, url: str, agents: str | Sequence[str]) -> UsagePreferences:
-        """The preferences that it states about the use of *url*. There are none for a URL
-        that is disallowed: they are only for what may be fetched
-        (draft-ietf-aipref-attach-05, 3.1).
+        """Return the usage preferences for *url*.
+
+        There are none for a disallowed URL (draft-ietf-aipref-attach-05, 3.1).
         """
         from scrapy_rep.protocol.usage.preferences import NOTHING_STATED  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ class RobotsTxt(AccessRules):
         return records.of_target(paths.target(url, self.dialect))
 
     def lint(self) -> tuple[Finding, ...]:
-        """The findings about this file, by line; computed at each call."""
+        """Return the findings about this file, in the order of lines; computed at each call."""
         # Imported here, since few programs lint.
         from scrapy_rep.protocol.lint.linter import lint  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ def test_findings(rep: Rep) -> None:
     ended = rep("lint", "robots.txt")
     assert ended.status == 1
     assert (
-        "robots.txt:2: error [misspelt-field] 'Disalow' is not read: write Disallow\n"
+        "robots.txt:2: error [misspelt-field] most crawlers ignore the field 'Disalow': write Disallow\n"
         "    Disalow: /basket/\n"
     ) in ended.out
 

@@ -273,9 +273,9 @@ def test_lint_of_a_file_over_the_limit(site: Site, tmp_path: Path) -> None:
         for record in ended.records("lint")
     )
     assert re.match(
-        r"the file has at least 5\d\d,\d{3} bytes, and the first 512,000", fetched
+        r"the file has at least 5\d\d,\d{3} bytes, and crawlers read only the", fetched
     )
-    assert given.startswith("the file has 800,014 bytes, and the first 512,000")
+    assert given.startswith("the file has 800,014 bytes, and crawlers read only the")
 
 
 def test_a_server_that_closes(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_rules_with_evidence(rep: Rep) -> None:
         "  max_snippet: 20\n"
         "      max-snippet:20   (meta tag at byte 13, for everyone)\n"
         "  without effect in this dialect: sparkle   (meta tag at byte 13, for everyone)\n"
-        "  [unknown-name] not in the vocabulary: 'sparkle'\n"
+        "  [unknown-name] unknown rule, which has no effect: 'sparkle'\n"
         "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
         "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
         "  classic    indexable  nofollow\n"

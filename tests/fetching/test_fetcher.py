@@ -68,6 +68,22 @@ def chain(hops: int) -> dict[str, Any]:
     return {**answers, urls[-1]: answer(urls[-1])}
 
 
+@coroutine_test
+async def test_what_is_no_robotstxt_is_not_counted() -> None:
+    """Scrapy's stats about robots.txt do not count another file, nor the errors of the
+    requests that follow its redirect.
+    """
+    file, moved = "http://example.com/.well-known/tdmrep.json", "http://a.example/moved"
+    answers = {file: answer(file, b"", 301, Location=moved), moved: OSError("reset")}
+    crawler = fake_crawler({"REP_RETRY_TIMES": 0}, answers)
+    read = RepSettings.from_settings(crawler.settings)
+    causes = Causes(cause_of(CAUSE, read.request_meta_keys))
+    fetcher = RobotsTxtFetcher(crawler, read)
+    result = await fetcher.fetch(file, causes, is_robotstxt=False)
+    assert (result.access, result.redirects) == ("unreachable", (moved,))
+    assert crawler.stats.get_stats() == {}
+
+
 @pytest.mark.parametrize("hops", range(6))
 @coroutine_test
 async def test_2_3_1_2_five_redirects_are_followed(hops: int) -> None:

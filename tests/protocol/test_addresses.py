@@ -89,7 +89,9 @@ def test_what_the_system_refuses(host: str) -> None:
         expected = IPv4Address(socket.inet_aton(host.removesuffix(".")))
     except OSError:
         expected = None
-    assert address_in(host) == expected
+    # "0x" is zero to browsers (WHATWG URL, 3.5), and invalid on some systems.
+    if "0x" not in host.lower().split("."):
+        assert address_in(host) == expected
 
 
 @pytest.mark.parametrize(

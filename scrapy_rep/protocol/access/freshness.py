@@ -1,8 +1,8 @@
-"""How long a robots.txt stays fresh, and when to ask again for one that is unreachable.
+"""How long a robots.txt stays fresh, and when to fetch an unreachable one again.
 
-RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111, whose sections are cited
-below. Header fields are pairs of a name in lower case and a value; times are in seconds,
-moments in seconds since the epoch.
+RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111; section numbers below are
+those of RFC 9111. Header fields are pairs of a name in lower case and a value. Durations are
+in seconds, points in time in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0
 
 _MAX_HOLDS = 30 * DAY
-"""The longest lifetime, whatever the server says."""
+"""The longest lifetime that a server can set."""
 
 _FIRST_RETRY, _LAST_RETRY = 30.0, 60 * 60.0
 _MIN_RETRY_AFTER, _MAX_RETRY_AFTER = 1.0, DAY
 
-# The directives that state a lifetime, in the order in which they count. The copy of a crawl
-# is a shared one, since several crawls can use it.
+# The directives that state a lifetime, the one with precedence first. s-maxage counts,
+# because several crawls can share a cache.
 _AGE_DIRECTIVES = {
     "cache-control": ("s-maxage", "max-age"),
     "max-age": ("max-age",),
@@ -39,44 +39,45 @@ _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
 
 
 class Bounds(NamedTuple):
-    """The limits that the user of the crawler sets for the lifetime of a robots.txt."""
+    """The operator's limits for the lifetime of a robots.txt, in seconds."""
 
     min_age: float = 5 * 60.0
-    """The shortest lifetime. Without it, ``max-age=0`` would mean a fetch for each page."""
+    """The shortest lifetime: with ``max-age=0``, the crawler would otherwise fetch robots.txt
+    before each page."""
 
     max_age: float = DAY
-    """The longest lifetime, in the dialects that have such a limit (RFC 9309, 2.4)."""
+    """The longest lifetime. Only dialects with such a limit use it (RFC 9309, 2.4)."""
 
 
 def lifetime(
     headers: Headers, dialect: Dialect, bounds: Bounds, fetched: float
 ) -> float:
-    """The seconds from *fetched* on for which an answer with *headers* is fresh."""
+    """Return for how many seconds after *fetched* a response with *headers* is fresh."""
     fields = dict(headers)
     directives = cache_control(fields)
-    said = _explicit(fields, directives, dialect, fetched)
-    found = dialect.holds.total_seconds() if said is None else said
+    stated = _stated_lifetime(fields, directives, dialect, fetched)
+    found = dialect.holds.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
         found = min(found, bounds.max_age)
     return max(min(found, _MAX_HOLDS), bounds.min_age)
 
 
-def _explicit(
+def _stated_lifetime(
     fields: dict[str, str],
     directives: dict[str, str],
     dialect: Dialect,
     fetched: float,
 ) -> float | None:
-    """The lifetime that the server states, in the fields that the dialect reads (4.2.1)."""
-    is_refused = "no-cache" in directives or "no-store" in directives
-    if dialect.freshness == "cache-control" and is_refused:
+    """Return the lifetime that the header fields of the dialect state, or None (4.2.1)."""
+    forbids_caching = "no-cache" in directives or "no-store" in directives
+    if dialect.freshness == "cache-control" and forbids_caching:
         return 0.0
     for name in _AGE_DIRECTIVES[dialect.freshness]:
         seconds = _seconds(directives.get(name, ""))
         if seconds is not None:
             return seconds - (_seconds(fields.get("age", "")) or 0.0)
     if dialect.freshness != "max-age" and "expires" in fields:
-        # A date that can't be read, "0" above all, is one in the past (5.3).
+        # An invalid date, in particular "0", is in the past (5.3).
         expires = _moment(fields["expires"])
         date = _moment(fields.get("date", ""))
         return 0.0 if expires is None else expires - (date or fetched)
@@ -84,32 +85,33 @@ def _explicit(
 
 
 def must_revalidate(headers: Headers) -> bool:
-    """Whether a stale copy must not be used, even if the server is unreachable (5.2.2.2)."""
+    """Whether a stale copy must not be used even if the server is unreachable (5.2.2.2)."""
     directives = cache_control(dict(headers))
     return not directives.keys().isdisjoint(
         {"must-revalidate", "proxy-revalidate", "no-cache", "no-store"}
     )
 
 
-def retry_delay(headers: Headers, attempts: int, jitter: float, asked: float) -> float:
-    """The seconds to wait before the next fetch, after *attempts* in a row have failed.
+def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> float:
+    """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
 
-    ``Retry-After`` (RFC 9110, 10.2.3) decides, from a second to a day. Without it the wait
-    doubles with each attempt. *jitter*, from 0 to 1, spreads the crawlers that wait.
+    ``Retry-After`` (RFC 9110, 10.2.3) decides, between a second and a day. Without it, the
+    wait doubles with each attempt. *jitter*, from 0 to 1, keeps crawlers from fetching at the
+    same time. *now* is the time of the last fetch.
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)
     value = dict(headers).get("retry-after", "")
     wanted = _seconds(value)
     if wanted is None and (moment := _moment(value)) is not None:
-        wanted = moment - asked
+        wanted = moment - now
     if wanted is None:
         return back_off
     return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
-    """The directives of ``Cache-Control``, names in lower case (5.2)."""
+    """Return the directives of ``Cache-Control``, with names in lower case (5.2)."""
     directives: dict[str, str] = {}
     for part in fields.get("cache-control", "")[:4096].split(","):
         match = _DIRECTIVE.fullmatch(part)
@@ -125,7 +127,7 @@ def _seconds(value: str) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """An HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch."""
+    """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if invalid."""
     try:
         return parsedate_to_datetime(value[:64]).timestamp()
     except (ValueError, TypeError, OverflowError, OSError, IndexError):

@@ -1,4 +1,4 @@
-"""The user's own decisions about hosts, which count in the place of their robots.txt."""
+"""Overrides: the operator's own decisions for hosts, which replace their robots.txt."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _HOST_PATTERN = re.compile(
 
 
 class Override(NamedTuple):
-    """The decision about the hosts of one pattern."""
+    """The operator's decision for the hosts that a pattern matches."""
 
     pattern: str
-    """The pattern as written in the setting."""
+    """The host pattern as written in the setting."""
 
     kind: Literal["obey", "ignore", "robotstxt"]
 
@@ -51,12 +51,12 @@ class Override(NamedTuple):
 
     @property
     def specificity(self) -> tuple[bool, int, bool]:
-        """A sort key: of several overrides that cover an origin, the greatest decides."""
+        """A sort key: of several overrides for an origin, the one with the greatest decides."""
         return (not self.host.startswith("*"), len(self.host), self.port is not None)
 
 
 class OverrideError(ValueError):
-    """An override can't be read: its pattern, or what is said for that."""
+    """An override is invalid: its pattern if *is_pattern*, otherwise its value."""
 
     def __init__(self, pattern: str, *, is_pattern: bool) -> None:
         super().__init__(pattern)
@@ -67,16 +67,16 @@ class OverrideError(ValueError):
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """The overrides of a setting, the most specific first.
+    """Return the overrides of a setting, the most specific first.
 
-    Raises OverrideError for what is none.
+    Raises OverrideError for an invalid one.
     """
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(sorted(overrides, key=lambda one: one.specificity, reverse=True))
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
-    """The override that decides about *origin*, if there is one."""
+    """Return the override that decides for *origin*, or None."""
     for override in overrides:
         if override.covers(origin):
             return override
@@ -93,7 +93,7 @@ def _parse(pattern: str, value: object, dialect: Dialect) -> Override:
         return Override(pattern, "obey", None, host, port)
     if value == "ignore":
         return Override(pattern, "ignore", None, host, port)
-    # A robots.txt has a field and a colon; a misspelt word has not.
+    # A robots.txt has a colon; a misspelt keyword does not.
     if not isinstance(value, str) or ":" not in value:
         raise OverrideError(pattern, is_pattern=False)
     robots = RobotsTxt.parse(value.encode("utf-8", "replace"), dialect)

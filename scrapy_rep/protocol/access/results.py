@@ -1,4 +1,4 @@
-"""The result of fetching a robots.txt, and what may be fetched then (RFC 9309, 2.3.1)."""
+"""The result of fetching a robots.txt, and the rules that follow from it (RFC 9309, 2.3.1)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ HEADERS = frozenset(
         "retry-after",
     }
 )
-"""The headers about the type of the body, its lifetime, and the time of the next request."""
+"""The headers that a result keeps: the body's type and lifetime, and ``Retry-After``."""
 
 
 MAX_AHEAD = 300.0
-"""The seconds by which the clock of another machine may be ahead."""
+"""How many seconds the clock of another worker may be ahead."""
 
 
 class Access(str, Enum):
-    """The kinds of result that RFC 9309, 2.3.1, distinguishes. Redirects are followed, so
-    there is no kind for them: the last answer counts.
+    """The kinds of result that RFC 9309, 2.3.1, distinguishes.
+
+    The crawler follows redirects, so there is no kind for them: the last response counts.
     """
 
     SUCCESSFUL = "successful"
@@ -52,47 +53,46 @@ class Access(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessResult:
-    """How one fetch of a robots.txt ended."""
+    """The result of one fetch of a robots.txt."""
 
     url: str
     """The URL of the first request."""
 
     status: int | None
-    """The status of the last answer; None where there was none."""
+    """The status of the last response; None if there was none."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """The headers of the last answer that are in ``HEADERS``: names in lower case, and
-    values."""
+    """The headers of the last response that are in ``HEADERS``: pairs of a name in lower
+    case and a value."""
 
     body: bytes = b""
-    """The body of the last answer, if that was successful."""
+    """The body of the last response, if it was successful."""
 
     redirects: tuple[str, ...] = ()
-    """The URLs that were redirected to, in order; the last is where the answer is from."""
+    """The targets of the redirects, in order; the last response came from the last one."""
 
     error: str = ""
-    """Why there was no answer, or why the last one was not followed."""
+    """Why there was no response, or why the crawler did not follow the last redirect."""
 
     is_permanent: bool = False
-    """Whether waiting and asking again is of no use: there is no server at that host, so
-    that its pages would fail too, or a component of the project drops the request for
-    robots.txt."""
+    """Whether fetching again is useless: the host has no server, so its pages would fail
+    too, or a component of the project drops the request for robots.txt."""
 
     @property
     def access(self) -> Access:
-        # 407 is the answer of a proxy, and says nothing about the site.
+        # 407 comes from a proxy, and says nothing about the site.
         if self.status is None or self.status in {407, 429}:
             return Access.UNREACHABLE
         if 200 <= self.status < 300:
             return Access.SUCCESSFUL
-        # A redirect that was not followed leads nowhere, or is one too many (RFC 2.3.1.2).
+        # The crawler does not follow an invalid redirect, or one too many (RFC 2.3.1.2).
         if 300 <= self.status < 500:
             return Access.UNAVAILABLE
         return Access.UNREACHABLE
 
     @property
     def has_too_many_redirects(self) -> bool:
-        """Whether it counts as unavailable because it was redirected too often."""
+        """Whether robots.txt counts as unavailable because of too many redirects."""
         is_redirect = self.status is not None and 300 <= self.status < 400
         return is_redirect and len(self.redirects) > 1
 
@@ -108,56 +108,57 @@ class AccessResult:
 
 
 class State(str, Enum):
-    """What a crawler keeps to, going by all that is known of a robots.txt."""
+    """What a crawler follows for an origin, given the last fetch and the cached copy."""
 
     SUCCESSFUL = "successful"
-    """The rules of the last answer."""
+    """The rules of the last response."""
     UNAVAILABLE = "unavailable"
-    """No rules: there is no robots.txt, or it must not be read (RFC 9309, 2.3.1.3)."""
+    """No rules: robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
     STALE = "stale"
-    """The last good answer, since robots.txt is unreachable now."""
+    """The rules of the cached copy, because robots.txt is unreachable now."""
     UNREACHABLE = "unreachable"
-    """Nothing may be fetched: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
+    """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     GIVEN_UP = "given-up"
-    """Everything may be fetched: robots.txt has been unreachable for too long."""
+    """The crawler may fetch everything: robots.txt has been unreachable for too long."""
 
     __str__ = str.__str__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of the robots.txt of an origin, and until when it is fresh.
+    """The cache entry for the robots.txt of an origin.
 
-    Moments are in seconds since the epoch.
+    Points in time are in seconds since the epoch.
     """
 
     result: AccessResult
-    """How the last fetch ended."""
+    """The result of the last fetch."""
 
     fetched: float
     expires: float
-    """When it must be fetched again."""
+    """When the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """When it was first found to be unreachable, if it is unreachable."""
+    """The time of the first of the failed fetches, if robots.txt is unreachable."""
 
     attempts: int = 0
-    """How many fetches in a row found it unreachable."""
+    """The number of failed fetches in a row."""
 
     copy: AccessResult | None = None
-    """The last good answer, where it is unreachable."""
+    """The last result before robots.txt became unreachable, if it is."""
 
     copy_fetched: float | None = None
-    """When the copy was fetched."""
+    """When the crawler fetched the copy."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it need not be fetched again yet. An entry from the future is not fresh:
-        the clock was set back since.
+        """Whether the entry may be used without another fetch.
+
+        An entry from the future is not fresh: the clock has been set back since.
         """
         return now < self.expires and self.fetched <= now + MAX_AHEAD
 
     def state(self, dialect: Dialect) -> State:
-        """What a crawler keeps to until the next fetch."""
+        """Return what a crawler follows until the next fetch."""
         if self.unreachable_since is None:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
@@ -172,9 +173,7 @@ class Entry:
         return State.UNREACHABLE
 
     def answer(self, dialect: Dialect) -> AccessResult | None:
-        """The answer that a crawler keeps to: the last one, or the copy; None where neither
-        counts.
-        """
+        """Return the result that a crawler follows: the last one or the copy, or None."""
         state = self.state(dialect)
         if state in {State.UNREACHABLE, State.GIVEN_UP}:
             return None
@@ -190,9 +189,10 @@ def renew(
     bounds: Bounds = Bounds(),  # noqa: B008  immutable
     jitter: float = 0.0,
 ) -> Entry:
-    """The entry after a fetch that ended with *result*; *before* is the entry until then.
-    *jitter*, from 0 to 1, spreads the times at which crawlers ask again for a robots.txt
-    that is unreachable.
+    """Return the entry after a fetch with *result*; *before* is the entry until then.
+
+    *jitter*, from 0 to 1, keeps crawlers from retrying an unreachable robots.txt at the same
+    time.
     """
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
@@ -216,7 +216,7 @@ def renew(
 
 
 def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
-    """The robots.txt to keep to until the next fetch."""
+    """Return the robots.txt that a crawler follows until the next fetch."""
     answer = entry.answer(dialect)
     if answer is None:
         return RobotsTxt.blanket(

@@ -1,7 +1,7 @@
 """Reads the dates of ``unavailable_after``.
 
-python-dateutil reads the forms. This module makes the result independent of the machine and
-the moment: of the local time zone, of today's date for missing parts, and of the current
+python-dateutil parses the text. This module makes the result independent of the machine and
+the time: of the local time zone, of today's date for missing parts, and of the current
 century for two-digit years.
 
 Sources:
@@ -9,7 +9,7 @@ Sources:
 - RFC 822, 5 (with RFC 1123, 5.2.14): ``25 Jun 10 15:00:00 PST``, its zone names;
 - RFC 850, 2.1.4: ``Friday, 25-Jun-10 15:00:00 GMT``;
 - ISO 8601: ``2010-06-25T15:00:00+02:00``;
-- RFC 6265, 5.1.1: two-digit years are 1970 to 2069.
+- RFC 6265, 5.1.1: two-digit years mean 1970 to 2069.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _HOURS = {
 }  # fmt: skip
 
 ZONES = {name: int(hours * 3600) for name, hours in _HOURS.items()}
-"""The zone names that are understood, and their seconds east of Greenwich. A name that
-several zones share stands for the one of RFC 822, or else for the most populous."""
+"""The known zone names, and their offsets from UTC in seconds. A name that several zones
+share means the one of RFC 822, or else the most populous zone."""
 
 _WORDS = frozenset(ZONES) | {
     word.upper()
@@ -53,24 +53,24 @@ _WORDS = frozenset(ZONES) | {
 }
 _WORD = re.compile(r"[A-Z]+")
 _COMMENT = re.compile(r"\(([A-Z ]+|(?:GMT|UTC)[+-]\d\d:?\d\d)\)\Z")
-"""What may follow a date in parentheses, to name its zone: ``(PST)`` (RFC 822, 3.4.3),
+"""The zone in parentheses that may follow a date: ``(PST)`` (RFC 822, 3.4.3),
 ``(Coordinated Universal Time)`` (JavaScript's Date), ``(GMT+02:00)``."""
 _NAMED_OFFSET = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
-"""``GMT+2`` is meant as two hours east of Greenwich. POSIX and dateutil read it as west."""
+"""Authors mean two hours east of Greenwich by ``GMT+2``. POSIX and dateutil read it as west."""
 _SIGN = re.compile(r"(?:\A|\s)[+-]")
 _DOTTED = re.compile(r"\d{1,2}\.\d{1,2}\.\d")
-"""A date with points has the day first; one with slashes, the month."""
+"""A date with dots has the day first; a date with slashes has the month first."""
 
 _MAX_LENGTH = 80
-"""In characters: longer text is no date, and is not read."""
+"""Longer text, in characters, is not read as a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
 """An earlier date is the zero value of some program, such as the year 1."""
-# Used only for parts that are missing, and such dates are refused by _CompleteDates.
+# dateutil needs it for missing parts. _CompleteDates rejects dates without these.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 
 class _CompleteDates(parserinfo):
-    """dateutil's own words, for dates with a year, a month and a day."""
+    """dateutil's vocabulary; rejects dates without a year, a month or a day."""
 
     TZOFFSET = ZONES
 
@@ -80,7 +80,7 @@ class _CompleteDates(parserinfo):
         return year
 
     def validate(self, res: datetime) -> bool:
-        # `res` has the attributes of a datetime, None for what the text does not say.
+        # `res` has the attributes of a datetime, with None for parts that the text lacks.
         parts: tuple[int | None, ...] = (res.year, res.month, res.day)
         return None not in parts and super().validate(res)
 
@@ -89,18 +89,17 @@ _parser = parser(_CompleteDates())
 
 
 def _zone(name: str | None, offset: int | None) -> timezone:
-    # dateutil asks this for every date, so it never looks at the local zone.
+    # dateutil calls this for every date, and so never uses the local zone.
     return timezone(timedelta(seconds=offset or 0))
 
 
 def read_date(text: str) -> datetime | None:
-    """Return the date that the text writes, in UTC, or None if it is not a date.
+    """Return the date in *text*, in UTC, or None if *text* is not a date.
 
-    A date without a time is its first instant, and a time without a zone is UTC. Upper and
-    lower case are equal. Every word must be known, so a date with other text around it is
-    none.
+    A date without a time means the beginning of the day; a time without a zone is in UTC.
+    Case does not matter. A date with unknown words around it is not a date.
     """
-    # dateutil passes over a NUL wherever it stands.
+    # dateutil ignores null characters.
     if len(text) > _MAX_LENGTH or not text.isascii() or "\0" in text:
         return None
     text = _COMMENT.sub(_without_zone_name, text.upper().strip()).strip()
@@ -108,7 +107,7 @@ def read_date(text: str) -> datetime | None:
         return None
     sign = _SIGN.search(text)
     if sign is not None and ":" not in text[: sign.start()]:
-        return None  # the sign of a year, which dateutil would overlook
+        return None  # the sign of a year, which dateutil ignores
     try:
         date = _parser.parse(
             _NAMED_OFFSET.sub("", text),
@@ -116,13 +115,13 @@ def read_date(text: str) -> datetime | None:
             dayfirst=_DOTTED.match(text) is not None,
             tzinfos=_zone,
         ).astimezone(timezone.utc)
-    except (ValueError, ArithmeticError):  # that of decimal numbers as well
+    except (ValueError, ArithmeticError):  # the latter from decimal numbers
         return None
     return date if date >= _EARLIEST else None
 
 
 def _without_zone_name(comment: re.Match[str]) -> str:
-    """Nothing, or the *comment* as it is where it names no zone."""
+    """Return an empty string for the name of a zone, or else the unchanged *comment*."""
     name = comment[1]
     is_zone = name in ZONES or name.endswith((" TIME", *"0123456789"))
     return "" if is_zone else comment[0]

@@ -1,14 +1,14 @@
 """Reads the statements in X-Robots-Tag headers.
 
-No text defines the grammar. This one reads every example on Google's and MDN's pages as
-these pages explain it ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
+No text defines the grammar. This one reads the examples of Google and MDN as they explain
+them ("X-Robots-Tag: BadBot: noindex, nofollow, googlebot: nofollow")::
 
     field-line = [ part *( "," [ part ] ) ]
     part       = *( agent ":" ) [ statement ]
     agent      = token [ "/" version ]           ; opens a scope up to the next agent
     statement  = name [ ":" value ]
 
-A date is the only value with commas in it.
+Only dates may have commas in their value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVERYONE = frozenset({"*", "robots"})
 """Names for all crawlers: ``*`` as in robots.txt, ``robots`` as the name of a meta tag."""
 
 _PART = re.compile("[^,]+")
-# With a letter, since "15:00" is a time; not before "//", since that is a URL. Neither
+# An agent has a letter, unlike the time "15:00", and no "//" follows it, unlike in a URL. No
 # repetition shares a character with what follows it, so this cannot backtrack.
 _AGENT = re.compile(
     r"\s*([0-9_.-]*[a-zA-Z*][a-zA-Z0-9*_.-]*)(?:/[a-zA-Z0-9_.-]*)?\s*:(?!//)"
@@ -52,15 +52,16 @@ def _scopes(text: str) -> Iterator[tuple[str | None, list[Span]]]:
 def read_headers(
     values: Iterable[bytes], agents: Collection[str], reading: StatementReader
 ) -> None:
-    """Read field lines (one value each) that are addressed to everyone or to us.
+    """Add the statements of field lines that are addressed to *agents* or to everyone.
 
-    The agents are our product tokens, in lower case.
+    *values* are the values of the field lines, *agents* the crawler's product tokens in
+    lower case.
     """
     for number, value in enumerate(values, 1):
         if reading.is_full:
             return
         if len(value) > MAX_TEXT:
-            message = f"only {MAX_TEXT} bytes of {len(value)} are read"
+            message = f"the crawler reads only {MAX_TEXT} of {len(value)} bytes"
             reading.add_finding("too-long", message, ("header", None, number))
         text = value[:MAX_TEXT].decode("latin-1")
         for agent, spans in _scopes(text):

@@ -1,14 +1,14 @@
-"""Finds the ``<meta>`` and ``<link>`` start tags in the bytes of a page, as an HTML parser does.
+"""Finds ``<meta>`` and ``<link>`` start tags in the bytes of a page, as an HTML parser does.
 
 This is the tokenizer of the HTML Standard (WHATWG, 13.2.5), reduced to what decides whether
 bytes are a tag: comments, elements whose content is text, ``<template>``, and attributes
-with their quotes. It reads any encoding that extends ASCII, and takes time linear in the
-page: no pattern below can match the same byte in two ways, and a search that finds nothing
-ends the page.
+with their quotes. It reads any encoding that extends ASCII. Its time is linear in the size
+of the page: no pattern below can match the same byte in two ways, and a search without a
+result ends the page.
 
-It does not build a tree. So three things differ from a browser's tree: tags in ``<select>``
-and ``<frameset>`` count, which a tree leaves out; and in ``<svg>`` and ``<math>``, text
-elements (and CDATA sections) are read as they are outside.
+It does not build a tree. So its result differs from a browser's tree: it finds tags in
+``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
+CDATA sections as it does elsewhere.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 SPACE = rb"[\t\n\f\r ]"
 
-# One plain attribute: without a value, or with a value in quotes or without any quotes in
-# it.
+# One plain attribute: without a value, with a value in quotes, or with one that has no quotes.
 _PLAIN_ATTRIBUTE = (
     SPACE + rb"""+[^\t\n\f\r />="'<]+(?:="[^"]*"|='[^']*'|=[^\t\n\f\r "'=<>`]+)?"""
 )
-# The plain attributes of a tag, at most 50 because a repeated group takes stack, and its
-# end.
+# The plain attributes of a tag and its end. A repeated group takes stack, hence the limit.
 _PLAIN_REST = rb"(?:" + _PLAIN_ATTRIBUTE + rb"){0,50}" + SPACE + rb"*/?>"
 
-# Either a start or end tag, or else a comment, or a bogus one, such as a doctype, which
-# ends at the next ">".
+# A start tag, an end tag, a comment, or a bogus comment, such as a doctype, which ends at the
+# next ">".
 _MARKUP = re.compile(
     rb"<(?:(/)?([a-zA-Z][^\t\n\f\r />]*)(" + _PLAIN_REST + rb")?|(!--)|[!?/])"
 )
@@ -44,10 +42,10 @@ _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
 
 
 def any_case(word: bytes) -> bytes:
-    """Return the pattern of a word in upper or lower case.
+    """Return a pattern for *word* in upper or lower case.
 
-    The IGNORECASE flag does the same, but makes a search five times as slow, since it
-    cannot look for the pattern's first byte.
+    A search with IGNORECASE takes five times as long, because it cannot look for the first
+    byte of the pattern.
     """
     letters = [bytes([byte]) for byte in word.lower()]
     return b"".join(
@@ -56,8 +54,7 @@ def any_case(word: bytes) -> bytes:
     )
 
 
-# Elements whose content is text. The content of <noscript> is not, as scripts do not run
-# here.
+# Elements whose content is text. <noscript> is not among them: scripts do not run here.
 _TEXT_ENDS = {
     name: re.compile(rb"</" + any_case(name) + rb"(?=[\t\n\f\r />])")
     for name in (
@@ -69,7 +66,7 @@ _SCRIPT_MARK = re.compile(
     rb"(<!--)|(-->)|<(/?)" + any_case(b"script") + rb"(?=[\t\n\f\r />])"
 )
 
-# Text and plain tags, several at once, up to a tag that matters.
+# Several pieces of text and plain tags that can be skipped at once.
 _SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
@@ -78,27 +75,26 @@ _SKIPPABLE = re.compile(
 
 
 class StartTag(NamedTuple):
-    """A start tag that was looked for."""
+    """A start tag at one of the offsets."""
 
     start: int
     """The offset of its ``<``."""
     element: bytes
     """The name of its element, in lower case."""
     attributes: dict[bytes, bytes]
-    """Those of its attributes that matter, as written. The first of several with one name
-    counts."""
+    """Its name, content, rel and href attributes, as written. Of duplicates, the first."""
 
 
 def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
-    """Yield the tags that start at one of the offsets, but in templates.
+    """Yield the tags that start at one of the offsets *starts*, except in templates.
 
-    The offsets are in ascending order; behind the last of them, the page is not read.
+    The offsets must be in ascending order. The page is not read after the last one.
     """
     ahead = iter(starts)
     next_start = next(ahead, -1)
     position = templates = 0
     while position >= 0:
-        # Everything up to the next of the offsets can be skipped, even a ``<meta>``.
+        # Everything before the next offset can be skipped, even a ``<meta>``.
         while 0 <= next_start < position:
             next_start = next(ahead, -1)
         if next_start < 0:
@@ -129,11 +125,11 @@ def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
             position = _text_end(html, position, name)
 
 
-# Each of these returns -1 where the page ends first.
+# Each of these functions returns -1 if the page ends first.
 
 
 def _comment_end(html: bytes, position: int, proper: bool) -> int:
-    """Return the offset behind the comment whose opening ends at the offset."""
+    """Return the offset after the comment whose opening ends at *position*."""
     if not proper:
         return html.find(b">", position) + 1 or -1
     for empty in (b">", b"->"):
@@ -144,7 +140,7 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
 
 
 def _read_attributes(html: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
-    """Read a tag's attributes from the offset; return the offset behind its ``>`` too."""
+    """Return the attributes of a tag, which begin at *position*, and the offset after it."""
     values: dict[bytes, bytes] = {}
     while (match := _ATTRIBUTE.match(html, position)) is not None:
         position = match.end()
@@ -177,10 +173,10 @@ def _text_end(html: bytes, position: int, name: bytes) -> int:
 
 
 def _script_end(html: bytes, position: int) -> int:
-    """Return the offset of a script's end tag, where the script has a comment.
+    """Return the offset of the end tag of a script that has a comment.
 
-    A start tag of a script inside a comment of a script needs an end tag of its own
-    (13.2.5.22 to 13.2.5.31, "script data double escaped").
+    A ``<script>`` inside the comment needs an end tag of its own (13.2.5.22 to 13.2.5.31,
+    "script data double escaped").
     """
     escaped = nested = False
     while (match := _SCRIPT_MARK.search(html, position)) is not None:

@@ -1,7 +1,7 @@
 """Reads the statements in the robots meta tags of a page.
 
-Most pages have none, and cost one search at the speed of C. Where the search finds a
-``<meta>`` tag that may be addressed to us, ``markup`` reads the page up to that tag.
+Most pages have none, and take only one fast search. If that finds a ``<meta>`` tag that may
+be addressed to the crawler, ``markup`` reads the page up to that tag.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 _EVERYONE = "robots"
 _SPACES = "\t\n\f\r "
 
-# A word and, behind a colon, the value's first word, with or without white space.
+# A word, and after a colon the first word of its value; white space may surround the colon.
 _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 
 _ANGLE_BRACKET = re.compile(rb"[<>]")
-"""No statement has these characters: content with one lacks its closing quote."""
+"""No statement has these characters, so content with one has no closing quote."""
 
-# A ``<link`` with the word in it, in a page in lower case.
+# A ``<link`` with "license" in it, in a page in lower case.
 _LICENSE = re.compile(rb"<link(?=[\t\n\f\r /])(?=[^<>]{0,1000}license)").finditer
 _MAX_LICENSES = 100
 _MAX_TAGS = 100
 _MAX_VALUE = 4_096
-"""The bytes that are read of a tag about use."""
+"""The number of bytes that are read of the content of a usage tag."""
 
 _WIDE = re.compile("utf-(?:16|32)(?:-[bl]e)?")
 _NARROW = re.compile(
     r"utf-8|ascii|cp(?:125\d|866|874|932|949)|iso8859-\d+|koi8-\w|mac-\w+|gb18030|"
     r"big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+"
 )
-"""The encodings of the web, in Python's names. Other codecs of Python are not for pages,
+"""The encodings of the Web, by their Python names. Python's other codecs are not for pages,
 and some (punycode) take more than linear time."""
 
 
 def read_page(
     html: bytes, agents: tuple[str, ...], encoding: str | None, reading: StatementReader
 ) -> None:
-    """Read the meta tags of a page that are addressed to everyone or to us.
+    """Add the statements of meta tags that are addressed to *agents* or to everyone.
 
-    The agents are our product tokens, in lower case; the encoding is what the transport
-    declares.
+    *agents* are the crawler's product tokens in lower case; *encoding* is the one that the
+    transport declares.
     """
-    # In a wide encoding every second byte of markup is zero. Searching for one costs less
-    # than determining the encoding.
+    # In UTF-16 and UTF-32, markup has zero bytes. Searching for one costs less than
+    # determining the encoding.
     if b"\0" in html:
         codec = _wide_codec(html, encoding)
         if codec is not None:
@@ -71,10 +71,12 @@ def read_page(
 
 
 def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
-    """Return the offset of every ``<meta`` that might have one of the names, and of every
-    ``<link`` that might name a licence, in order.
+    """Return the offsets of tags to read, in ascending order.
+
+    They are each ``<meta`` that might have one of the names, and each ``<link`` that might
+    name a licence.
     """
-    # Two passes at the speed of C take a third of the time of a search that ignores case.
+    # Lowering and searching takes a third of the time of a search that ignores case.
     lowered = html.lower()
     might_be_ours = _candidate(names).match
     candidates = []
@@ -84,8 +86,7 @@ def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
             candidates.append(at)
         at = lowered.rfind(b"<meta", 0, at)
     candidates.reverse()
-    # Licences are searched for in the head alone, to save a third pass over all of the
-    # page: they are only evidence.
+    # Licences are only evidence: a search of the head saves a third pass over the page.
     body = lowered.find(b"<body")
     end = len(lowered) if body < 0 else body
     if lowered.find(b"license", 0, end) >= 0:
@@ -98,9 +99,9 @@ def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
 def _candidate(names: tuple[str, ...]) -> re.Pattern[bytes]:
     """Return a pattern for a ``<meta`` tag that might have one of the names.
 
-    It matches unless the tag certainly has another name: there are ordinary attributes up
-    to such a name, or up to the tag's end. Bounded repetitions keep it linear on pages that
-    consist of beginnings of tags. The page must be in lower case.
+    It rejects a tag only if ordinary attributes lead up to another name, or to the end of
+    the tag. Its repetitions are bounded, so its time is linear even on pages that consist of
+    beginnings of tags. The page must be in lower case.
     """
     ours = b"|".join(re.escape(name.encode("utf-8", "replace")) for name in names)
     ours = rb"(?!" + SPACE + rb"{0,100}(?:" + ours + rb"))"
@@ -152,15 +153,15 @@ class _TagReader:
         add_finding = self._reading.add_finding
         content = tag.attributes.get(b"content")
         if content is None:
-            add_finding("no-content", "a meta tag without content", location)
+            message = "the meta tag has no content attribute: it has no effect"
+            add_finding("no-content", message, location)
             return
         if (mark := _ANGLE_BRACKET.search(content)) is not None:
-            add_finding(
-                "unclosed-quote", "the content runs on into other tags", location
-            )
+            message = "the content has no closing quote: only its first part counts"
+            add_finding("unclosed-quote", message, location)
             content = content[: mark.start()]
         if len(content) > MAX_TEXT:
-            message = f"only {MAX_TEXT} bytes of {len(content)} are read"
+            message = f"the crawler reads only {MAX_TEXT} of {len(content)} bytes"
             add_finding("too-long", message, location)
         text = self._text(content[:MAX_TEXT])
         spans = [word.span() for word in _WORD.finditer(text)]
@@ -179,12 +180,12 @@ class _TagReader:
 
 
 def _unescape(text: str) -> str:
-    """Return the text without entities."""
+    """Return the text with character references decoded."""
     if "&" not in text:
         return text
     try:
         return unescape(text)
-    except ValueError:  # a number of more digits than Python reads
+    except ValueError:  # a number with more digits than Python converts
         return text
 
 
@@ -196,7 +197,7 @@ def _to_utf8(html: bytes, codec: str) -> tuple[bytes, str]:
 
 
 def _wide_codec(html: bytes, encoding: str | None) -> str | None:
-    """Return the name of the UTF-16 or UTF-32 that the page is in, or None."""
+    """Return the codec of a page in UTF-16 or UTF-32, or None for other encodings."""
     codec, _ = read_bom(html)
     codec = codec or (resolve_encoding(encoding) if encoding else None)
     if codec is None and html[:2] in {b"<\0", b"\0<"}:
@@ -211,7 +212,7 @@ def _wide_codec(html: bytes, encoding: str | None) -> str | None:
 
 
 def _codec(html: bytes, encoding: str | None) -> str:
-    """Return the name of the encoding that the page, which is not wide, is in."""
+    """Return the codec of a page that is in neither UTF-16 nor UTF-32."""
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
     for codec in (bom, declared, html_body_declared_encoding(html)):

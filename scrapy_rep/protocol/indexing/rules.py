@@ -1,4 +1,4 @@
-"""Indexing rules: what a site allows to be done with a page, combined from its statements."""
+"""Indexing rules: what a site allows search engines to do with a page."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 _DENYING_NAMES = {
     denied[0]: name for name, denied in DENIALS.items() if len(denied) == 1
 }
-"""What may be denied, and the name of the statement that denies it."""
+"""Each right that can be denied, and the name of the statement that denies it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexingRules:
-    """What may be done with a page, as its headers and meta tags say.
+    """The indexing rules of a page, combined from its headers and meta tags.
 
-    Rules that allow the same are equal, whatever their statements.
+    Two are equal if they allow the same, even with different statements.
     """
 
     index: bool = True
-    """Whether the page may be in an index. `indexable` also takes the date into account."""
+    """Whether the page may be in an index. `indexable` also considers the date."""
     follow: bool = True
     """Whether the page's links may be followed."""
     archive: bool = True
@@ -60,20 +60,20 @@ class IndexingRules:
     index_embedded: bool = True
     """Whether the page may be in an index as a part of a page that embeds it."""
     max_snippet: int | None = None
-    """How many characters of text may be shown; None for any number, 0 for no snippet."""
+    """How many characters of text a snippet may have; None for no limit, 0 for no snippet."""
     max_image_preview: str | None = None
     """The largest image that may be shown: ``none``, ``standard`` or ``large``; None if
     the site does not say."""
     max_video_preview: int | None = None
-    """How many seconds of video may be shown; None for any number."""
+    """How many seconds of video may be shown; None for no limit."""
     unavailable_after: datetime | None = None
-    """When the page leaves every index: an aware datetime in UTC, or None for never."""
+    """When the page must leave indexes: an aware datetime in UTC, or None for never."""
     statements: tuple[Statement, ...] = field(default=(), compare=False)
-    """The evidence: every statement addressed to us, those in headers first."""
+    """The evidence: every statement addressed to the crawler, with headers first."""
     findings: tuple[IndexingFinding, ...] = field(default=(), compare=False)
     """The findings about the statements."""
     tags: tuple[Tag, ...] = field(default=(), compare=False)
-    """The tags of the page about its use."""
+    """The usage tags of the page."""
 
     @classmethod
     def parse(
@@ -84,13 +84,13 @@ class IndexingRules:
         dialect: Dialect = RFC9309,
         encoding: str | None = None,
     ) -> IndexingRules:
-        """Read the statements of a response. No content makes this raise.
+        """Read the indexing rules of a response. No content makes this raise.
 
         :param headers: the value of each ``X-Robots-Tag`` field line
-        :param html: the page, where there is one
-        :param agents: our product tokens; statements to any of them count
-        :param dialect: whose vocabulary it is
-        :param encoding: the page's encoding, where the transport declares it
+        :param html: the body, if it is an HTML page
+        :param agents: the crawler's product tokens; statements to any of them count
+        :param dialect: the dialect whose vocabulary has an effect
+        :param encoding: the page's encoding, if the transport declares one
         """
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
@@ -119,9 +119,9 @@ class IndexingRules:
         return tuple(each for each in self.statements if not each.known)
 
     def because(self, name: str) -> Statement | None:
-        """The first statement that denies what *name*, a name of the vocabulary, denies, or
-        more; for ``unavailable_after`` the one with the earliest date. None where there is
-        none.
+        """Return the first statement that denies all that the rule *name* denies, or None.
+
+        For ``unavailable_after``, return the statement with the earliest date.
         """
         wanted = set(DENIALS.get(name, ()))
         for each in self.statements:
@@ -135,7 +135,7 @@ class IndexingRules:
         return None
 
     def indexable(self, now: datetime) -> bool:
-        """Whether the page may be in an index at the (aware) time given."""
+        """Whether the page may be in an index at the time *now*, an aware datetime."""
         if now.tzinfo is None:
             raise ValueError("now has no time zone")
         expired = self.unavailable_after is not None and now > self.unavailable_after
@@ -154,7 +154,7 @@ class IndexingRules:
         }
 
     def to_header(self) -> str:
-        """Return the ``X-Robots-Tag`` value that says the same to everyone."""
+        """Return an ``X-Robots-Tag`` value with the same rules for everyone."""
         parts = [
             name for what, name in _DENYING_NAMES.items() if not getattr(self, what)
         ]
@@ -178,10 +178,10 @@ _NOTHING_STATED = IndexingRules()
 """The rules of every response without statements."""
 
 
-# A crawler has few names, and asks about many pages.
+# A crawler has few names, and reads many pages.
 @lru_cache(maxsize=256)
 def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
-    """What a site may call us, in lower case."""
+    """Return the product tokens in lower case."""
     return tuple(agent.lower() for agent in agents if agent)
 
 
@@ -192,8 +192,8 @@ def _iso(date: datetime) -> str:
 def _combined(statements: Iterable[Statement]) -> dict[str, Any]:
     """Return the fields of IndexingRules that differ from those of a page without statements.
 
-    The most restrictive statement wins, in whatever order they stand and from whatever
-    source they are (Google, "Handling combined indexing and serving rules").
+    The most restrictive statement wins, whatever its position and source (Google, "Handling
+    combined indexing and serving rules").
     """
     said = {each.name for each in statements if each.known}
     denied = {what for name in said & DENIALS.keys() for what in DENIALS[name]}

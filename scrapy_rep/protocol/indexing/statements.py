@@ -1,7 +1,7 @@
-"""The vocabulary of indexing rules, and the reading of statements.
+"""The vocabulary of indexing rules, and the parser for statements.
 
-``header`` and ``metatags`` find the text of statements, this module reads it, and ``rules``
-combines the statements. Tags about the use of a page are found on the way.
+``header`` and ``metatags`` find the text of statements, this module parses it, and ``rules``
+combines the statements. ``metatags`` also collects the usage tags of a page.
 
 Sources:
 
@@ -26,10 +26,10 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The number of statements of a response that are read; the rest is ignored, with a
-finding. It is also the number of findings that are kept."""
+"""The number of statements of a response that are read; a finding says if there are more. It
+is also the number of findings that are kept."""
 MAX_TEXT = 65_536
-"""The bytes that are read of one field line, or of one tag's content."""
+"""The number of bytes that are read of a field line or of the content of a tag."""
 
 IMAGE_PREVIEWS = ("none", "standard", "large")
 """The values of ``max-image-preview``, the most restrictive one first."""
@@ -56,8 +56,8 @@ DENIALS: dict[str, tuple[str, ...]] = {
     "noai": ("ai",),
     "noimageai": ("image_ai",),
 }
-"""The names without a value, and what each denies. The last of several names that deny
-the same is the canonical one."""
+"""The rules without a value, and what each denies. The last of several rules that deny the
+same has the canonical name."""
 
 
 def _limit(text: str) -> int | None:
@@ -69,7 +69,7 @@ def _image_preview(text: str) -> str | None:
 
 
 def _date(text: str) -> datetime | None:
-    # Imported here, since few pages have a date.
+    # Imported here, because few pages have a date.
     from scrapy_rep.protocol.indexing.dates import read_date  # noqa: PLC0415
 
     return read_date(text)
@@ -81,14 +81,14 @@ VALUED: dict[str, Callable[[str], Value]] = {
     "max-image-preview": _image_preview,
     "unavailable_after": _date,
 }
-"""The names that take a value, and what reads it; it returns None for a bad one. Such a
-name is never an agent, whatever the dialect."""
+"""The rules with a value, and the readers of values, which return None for an invalid one.
+Their names are never agents, in any dialect."""
 
 VOCABULARY = frozenset(DENIALS) | frozenset(VALUED)
-"""Every name that is understood, in lower case."""
+"""The names of all known rules, in lower case."""
 
-# The number of parts that a date may have. In a meta tag parts are words: "Friday, June 25,
-# 2010 at 3:00 PM PST" has eight. In a header they are separated by commas.
+# The number of parts that a date may have. In a meta tag, parts are words: "Friday, June 25,
+# 2010 at 3:00 PM PST" has eight. In a header, commas separate parts.
 _DATE_PARTS = 10
 
 Location = tuple[Source, str | None, int]
@@ -99,27 +99,26 @@ Span = tuple[int, int]
 
 
 class Statement(NamedTuple):
-    """One occurrence of an indexing rule that is addressed to us."""
+    """One occurrence of an indexing rule that is addressed to the crawler."""
 
     source: Source
     agent: str | None
     """The agent that it is addressed to, as written; None for everyone."""
     position: int
-    """In a header, the number of the field line, from 1; in a page, the offset of the
-    tag's ``<`` in bytes (of the page's UTF-8 form, if it is in UTF-16, UTF-32 or
-    ISO-2022)."""
+    """In a header, the number of the field line, from 1; in a page, the offset of the tag in
+    bytes. For a page in UTF-16, UTF-32 or ISO-2022, it is the offset in the UTF-8 form."""
     text: str
     """The statement as written."""
     name: str
     """In lower case."""
     value: Value = None
-    """None also for a value that cannot be read; then the statement has no effect."""
+    """None for no value, and for an invalid one; then the statement has no effect."""
     known: bool = True
-    """Whether the name is in the dialect's vocabulary; else it has no effect."""
+    """Whether the name is in the dialect's vocabulary. Other statements have no effect."""
 
 
 class IndexingFinding(NamedTuple):
-    """Something that is wrong with a statement, or with its tag or header."""
+    """A mistake in a statement, or in its tag or header."""
 
     code: str
     """``bad-date``, ``bad-value``, ``no-content``, ``stray-colon``, ``too-long``,
@@ -131,18 +130,18 @@ class IndexingFinding(NamedTuple):
 
 
 TAGS_OF_USE = ("tdm-reservation", "tdm-policy")
-"""The names of ``<meta>`` tags about use."""
+"""The names of ``<meta>`` tags that are usage tags."""
 
 
 class Tag(NamedTuple):
-    """A tag of a page about its use: a ``<meta>``, or a ``<link rel="license">``."""
+    """A usage tag of a page: a ``<meta>``, or a ``<link rel="license">``."""
 
     name: str
     """One of :data:`TAGS_OF_USE`, or ``license``."""
     content: str
-    """The value of its ``content``, or of its ``href``."""
+    """The value of its ``content`` or ``href``."""
     start: int
-    """The offset of its ``<``, as the position of a :class:`Statement`."""
+    """Its offset, like the position of a :class:`Statement`."""
 
 
 class StatementReader:
@@ -156,7 +155,7 @@ class StatementReader:
         self.findings: list[IndexingFinding] = []
         self.tags: list[Tag] = []
         self.is_full = False
-        """Whether the limit is reached, so that nothing more need be read."""
+        """Whether the limit of statements is reached."""
 
     def add_finding(self, code: str, message: str, location: Location) -> None:
         if len(self.findings) <= MAX_STATEMENTS:
@@ -165,13 +164,13 @@ class StatementReader:
             )
 
     def read(self, location: Location, text: str, spans: list[Span]) -> None:
-        """Read the statements in the spans of a text: one in each, but a date may take several."""
+        """Read one statement from each span of *text*; a date may take several spans."""
         at = 0
         while at < len(spans):
             if len(self.statements) >= MAX_STATEMENTS:
                 if not self.is_full:
                     self.is_full = True
-                    message = f"only {MAX_STATEMENTS} statements are read"
+                    message = f"the crawler reads only {MAX_STATEMENTS} statements"
                     self.add_finding("too-many", message, location)
                 return
             start, end = spans[at]
@@ -181,10 +180,11 @@ class StatementReader:
                 at = self._read_valued(location, text, spans, at)
                 continue
             if colon and name in DENIALS:
-                # "all: noindex" is read as two statements, so that neither is lost.
+                # "all: noindex" counts as two statements, so that none is lost.
                 spans[at] = (end - len(value), end)
                 end -= len(value)
-                self.add_finding("stray-colon", f"{name} takes no value", location)
+                message = f"{name} takes no value: the rest is a rule of its own"
+                self.add_finding("stray-colon", message, location)
             else:
                 at += 1
             written = text[start:end].strip()
@@ -196,7 +196,7 @@ class StatementReader:
     def _read_valued(
         self, location: Location, text: str, spans: list[Span], at: int
     ) -> int:
-        """Read the statement in ``spans[at]``; return the number of the next span."""
+        """Read the statement that begins in ``spans[at]``; return the index after its spans."""
         start, end = spans[at]
         name, colon, value = text[start:end].partition(":")
         name = name.strip().lower()
@@ -218,12 +218,12 @@ class StatementReader:
             return at + taken
         if result is None:
             code = "bad-date" if read is _date else "bad-value"
-            message = f"not a value of {name}: {value.strip()!r}"
+            message = f"{name} has no effect with the value {value.strip()!r}"
             self.add_finding(code, message, location)
         self.statements.append(Statement(*location, written, name, result))
         return at + taken
 
     def _add_unknown(self, location: Location, written: str, name: str) -> None:
-        message = f"not in the vocabulary: {written!r}"
+        message = f"unknown rule, which has no effect: {written!r}"
         self.add_finding("unknown-name", message, location)
         self.statements.append(Statement(*location, written, name, known=False))

@@ -38,12 +38,13 @@ def check_agents(file: LintedFile) -> None:
             _check_agent(line, file)
         elif line.field in RULES and line.number not in in_groups:
             if 0 < first < line.number:
-                message = "a blank line ended the group above, so that nobody follows"
-                message += " this: delete the blank line"
+                message = "a blank line ends the group above, so crawlers ignore this"
+                message += " rule: delete the blank line"
                 file.add(line.number, "rule-after-blank-line", message)
             else:
-                message = "in no group, so that nobody follows it: write User-agent: *"
-                file.add(line.number, "rule-before-group", f"{message} above")
+                message = "no user-agent line stands above, so crawlers ignore this"
+                message += " rule: write User-agent: * above it"
+                file.add(line.number, "rule-before-group", message)
 
 
 def _check_agent(line: Line, file: LintedFile) -> None:
@@ -53,38 +54,38 @@ def _check_agent(line: Line, file: LintedFile) -> None:
     tokens = agents_of_line(value, dialect)
     token = tokens[0]
     if dialect.agent_match == "letters" and token != EVERYONE:
-        # The token that Google's parser reads.
+        # Google's parser reads only the letters, "-" and "_" at the beginning.
         token = next(filter(is_rfc_token, tokens), "")
     rest = value[len(token.encode()) :]
     is_list = dialect.comma_separated_agents and len(tokens) > 1
     if not value:
-        message = "names nobody: write a product token, or * for everyone"
-        file.add(number, "no-agent", message)
+        message = "the line names no crawler: write a product token, or * for all of"
+        file.add(number, "no-agent", f"{message} them")
     elif _HEADER.match(value):
         names = product_tokens(value.decode("utf-8", "replace"))
-        message = f"a User-Agent header, of which {quoted(token.encode())} is read"
+        message = f"crawlers read only {quoted(token.encode())} of this header"
         meant = names[0] if names else "the crawler's product token"
         file.add(number, "browser-header", f"{message}: write {meant}")
     elif is_list or _LIST.match(value):
-        message = "names are not listed in one line"
+        message = "crawlers do not split this list of names"
         if is_list:
-            message = "several names in one line, of which Google reads the first"
+            message = "Google reads only the first of several names in one line"
         message += ": write a user-agent line for each"
         file.add(number, "agent-list", message)
     elif not token:
-        message = f"{quoted(value)} names nobody: write a product token, of letters, - "
-        file.add(number, "no-agent", f"{message}and _ alone")
+        message = f"{quoted(value)} names no crawler: write a product token, which has"
+        file.add(number, "no-agent", f"{message} only letters, - and _")
     elif rest.strip() and _VERSION.fullmatch(rest):
-        message = f"{quoted(rest)} is not read, as names are compared without: write"
+        message = f"crawlers ignore {quoted(rest)} after the name: write"
         file.add(number, "agent-version", f"{message} {quoted(token.encode())}")
     elif rest:
-        message = f"only {quoted(token.encode())} is read, and names all that are named"
-        message += " like this: write the crawler's product token"
+        message = f"crawlers read only {quoted(token.encode())}, so the line names each"
+        message += " crawler called that: write the crawler's product token"
         file.add(number, "agent-cut", message)
 
 
 def check_groups(file: LintedFile) -> None:
-    """Check the groups, and compare them."""
+    """Check each group, and compare its names with the groups above it."""
     everyone_is_restricted = any(
         rule.kind == "disallow" and rule.pattern
         for group in file.groups
@@ -101,9 +102,9 @@ def check_groups(file: LintedFile) -> None:
         forbids = any(rule.kind == "disallow" and rule.pattern for rule in group.rules)
         for rule in group.rules:
             if forbids and rule.kind == "disallow" and not rule.pattern:
-                message = "says nothing beside a Disallow that forbids something"
+                message = "an empty Disallow has no effect beside one with a path"
                 if file.dialect.empty_disallow == "allow-all":
-                    message = "allows everything, and ends what the group forbids"
+                    message = "an empty Disallow allows everything from here on"
                 file.add(rule.line, "empty-disallow", f"{message}: delete it")
 
 
@@ -112,19 +113,17 @@ def _check_names(group: Group, seen: dict[str, int], file: LintedFile) -> None:
     if not dialect.merge_groups and any(group.agents):
         earlier = [_earlier(token, seen, dialect) for token in group.agents if token]
         if all(earlier):
-            message = f"nobody follows this group, as that of line {earlier[0]} comes"
-            message += " first: write all rules there"
+            message = f"crawlers follow the group of line {earlier[0]} and ignore this"
+            message += " one: move the rules there"
             file.add(group.lines[0], "hidden-group", message)
     ours: set[str] = set()
     for token, number in zip(group.agents, group.lines, strict=True):
         if token and token in ours:
-            message = "the group has this name already: delete the line"
+            message = "the group already has this name: delete the line"
             file.add(number, "repeated-agent", message)
         elif token and token in seen and dialect.merge_groups:
-            message = (
-                f"counts as one group with that of line {seen[token]}, but not for"
-            )
-            message += " all crawlers: write all rules there"
+            message = "most crawlers, but not all, merge this group with the one of"
+            message += f" line {seen[token]}: move the rules there"
             file.add(number, "merged-group", message)
         ours.add(token)
 
@@ -144,9 +143,9 @@ def _check_no_rules(
         return
     if not any(group.agents):
         return
-    message = "without a rule, the group allows everything"
+    message = "the group has no rules, so it allows everything"
     if everyone_is_restricted and EVERYONE not in group.agents:
-        message += ", also what is forbidden to everyone: repeat those rules here"
+        message += ", even what the * group forbids: repeat those rules here"
     else:
         message += ": write Disallow: / to forbid it, or an empty Disallow: to say so"
     file.add(group.lines[-1], "group-without-rules", message)

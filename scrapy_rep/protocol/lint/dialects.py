@@ -1,4 +1,4 @@
-"""Finds URLs that dialects decide on differently, and the reason."""
+"""Finds URLs on which the dialects decide differently, and the reason."""
 
 from __future__ import annotations
 
@@ -20,86 +20,89 @@ if TYPE_CHECKING:
 
     _T = TypeVar("_T")
 
-# The limits of what is compared: bytes of a file, rules, and names, spread over the file.
+# The limits of a comparison: the bytes of a file that are read, and the rules and names that
+# are taken from them, evenly spread.
 _MAX_BYTES = 65_536
 _MAX_RULES = 48
 _MAX_AGENTS = 8
 _MAX_PATH = 1000
 _MAX_PATH_SHOWN = 60
 
-# The fields of a dialect that can be the reason, the most useful ones first. Each has a
-# description and a remedy.
+# The fields of a dialect that can be the reason of a difference, the most useful ones
+# first. Each has a text that follows "the dialects differ in", and a remedy.
 _REASONS = {
     "misspelt_fields": (
-        "they differ in which misspelt fields are read", "spell all fields properly",
+        "which misspelt fields they accept", "spell all fields correctly",
     ),
     "blank_line_ends_group": (
-        "they differ in whether a blank line ends a group",
-        "write no blank line in a group, and one before each",
+        "whether a blank line ends a group",
+        "write no blank line in a group, and one before each group",
     ),
     "leading_slash_assumed": (
-        "they differ in what a pattern without a leading / is",
+        "how they read a pattern without a leading /",
         "begin each pattern with /",
     ),
     "wildcards": (
-        "they differ in whether * and $ are special",
-        "write the beginnings of paths, without * and $, where that can be said",
+        "whether * and $ are special",
+        "write the beginning of a path, without * and $, where that is enough",
     ),
     "path_encoding": (
-        "they differ in how percent-encoding is compared",
-        "write patterns as they are in URLs, %-encoded in upper case",
+        "how they compare percent-encoding",
+        "write patterns as they stand in URLs, with percent-encoding in upper case",
     ),
     "index_html_quirk": (
-        "they differ in whether to allow index.html is to allow its directory",
-        "add a rule for the directory, with a $ after it",
+        "whether a rule that allows index.html also allows its directory",
+        "add a rule for the directory that ends with $",
     ),
     "comma_separated_agents": (
-        "they differ in whether commas separate names",
+        "whether commas separate names",
         "write a user-agent line for each name",
     ),
     "utf_16": (
-        "they differ in whether UTF-16 is decoded", "save the file as UTF-8",
+        "whether they decode UTF-16", "save the file as UTF-8",
     ),
     "nul_ends_line": (
-        "they differ in whether a null byte ends a line", "delete null bytes",
+        "whether a null byte ends a line", "delete the null bytes",
     ),
     "agent_match": (
-        "they differ in whom a user-agent line names",
-        "use product tokens of letters, - and _ alone, none the beginning of another",
+        "which crawlers a user-agent line names",
+        "use product tokens of letters, - and _ only, none the beginning of another",
     ),
     "merge_groups": (
-        "they differ in whether groups of one name are merged",
+        "whether they merge groups with the same name",
         "write one group for each name",
     ),
     "empty_disallow": (
-        "they differ in what an empty Disallow is", "delete it where it has company",
+        "what an empty Disallow means", "delete it if the group has other rules",
     ),
     "rule_choice": (
-        "they differ in whether the longest or the first rule wins",
+        "whether the longest or the first matching rule wins",
         "put longer patterns before shorter ones",
     ),
 }  # fmt: skip
-_SEVERAL = ("there are several reasons", "see what else is found in this file")
+_SEVERAL = ("several points", "see the other findings")
 
 _ORIGIN = "https://example.com"
 
 
 def compare_dialects(file: LintedFile) -> None:
-    """Compare the decisions of all dialects on the paths that the rules are about."""
+    """Compare the file's dialect with each other one, on paths made from the patterns."""
     body, dialect = file.body, file.dialect
     if len(body) > _MAX_BYTES:
         body = body[: body.rfind(b"\n", 0, _MAX_BYTES) + 1]
-    paths_asked, agents = _paths_and_agents(body, dialect)
+    examples, agents = _paths_and_agents(body, dialect)
     for other in DIALECTS.values():
         if replace(other, name=dialect.name) != dialect:
-            _Comparison(body, dialect, other).report(paths_asked, agents, file)
+            _Comparison(body, dialect, other).report(examples, agents, file)
 
 
 def _paths_and_agents(
     body: bytes, dialect: Dialect
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """A path for each rule of a file, misspelt fields included, with its line; and the
-    agents of the file.
+    """The paths to compare, each with the line of its rule, and the agents to compare for.
+
+    A rule gives the path that its pattern matches, with ``x`` for each ``*``. Rules in
+    misspelt fields count too.
     """
     line_of: dict[str, int] = {}
     agents = {EVERYONE: None}
@@ -109,7 +112,7 @@ def _paths_and_agents(
                 for name in agents_of_line(value, reading):
                     agents[name or EVERYONE] = None
         elif field in {"allow", "disallow"} and 0 < len(value) < _MAX_PATH:
-            # In the form in which Scrapy writes URLs, whatever the dialect.
+            # RFC 9309's normalization gives the form in which Scrapy writes URLs.
             pattern = paths.pattern(value.decode("latin-1"), RFC9309)
             if pattern is not None:
                 path = "x".join(pattern.segments)
@@ -119,14 +122,14 @@ def _paths_and_agents(
                 if page.startswith("index.htm"):
                     path = directory + "/"
                     line_of.setdefault(path, number)
-    # The dialects are known to differ on this URL.
+    # The dialects differ on this URL by design.
     line_of.pop("/robots.txt", None)
-    asked = _spread(list(line_of.items()), _MAX_RULES)
-    return asked, _spread(list(agents), _MAX_AGENTS)
+    examples = _spread(list(line_of.items()), _MAX_RULES)
+    return examples, _spread(list(agents), _MAX_AGENTS)
 
 
 def _spread(items: list[_T], at_most: int) -> list[_T]:
-    """At most *at_most* of the *items*, spread evenly, beginning with the first."""
+    """The first of the *items* and others at even distances, at most *at_most* in all."""
     return items[:: -(-len(items) // at_most)] if items else items
 
 
@@ -137,8 +140,8 @@ class _Comparison:
         self._ours = AccessRules.parse(body, ours)
         self._theirs = AccessRules.parse(body, theirs)
         self._mixtures: list[tuple[str, AccessRules, AccessRules]] = []
-        """For each field that differs: its name, the file read in one dialect with this
-        field of the other, and the file read in the other dialect."""
+        """For each field that differs: its name, the file read in one dialect but with the
+        other dialect's value of this field, and the file read in the other dialect."""
         for one, other, read in (
             (ours, theirs, self._theirs), (theirs, ours, self._ours),
         ):  # fmt: skip
@@ -149,11 +152,11 @@ class _Comparison:
                     self._mixtures.append((name, mixed, read))
 
     def report(
-        self, asked: list[tuple[str, int]], agents: list[str], file: LintedFile
+        self, examples: list[tuple[str, int]], agents: list[str], file: LintedFile
     ) -> None:
         reported = set()
         for agent in agents:
-            for path, line in asked:
+            for path, line in examples:
                 url = _ORIGIN + path
                 ours = self._ours.is_allowed(url, agent)
                 if ours is not self._theirs.is_allowed(url, agent):
@@ -164,7 +167,7 @@ class _Comparison:
                         file.add(line, "dialects-differ", message)
 
     def _reason(self, url: str, agent: str) -> str:
-        """The one field that explains the difference; empty where no single field does."""
+        """The field that alone explains the difference, or an empty string."""
         for name, mixed, other in self._mixtures:
             if mixed.is_allowed(url, agent) is other.is_allowed(url, agent):
                 return name
@@ -180,6 +183,8 @@ class _Comparison:
             verdicts.append(f"{verdict} in {robots.dialect.name} ({line})")
         if len(path) > _MAX_PATH_SHOWN:
             path = path[: _MAX_PATH_SHOWN - 3] + "..."
-        unnamed = agent == EVERYONE
-        who = "a crawler that is not named" if unnamed else quoted(agent.encode())
-        return f"for {who}, {path} is {' and '.join(verdicts)}: {why}: {remedy}"
+        who = quoted(agent.encode())
+        if agent == EVERYONE:
+            who = "a crawler without its own group"
+        found = f"for {who}, {path} is {' and '.join(verdicts)}"
+        return f"{found}, as the dialects differ in {why}: {remedy}"

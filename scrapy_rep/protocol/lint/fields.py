@@ -21,8 +21,7 @@ _FIELDS = (
 )  # fmt: skip
 _PROPER = {field.lower(): field for field in _FIELDS}
 
-# Fields about the use of content, which other texts define (IETF AIPREF drafts,
-# contentsignals.org, RSL 1.0).
+# Fields about the use of content (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
 _ELSEWHERE = {
     "content-signal": "Content-Signal",
     "content-usage": "Content-Usage",
@@ -32,12 +31,12 @@ _ELSEWHERE = {
 _VENDORS = {"clean-param": "Yandex"}
 
 _OBSOLETE = {
-    "noindex": "say noindex in the page or in an X-Robots-Tag header",
-    "nofollow": "say nofollow in the page or in an X-Robots-Tag header",
-    "noarchive": "say noarchive in the page or in an X-Robots-Tag header",
-    "host": "redirect to the host that is meant, or name it in rel=canonical",
-    "robot-version": "delete it",
-    "comment": "write it after a #",
+    "noindex": "write noindex in a meta tag or an X-Robots-Tag header",
+    "nofollow": "write nofollow in a meta tag or an X-Robots-Tag header",
+    "noarchive": "write noarchive in a meta tag or an X-Robots-Tag header",
+    "host": "redirect to the preferred host, or name it in a rel=canonical link",
+    "robot-version": "delete the line",
+    "comment": "put a # before the text",
 }  # fmt: skip
 _ACAP = "acap-"
 
@@ -45,12 +44,12 @@ _ANOTHER_FIELD = re.compile(
     rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
 ).search
 
-# The number and the length of names that are compared with the known ones.
+# The number and length of unknown fields that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 _LETTERS = re.compile("[^a-z]")
 
-# The share of letters that a misspelling has in common with the word that is meant.
+# The least similarity of a misspelling and its word (see difflib.get_close_matches).
 _MIN_LIKENESS = 0.8
 _BY_LETTERS = {
     _LETTERS.sub("", field): proper for field, proper in (_PROPER | _ELSEWHERE).items()
@@ -75,28 +74,31 @@ class FieldCheck:
         if not colon:
             self._check_words(number, content.split(), line)
         elif not name.strip():
-            message = "nothing stands before the colon: write a field, or put a # first"
+            message = "no field stands before the colon, so crawlers ignore the line:"
+            message += " write a field, or put a # before a comment"
             self._add(number, "missing-field", message)
         elif line is not None:
             self._check_name(line, name.strip())
             if line.field in _PROPER and _ANOTHER_FIELD(value):
-                message = (
-                    f"{quoted(value.strip())} has a field in it: one line for each"
-                )
+                message = f"crawlers read {quoted(value.strip())} as one value: write"
+                message += " each field on a line of its own"
                 self._add(number, "fields-in-value", message)
 
     def _check_words(self, number: int, words: list[bytes], line: Line | None) -> None:
         if line is not None and line.field in _PROPER:
-            message = f"read without its colon by few: write {_PROPER[line.field]}:"
+            message = "few crawlers read a field without a colon: write"
+            message += f" {_PROPER[line.field]}:"
             self._add(number, "tolerated-spelling", message)
             return
         word = words[0]
         name = word[:_MAX_LENGTH].decode("utf-8", "replace").lower()
         meant = (_PROPER | _ELSEWHERE).get(name) or self._field_meant(name)
         if meant and len(words) <= 2:
-            message = f"no colon, so that it is not read: write {meant}: and the value"
+            message = "the line has no colon, so crawlers ignore it: write"
+            message += f" {meant}: and the value"
         else:
-            message = "neither a field and a value nor a comment: put a # before it"
+            message = "this is not a field with a value, so crawlers ignore it: put a #"
+            message += " before a comment"
         self._add(number, "missing-colon", message)
 
     def _check_name(self, line: Line, written: bytes) -> None:
@@ -105,22 +107,24 @@ class FieldCheck:
         add = self._add
         if field in _PROPER:
             if name != field:
-                message = f"{quoted(written)} is read by few: write {_PROPER[field]}"
+                message = f"few crawlers read the misspelt field {quoted(written)}:"
+                message += f" write {_PROPER[field]}"
                 add(number, "tolerated-spelling", message)
             elif field == "crawl-delay" and not self._dialect.crawl_delay:
-                message = f"not read by {self._dialect.name}: the server's 429 or 503"
-                add(number, "unused-field", f"{message} slows its crawler down")
+                message = f"the {self._dialect.name} dialect ignores this: answer 429"
+                add(number, "unused-field", f"{message} or 503 to slow crawlers down")
         elif name in _OBSOLETE:
-            message = f"{quoted(written)} is not read any more: {_OBSOLETE[name]}"
+            message = f"search engines ignore {quoted(written)}: {_OBSOLETE[name]}"
             add(number, "obsolete-field", message)
         elif name.startswith(_ACAP):
-            message = "ACAP is not read by search engines: say it in Allow and Disallow"
+            message = "search engines ignore ACAP: write Allow and Disallow lines"
             add(number, "obsolete-field", message)
         elif name in _VENDORS:
-            message = f"read by {_VENDORS[name]} alone: others need rules of their own"
+            message = f"only {_VENDORS[name]} reads this field: write Disallow lines"
+            message += " for other crawlers"
             add(number, "vendor-field", message)
         elif name in {"http", "https"}:
-            message = "a URL without a field says nothing: write Sitemap: before it"
+            message = "crawlers ignore a URL without a field: write Sitemap: before it"
             add(number, "missing-field", message)
         elif name not in _ELSEWHERE:
             self._check_unknown(number, written, name)
@@ -128,16 +132,14 @@ class FieldCheck:
     def _check_unknown(self, number: int, written: bytes, name: str) -> None:
         meant = self._field_meant(name)
         if meant:
-            message = f"{quoted(written)} is not read: write {meant}"
+            message = f"most crawlers ignore the field {quoted(written)}: write {meant}"
             self._add(number, "misspelt-field", message)
         else:
-            message = (
-                f"{quoted(written)} is no field known here: if it is text, put a #"
-            )
-            self._add(number, "unknown-field", f"{message} before it")
+            message = f"most crawlers ignore the field {quoted(written)}: if it is"
+            self._add(number, "unknown-field", f"{message} text, put a # before it")
 
     def _field_meant(self, name: str) -> str | None:
-        """The field of which *name* is a misspelling."""
+        """The known field that *name* probably misspells, or None."""
         if len(name) > _MAX_LENGTH:
             return None
         if name not in self._meant and len(self._meant) < _MAX_NAMES:
@@ -157,5 +159,5 @@ def _nearest(name: str) -> str | None:
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The one of *words* that a short *word* is a misspelling of, if there is one."""
+    """The one of *words* that *word* probably misspells, or None. Slow for long words."""
     return next(iter(get_close_matches(word, words, n=1, cutoff=_MIN_LIKENESS)), None)

@@ -1,7 +1,6 @@
 """Lints a robots.txt, line by line.
 
-The functions of the parser read it, so the linter and the parser agree on every line and
-pattern.
+It reads the file with the functions of the parser, so both agree on every line and pattern.
 """
 
 from __future__ import annotations
@@ -32,10 +31,11 @@ _PAGE = re.compile(
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a robots.txt, by line. No content makes this raise.
+    """Return the findings of a robots.txt, in the order of lines. No content makes this raise.
 
-    *url* is where it was fetched from, if it was; the end of such a file may be missing.
-    The time it takes grows with the length of what is read of *body*, and is bounded.
+    *url* is the URL that *body* was fetched from, or None for a local file. A fetched body
+    may be cut at the end. The time is bounded, and grows with the part of *body* that
+    crawlers read.
     """
     file = LintedFile(body, dialect, url)
     _check_bytes(file)
@@ -64,40 +64,38 @@ def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding
 
 
 def _check_bytes(file: LintedFile) -> None:
-    """Check the file as a whole, before it is split into lines."""
+    """Check the byte order mark and the size of the file."""
     body, dialect = file.body, file.dialect
     if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         file.add(
             0,
             "utf-16",
-            "the file is in UTF-16, which most crawlers can't read: save it as UTF-8",
+            "most crawlers cannot read a file in UTF-16: save it as UTF-8",
         )
     elif body.startswith(BOM_UTF8):
-        message = "save the file as UTF-8 without a byte order mark"
-        file.add(1, "byte-order-mark", f"some crawlers miss the first line: {message}")
+        message = "the byte order mark makes some crawlers ignore the first line"
+        file.add(1, "byte-order-mark", f"{message}: save the file as UTF-8 without it")
     elif body.startswith((BOM_UTF8[:2], BOM_UTF8[:1])):
-        skipped = "is skipped here" if dialect.partial_bom else "spoils the first line"
-        file.add(
-            1,
-            "broken-byte-order-mark",
-            f"a part of a byte order mark {skipped}: delete it, and save as UTF-8",
-        )
+        message = "most crawlers read the incomplete byte order mark as part of the"
+        message += " line: delete it, and save the file as UTF-8"
+        file.add(1, "broken-byte-order-mark", message)
     if len(body) > dialect.size_limit:
         file.add(
             len(file.written),
             "too-large",
-            f"the file has {'at least ' if file.url else ''}{len(body):,} bytes, and the first "
-            f"{dialect.size_limit:,} are read, up to here: put what matters first, and let "
-            "patterns say more with less",
+            f"the file has {'at least ' if file.url else ''}{len(body):,} bytes, and crawlers"
+            f" read only the first {dialect.size_limit:,}, up to here: put the important rules "
+            "first, and replace long lists by shorter patterns",
         )
 
 
 def _check_page(file: LintedFile) -> bool:
-    """Whether the file is an HTML page in the place of a robots.txt."""
+    """Return True, and add a finding, if the file is an HTML page."""
     for number, raw in enumerate(file.written, 1):
         if raw.strip():
             if _PAGE(raw):
-                message = "a page, not a robots.txt: send text/plain, or status 404"
+                message = "crawlers find no rules in an HTML page: send the rules as"
+                message += " text/plain, or answer 404 if there are none"
                 file.add(number, "html", message)
                 return True
             return False
@@ -108,19 +106,20 @@ def _check_octets(number: int, raw: bytes, file: LintedFile) -> None:
     content = raw.partition(b"#")[0]
     limit = GOOGLE.line_limit
     if limit is not None and len(content) > limit:
-        message = f"Google reads {limit} bytes of a line, and this has {len(content)}"
+        message = f"the line has {len(content)} bytes, and Google reads only {limit}"
         file.add(number, "line-too-long", f"{message}: split it")
     if content.isascii():
         if b"\0" in content:
-            message = "null characters, as of UTF-16 without a byte order mark"
+            message = "crawlers cannot read null characters, as UTF-16 has them"
             file.add(number, "null-characters", f"{message}: save the file as UTF-8")
         return
     if BOM_UTF8 in content:
-        message = "a byte order mark inside the file is a part of its line: delete it"
+        message = "crawlers read this byte order mark as part of the line: delete it"
         file.add(number, "stray-byte-order-mark", message)
     try:
         content.decode()
     except UnicodeDecodeError as error:
         octet = content[error.start]
-        message = f"the byte 0x{octet:02X} is not UTF-8, and counts as %{octet:02X}"
-        file.add(number, "invalid-utf-8", f"{message}: save the file as UTF-8")
+        message = f"crawlers read the byte 0x{octet:02X}, which is not UTF-8, as"
+        message += f" %{octet:02X}: save the file as UTF-8"
+        file.add(number, "invalid-utf-8", message)

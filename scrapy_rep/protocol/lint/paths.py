@@ -38,22 +38,22 @@ def check_pattern(line: Line, raw: bytes, file: LintedFile) -> None:
     number, field, value = line
     if not value:
         if field == "allow":
-            message = "an empty Allow says nothing: delete it, or write Allow: /"
+            message = "an empty Allow has no effect: delete it, or write Allow: /"
             file.add(number, "empty-allow", message)
         return
     _check_comment(number, raw[: file.dialect.line_limit], value, file)
     if _URL(value):
         path = _URL(value)[1] or b"/"  # type: ignore[index]
-        message = "a robots.txt speaks for its own host alone, of paths"
+        message = "crawlers compare patterns with paths, so a full URL matches nothing"
         file.add(number, "absolute-url", f"{message}: write {quoted(path)}")
     elif _names_host(value, file.url):
-        message = "looks like the name of a host, where a path is read"
-        file.add(number, "host-in-pattern", f"{message}: write what follows it")
+        message = "crawlers read this host name as a path: write only the path"
+        file.add(number, "host-in-pattern", f"{message} that follows it")
     elif not value.startswith(b"/"):
         _check_beginning(line, file)
     if b" " in value or b"\t" in value:
-        message = "white space is read as a part of the pattern, and Google's parser "
-        message += "then finds it in no URL: one path a line, and %20 for a space"
+        message = "white space counts as part of the pattern, which then matches no URL"
+        message += " in Google's parser: write one path per line, and %20 for a space"
         file.add(number, "white-space-in-pattern", message)
     if b"%" in value:
         _check_encoding(number, value, file)
@@ -66,12 +66,12 @@ def _check_comment(number: int, raw: bytes, value: bytes, file: LintedFile) -> N
     if not hash_ or content[-1:] in _WHITE_SPACE:
         return
     if comment and not any(octet in _WHITE_SPACE for octet in comment[:200].rstrip()):
-        message = f"a # begins a comment, so that the pattern is {quoted(value)}: write"
-        message += " %23 if it is in the path; what follows # in a URL is never sent"
+        message = f"the # begins a comment, so crawlers read {quoted(value)}: write %23"
+        message += " for a # in a path; clients never send the fragment of a URL"
         file.add(number, "fragment-in-pattern", message)
     else:
-        message = f"the pattern is {quoted(value)}, and the rest a comment: put a space"
-        file.add(number, "glued-comment", f"{message} before the #")
+        message = f"crawlers read {quoted(value)}, and the rest is a comment: put"
+        file.add(number, "glued-comment", f"{message} a space before the #")
 
 
 def _names_host(value: bytes, url: str | None) -> bool:
@@ -94,44 +94,39 @@ def _check_beginning(line: Line, file: LintedFile) -> None:
         return
     written = quoted(b"/" + value.lstrip(b"*"))
     if file.dialect.leading_slash_assumed:
-        message = (
-            f"read as {quoted(b'/' + value)} here, and by Google not at all: write"
-        )
-        file.add(number, "slash-assumed", f"{message} it with the /")
+        message = f"some crawlers read {quoted(b'/' + value)}, but Google ignores the"
+        file.add(number, "slash-assumed", f"{message} rule: write the leading /")
     else:
-        message = f"paths begin with /, so that this matches nothing: write {written}"
+        message = f"paths begin with /, so the rule matches nothing: write {written}"
         file.add(number, "pattern-ignored", message)
 
 
 def _check_encoding(number: int, value: bytes, file: LintedFile) -> None:
     reading = file.dialect.path_encoding
     if _BAD_PERCENT(value):
-        message = "a % stands before two hexadecimal digits: for itself, write %25"
+        message = "crawlers differ on a % without two hexadecimal digits after it:"
+        message += " write %25 for a percent sign"
         file.add(number, "bad-percent", message)
-    # Behind a "?", a raw and an encoded slash match both, where reserved octets are
-    # normalized.
+    # Where reserved octets are normalized, "/" and "%2F" are equal after a "?".
     path = value.partition(b"?")[0] if reading == "rfc3986" else value
     if _ENCODED_SLASH(path):
-        message = "%2F matches %2F in a URL, and never a /: write / if that is meant"
+        message = "%2F matches only %2F in a URL, never a /: write / to match a slash"
         file.add(number, "encoded-slash", message)
     if _ENCODED_WILDCARD(value):
-        message = "%2A and %24 stand for a * and a $ in a URL"
+        message = "%2A and %24 match the characters * and $ in a URL"
         if reading == "high-octets":
-            message = "%2A and %24 match only what is written like this in a URL"
-        file.add(
-            number,
-            "encoded-wildcard",
-            f"{message}: for anything or the end, use * or $",
-        )
+            message = "%2A and %24 match only %2A and %24 in a URL"
+        message += ": use * to match any text, or $ to match the end"
+        file.add(number, "encoded-wildcard", message)
     if _LOWER_CASE_HEX(value):
-        message = "is read as in upper case, but not by all: write it in upper case"
+        message = "some crawlers do not match %aa with %AA: write it in upper case"
         file.add(number, "lower-case-hex", message)
     match = _UNRESERVED(value)
     if match:
         octet = bytes([int(match[0][1:], 16)])
-        message = f"is read as {quoted(octet)} here, but not by Google"
+        message = f"matches {quoted(octet)}, but not in Google's parser"
         if reading == "high-octets":
-            message = f"does not match {quoted(octet)} here, as it does in RFC 9309"
+            message = f"does not match {quoted(octet)} here, but does in RFC 9309"
         file.add(
             number,
             "encoded-unreserved",
@@ -142,14 +137,15 @@ def _check_encoding(number: int, value: bytes, file: LintedFile) -> None:
 def _check_wildcards(number: int, value: bytes, file: LintedFile) -> None:
     if not file.dialect.wildcards:
         if b"*" in value or value.endswith(b"$"):
-            message = "* and $ stand for themselves here: write the beginning of a path"
+            message = "* and $ match only themselves: write the beginning of a path"
             file.add(number, "literal-wildcard", message)
         return
     if b"**" in value:
-        file.add(number, "double-star", "one * says what several do: write one")
+        file.add(number, "double-star", "several * match the same as one: write one")
     if value.endswith((b"*", b"*$")) and value.strip(b"/*$"):
-        message = "patterns match all that begins like them: leave out the * at the end"
-        file.add(number, "trailing-star", message)
+        end = "*$" if value.endswith(b"$") else "*"
+        message = "patterns match every path that begins with them: leave out the final"
+        file.add(number, "trailing-star", f"{message} {end}")
     if b"$" in value[:-1]:
-        message = "a $ that is not at the end stands for itself: write %24, or end with"
-        file.add(number, "dollar-inside", f"{message} the $")
+        message = "a $ that is not at the end matches only itself: write %24, or move"
+        file.add(number, "dollar-inside", f"{message} it to the end")

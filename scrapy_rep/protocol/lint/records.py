@@ -1,4 +1,4 @@
-"""Checks sitemaps, delays, rates and windows."""
+"""Checks sitemap, Crawl-delay, Request-rate and Visit-time lines."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# The reader of each field, and an example of its value.
+# The reader of each field, and what to write in it.
 _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "crawl-delay": (pace.crawl_delay, "seconds, as in Crawl-delay: 5"),
-    "request-rate": (pace.request_rate, "pages in seconds, as in Request-rate: 1/5"),
+    "request-rate": (pace.request_rate, "pages per seconds, as in Request-rate: 1/5"),
     "visit-time": (pace.visit_time, "hours in UTC, as in Visit-time: 0600-0845"),
 }
-# No URL is longer.
+# The number of octets of a value that are read.
 _MAX_URL = 65_536
 
 
 def check_record(line: Line, file: LintedFile) -> None:
-    """Check the value of a line that is no rule."""
+    """Check the value of a line that is not a rule."""
     number, field, value = line
     if field == "sitemap":
         _check_sitemap(line, file)
     elif field in _READERS and file.dialect.crawl_delay:
         read, meant = _READERS[field]
         if read(value[:_MAX_URL].decode("utf-8", "replace")) is None:
-            message = f"{quoted(value)} can't be read, and is ignored: write {meant}"
-            file.add(number, "bad-value", message)
+            message = f"crawlers cannot read {quoted(value)}, and ignore the line:"
+            file.add(number, "bad-value", f"{message} write {meant}")
 
 
 def _check_sitemap(line: Line, file: LintedFile) -> None:
@@ -43,7 +43,7 @@ def _check_sitemap(line: Line, file: LintedFile) -> None:
     base = file.url or "https://example.com/robots.txt"
     resolved = list(sitemap_urls([short], base))
     if resolved:
-        message = "sitemaps have absolute URLs, and few crawlers resolve others: write"
+        message = "most crawlers ignore a sitemap whose URL is not absolute: write"
         meant = (
             quoted(resolved[0].encode("utf-8", "replace"))
             if file.url
@@ -51,16 +51,16 @@ def _check_sitemap(line: Line, file: LintedFile) -> None:
         )
         file.add(line.number, "relative-sitemap", f"{message} {meant}")
     else:
-        message = f"{quoted(line.value)} is no URL of the Web: write one with https://"
-        file.add(line.number, "bad-sitemap", message)
+        message = f"crawlers cannot fetch {quoted(line.value)}: write a URL that begins"
+        file.add(line.number, "bad-sitemap", f"{message} with https://")
 
 
 def check_delays(file: LintedFile) -> None:
-    """Find records in no group, and several delays for one agent."""
+    """Find delay, rate and window lines outside groups, and agents with several delays."""
     in_groups = {record.line for group in file.groups for record in group.records}
     for line in file.lines:
         if line.field in _READERS and line.number not in in_groups:
-            message = "in no group, so that nobody keeps to it: move it below a"
+            message = "the line is in no group, so crawlers ignore it: move it below a"
             file.add(line.number, "record-outside-group", f"{message} user-agent line")
     if not file.dialect.crawl_delay:
         return
@@ -89,5 +89,5 @@ def _check_delay(
         other, line = delays.setdefault(token, (delay, number))
         if other != delay and not reported:
             reported = True
-            message = f"line {line} says {other:g} seconds, and the larger one counts"
-            file.add(number, "several-delays", f"{message}: write one of the two")
+            message = f"line {line} asks for {other:g} s, and the larger delay counts"
+            file.add(number, "several-delays", f"{message}: keep one of the two lines")

@@ -1,10 +1,10 @@
 """Finds rules that never decide, because another rule decides wherever they match.
 
-The index that decides for crawlers is asked about a *witness* of each pattern: the pattern
-with a character that no pattern and no URL has in the place of each ``*``, and at the end.
-A pattern that matches the witness has a ``*`` or its open end where that character stands,
-so it matches every URL that the first pattern matches. A rule that does not win on its
-witness never wins.
+Each pattern has a *witness*: the pattern with a character that occurs in no pattern and no
+URL instead of each ``*``, and at the end. Another pattern that matches the witness has a
+``*`` or its open end where that character stands, so it matches every URL that the first
+pattern matches. The linter looks up each witness in the index that decides for crawlers: a
+rule that does not win on its witness never wins.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 # Patterns and URLs have characters up to U+00FF.
 _ANYTHING = "\u0100"
 
-# The number of characters of wildcards and witnesses that are compared.
+# The number of characters of wildcards and witnesses that are compared in one file.
 _BUDGET = 150_000_000
 
 
 def check_rules(file: LintedFile) -> None:
-    """Find rules that are equal to another, or that another rule always overrules."""
+    """Find duplicate rules, and rules that another rule always overrules."""
     lines = {line.number: line for line in file.lines}
     together: dict[object, list[Line]] = {}
     for place, group in enumerate(file.groups):
-        # Groups of the same names are followed by the same crawlers.
+        # Crawlers merge groups with the same names.
         names = frozenset(group.agents) if file.dialect.merge_groups else place
         rules = together.setdefault(names, [])
         rules += [lines[rule.line] for rule in group.rules]
@@ -44,12 +44,12 @@ def check_rules(file: LintedFile) -> None:
         if len(rules) > 1:
             budget -= _check_together(rules, file, budget)
     if budget < 0:
-        message = "there are too many patterns to compare each with all: use fewer *"
+        message = "too many patterns, so the linter compared only some: use fewer *"
         file.add(0, "not-compared", message)
 
 
 def _check_together(rules: list[Line], file: LintedFile, budget: int) -> int:
-    """Check rules that the same crawlers follow; return the characters compared."""
+    """Check rules that the same crawlers follow; return the number of characters compared."""
     dialect = file.dialect
     read, marks = _read(rules, file)
     index = RuleIndex(read, dialect)
@@ -83,8 +83,8 @@ def _check_together(rules: list[Line], file: LintedFile, budget: int) -> int:
 def _read(
     rules: list[Line], file: LintedFile
 ) -> tuple[RuleLines, list[tuple[int, str]]]:
-    """The rules in the form for the index, and their marks and values in file order.
-    Duplicates become findings.
+    """Return the rules in the form for the index, and their marks and values in file order.
+    Add a finding for each duplicate.
     """
     read = RuleLines()
     marks = []
@@ -96,7 +96,7 @@ def _read(
         if first == mark:
             marks.append((mark, value))
         elif value:
-            message = f"line {first >> 1} says the same: delete one of the two"
+            message = f"line {first >> 1} has the same rule: delete one of the two"
             file.add(number, "duplicate-rule", message)
     return read, marks
 
@@ -118,11 +118,11 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
 def _report(mark: int, winner: int, file: LintedFile) -> None:
     line, allows = winner >> 1, winner & 1
     if allows == mark & 1:
-        message = f"line {line} decides wherever this matches, and says the same"
-        file.add(mark >> 1, "redundant-rule", f"{message}: delete this")
+        message = f"line {line} decides wherever this rule matches, with the same"
+        file.add(mark >> 1, "redundant-rule", f"{message} result: delete this rule")
     else:
         says = "allows" if allows else "forbids"
-        message = f"line {line} decides wherever this matches, and {says} it: delete"
+        message = f"line {line} decides wherever this rule matches, and {says} it"
         first = file.dialect.rule_choice == "first"
-        remedy = "put this above" if first else "make this longer"
-        file.add(mark >> 1, "shadowed-rule", f"{message} one, or {remedy}")
+        remedy = "put this one first" if first else "lengthen this pattern"
+        file.add(mark >> 1, "shadowed-rule", f"{message}: delete one, or {remedy}")

@@ -1,4 +1,4 @@
-"""Checks the records about the use of content."""
+"""Checks the usage records: Content-Usage, Content-Signal and License lines."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
 
-# The number and the length of labels that are compared with the known ones.
+# The number and length of unknown labels that are compared with the known ones.
 _MAX_NAMES = 300
 _MAX_LENGTH = 20
 
-# The octets of records that are checked, many times as many as any site has.
-_LOOKED_AT = 50_000
+# The octets of usage records that are checked. Real files have far fewer.
+_MAX_CHECKED = 50_000
 
 
 def check_usage(file: LintedFile) -> None:
-    """Check the records about use, one by one and together."""
+    """Check each usage record, and find records that contradict each other."""
     records = [line for line in file.lines if line.field in FIELDS]
     if not records:
         return
@@ -48,12 +48,12 @@ def check_usage(file: LintedFile) -> None:
     for line in records:
         check.check(line)
         if line.number not in in_groups and line.field == "content-usage":
-            message = "in no group, so that it is for nobody: move it below a"
+            message = "the line is in no group, so crawlers ignore it: move it below a"
             file.add(line.number, "record-outside-group", f"{message} user-agent line")
     check.compare(for_all)
     together: dict[object, list[Line]] = {}
     for place, (names, each) in enumerate(groups):
-        # Groups of the same names are followed by the same crawlers.
+        # Crawlers merge groups with the same names.
         key = frozenset(names) if file.dialect.merge_groups else place
         together.setdefault(key, []).extend(each)
     for each in together.values():
@@ -70,17 +70,17 @@ class _UsageCheck:
     def check(self, line: Line) -> None:
         """Check one record."""
         self._octets += len(line.value)
-        if self._octets > _LOOKED_AT:
+        if self._octets > _MAX_CHECKED:
             return
         if line.field == "license":
             if b"://" not in line.value:
-                message = f"{quoted(line.value)} is no absolute URL: write one with"
-                self._add(line.number, "bad-license", f"{message} https://")
+                message = f"crawlers ignore {quoted(line.value)}: write an absolute URL"
+                self._add(line.number, "bad-license", f"{message}, with https://")
             return
         first, _, rest = line.value.partition(b" ")
         is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
         if b"=" in rest and not is_label and not first.startswith(b"/"):
-            message = f"{quoted(first)} is no path, as it begins with no /: write"
+            message = f"crawlers do not read {quoted(first)} as a path: write"
             self._add(
                 line.number, "preference-path", f"{message} {quoted(b'/' + first)}"
             )
@@ -99,23 +99,22 @@ class _UsageCheck:
         if row is None:
             meant = self._meant(signal, label)
             remedy = f"write {meant}" if meant else _how(signal)
-            message = f"{shown} is no label of {signal}, and says nothing: {remedy}"
+            message = f"crawlers ignore {shown}, not a label of {signal}: {remedy}"
             self._add(line.number, "unknown-label", message)
         elif label == "use":
             if value not in {"immediate", "reference", "full"}:
-                message = "use is immediate, reference or full: write one of these"
+                message = "use must be immediate, reference or full, or crawlers ignore"
+                message += " it: write one of these"
                 self._add(line.number, "unknown-preference", message)
         elif value not in {row.allows, row.disallows}:
             meant = _value_meant(signal, value)
-            remedy = f"write {label}={meant}" if meant else "write one of the two"
-            message = (
-                f"{label} is {row.allows} or {row.disallows}, and says nothing else: "
-                f"{remedy}"
-            )
+            remedy = f"write {label}={meant}" if meant else "write one of them"
+            message = f"{label} must be {row.allows} or {row.disallows}, or crawlers"
+            message += f" ignore it: {remedy}"
             self._add(line.number, "unknown-preference", message)
 
     def _meant(self, signal: Signal, label: str) -> str | None:
-        """The label that is meant by *label*, which is misspelt or from another signal."""
+        """The label of *signal* that a misspelt label, or one of another signal, stands for."""
         for row in ROWS:
             if row.label == label and row.signal is not signal:
                 for other in ROWS:
@@ -133,7 +132,7 @@ class _UsageCheck:
         octets = 0
         for line in records:
             octets += len(line.value)
-            if octets > _LOOKED_AT:
+            if octets > _MAX_CHECKED:
                 return
             path = split_path(line.value)[0].decode("latin-1")
             pattern = paths.pattern(path, self._dialect) if path else None
@@ -144,8 +143,8 @@ class _UsageCheck:
                 other, number = said.setdefault(key, (each.value, line.number))
                 if other is not each.value:
                     message = (
-                        f"line {number} says the opposite about {each.category} for the "
-                        "same path, and what forbids counts: write one of the two"
+                        f"line {number} says the opposite about {each.category} for the same "
+                        "path, and crawlers follow the line that forbids: delete one of them"
                     )
                     self._add(line.number, "contradicting-preferences", message)
 

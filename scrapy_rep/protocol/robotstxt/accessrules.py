@@ -1,7 +1,6 @@
-"""The rules of a robots.txt: which groups a crawler follows, and what they decide.
+"""Decides on URLs with the rules of a robots.txt.
 
-RFC 9309, 2.1 and 2.2.1, and the rows on groups of
-:class:`~scrapy_rep.protocol.dialect.Dialect`.
+Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Dialect`.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 MAX_FOLLOWED = 32
-"""The number of agent sequences whose rules are kept. A crawl has one, or a few."""
+"""How many agent sequences to keep the rules of. A crawl has one or a few."""
 
-# The bytes that an instance takes besides its text.
+# The size of an instance in memory without its text, in bytes.
 _EMPTY_WEIGHT = 1_000
 
-# Text of so many bytes is compressed once it is rarely read. Most files are shorter, and the
-# few longer ones take most of the memory.
+# Text of at least this many bytes is compressed after the rules are indexed. Most files are
+# shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
 
 
 class CrawlerRules:
     """The groups, rules and delays for one sequence of product tokens.
 
-    *text* is a robots.txt as :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text` gives it.
+    *text* comes from :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text`.
     """
 
-    __slots__ = ("agent", "agents", "asked", "groups", "index", "pace")
+    __slots__ = ("agent", "agents", "groups", "has_decided", "index", "pace")
 
     def __init__(
         self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
@@ -56,34 +55,35 @@ class CrawlerRules:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
         self.agent, spans, records = follow(text, tokens, dialect)
-        """The product token whose groups are followed, ``*``, or None."""
+        """The product token, or ``*``, whose groups the crawler follows; None if there are no
+        such groups."""
 
         self.pace = Pace.of(records) if records else NO_PACE
-        """The delays, rates and windows that the groups state."""
+        """The delays, rates and windows of the groups."""
 
         self.groups: list[GroupText] = [
             (text[start:end].decode("latin-1"), line) for start, end, line in spans
         ]
-        """The text of the groups, until their rules are indexed."""
+        """The text of the groups; empty after their rules are indexed."""
 
         self.index: RuleIndex | None = None
 
-        self.asked = False
-        """Whether a decision was made already."""
+        self.has_decided = False
+        """Whether these rules have decided on a URL before."""
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
         if self.index is not None:
             return self.index.weight
         return sum(len(text) for text, _ in self.groups)
 
 
 class AccessRules:
-    """What a robots.txt says about access: which URLs may be fetched, how fast and when.
+    """What a robots.txt allows: which URLs a crawler may fetch, how fast, and when.
 
-    Made by :meth:`parse` and :meth:`blanket`; immutable to its users. It keeps the text,
-    and reads the rules of a crawler when that crawler is first asked about.
+    Create it with :meth:`parse` or :meth:`blanket`. It is immutable to its users. It keeps
+    the text, and parses the rules for a crawler on the first question about that crawler.
     """
 
     __slots__ = (
@@ -111,9 +111,9 @@ class AccessRules:
     def parse(
         cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
     ) -> Self:
-        """Read a robots.txt. Any bytes are a valid one (RFC 9309, 2.3.1.5).
+        """Parse a robots.txt. Any bytes are valid (RFC 9309, 2.3.1.5).
 
-        *url* is its address, against which relative sitemaps are resolved.
+        *url* is its URL, the base for relative sitemap URLs.
         """
         return cls(body, dialect, url)
 
@@ -121,7 +121,7 @@ class AccessRules:
     def blanket(
         cls, *, allowed: bool, reason: Reason, dialect: Dialect = RFC9309
     ) -> Self:
-        """A robots.txt with one decision for every URL except its own."""
+        """Return a robots.txt with one decision for every URL except its own."""
         return cls(b"", dialect, blanket=Decision(allowed, None, None, reason))
 
     @property
@@ -131,7 +131,7 @@ class AccessRules:
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory: its text, and the rules read so far."""
+        """The approximate size in memory, in bytes: of the text and of rules parsed so far."""
         weight = _EMPTY_WEIGHT + len(self._body)
         if self._followed is not None:
             weight += self._followed.weight
@@ -141,7 +141,7 @@ class AccessRules:
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """The absolute URLs of the sitemaps, in order, each once."""
+        """The absolute URLs of the sitemaps, in file order, without duplicates."""
         if self._sitemaps is None:
             lines = parse_groups(self.body, self.dialect)[1]
             self._sitemaps = tuple(sitemap_urls(lines, self._url))
@@ -149,14 +149,14 @@ class AccessRules:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """All groups, in file order; read at each call."""
+        """All groups, in file order; parsed at each call."""
         return parse_groups(self.body, self.dialect)[0]
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
-        """Decide whether a crawler may fetch *url*, and say by which rule.
+        """Decide whether a crawler may fetch *url*; the decision names the rule.
 
-        *agents* are its product tokens, in order of preference: the groups of the first
-        that has any are followed, or else those of everyone (RFC 9309, 2.2.1).
+        *agents* are its product tokens, in order of preference. The crawler follows the
+        groups of the first one that has any, or else the groups of ``*`` (RFC 9309, 2.2.1).
         """
         target = paths.target(url, self.dialect)
         if self._is_robotstxt(target):
@@ -181,9 +181,8 @@ class AccessRules:
         )
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
-        """Whether a crawler may fetch *url*: ``decide(url, agents).allowed``, without the
-        evidence and faster."""
-        # This is called for each request, so the common case comes first.
+        """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
+        # A crawl calls this for each request, so the common case comes first.
         normal = NORMAL_URL(url)
         followed = self._followed
         if (
@@ -204,27 +203,27 @@ class AccessRules:
         return index.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """The delays, rates and windows stated for a crawler; none in a dialect that
-        ignores them.
+        """Return the delays, rates and windows for a crawler; none if the dialect ignores
+        them.
         """
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """The ``Crawl-delay`` for a crawler, the largest of several, in seconds; None
-        where there is none, or the dialect ignores it.
+        """Return the largest ``Crawl-delay`` for a crawler, in seconds; None if there is none,
+        or the dialect ignores it.
         """
         return self._rules_for(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """The ``Request-rate`` for a crawler, the slowest of several; None where there
-        is none, or the dialect ignores it.
+        """Return the slowest ``Request-rate`` for a crawler; None if there is none, or the
+        dialect ignores it.
         """
         rates = self.pace(agents).request_rates
         return max(rates, key=lambda rate: rate.delay, default=None)
 
     def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
-        """The ``Visit-time`` for a crawler, the first of several; None where there is
-        none, or the dialect ignores it.
+        """Return the first ``Visit-time`` for a crawler; None if there is none, or the dialect
+        ignores it.
         """
         return self.pace(agents).visit_time
 
@@ -232,7 +231,7 @@ class AccessRules:
         return self.dialect.robotstxt_allowed and target == "/robots.txt"
 
     def _rules_for(self, agents: str | Sequence[str]) -> CrawlerRules:
-        """The rules for *agents*, which nearly always are those of the call before."""
+        """Return the rules for *agents*. Nearly every call has the agents of the last one."""
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
@@ -251,16 +250,16 @@ class AccessRules:
         return CrawlerRules(agents, content, self.dialect)
 
     def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
-        """What finds the rule that decides: a scan of the text for the first question, an
-        index from the second on. Many hosts are asked about once, and making the index
-        costs more than a scan.
+        """Return what finds the rule that decides: a scan of the text for the first URL, an
+        index for later ones. A crawl fetches only one page of many hosts, and building the
+        index costs more than a scan.
         """
-        if not followed.asked and can_scan(target, followed.groups, self.dialect):
-            followed.asked = True
+        if not followed.has_decided and can_scan(target, followed.groups, self.dialect):
+            followed.has_decided = True
             return RuleScan(followed.groups, self.dialect)
         followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
         followed.groups = []
-        # The text is rarely needed again.
+        # Later calls rarely need the text.
         if not self._is_packed and len(self._body) >= _WORTH_PACKING:
             self._body = zlib.compress(self._body, 1)
             self._is_packed = True

@@ -1,4 +1,4 @@
-"""The answer to whether a URL may be fetched, with its evidence."""
+"""The decision whether a crawler may fetch a URL, with its evidence."""
 
 from __future__ import annotations
 
@@ -10,54 +10,53 @@ if TYPE_CHECKING:
 
 
 class Reason(str, Enum):
-    """Why a Decision is what it is."""
+    """The reason for a Decision."""
 
     RULE = "rule"
     """A rule matched."""
     NO_RULE = "no-rule"
-    """There is a group for the agent, and no rule in it matches."""
+    """The crawler follows a group, but no rule in it matches."""
     NO_GROUP = "no-group"
-    """There is no group for the agent, and none for everyone."""
+    """There is no group for the agent, and none for ``*``."""
     ROBOTS_TXT = "robots-txt"
-    """The URL is that of robots.txt itself."""
+    """The URL is the one of robots.txt itself."""
     UNAVAILABLE = "unavailable"
     """There is no robots.txt (RFC 9309, 2.3.1.3)."""
     UNREACHABLE = "unreachable"
     """robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     OVERRIDE = "override"
-    """The user of the crawler has decided."""
+    """An override in the settings decided."""
     CRAWL_DELAY = "crawl-delay"
-    """robots.txt asks for a longer delay between requests than the user of the crawler
-    allows."""
+    """robots.txt asks for a longer delay between requests than the settings allow."""
     VISIT_TIME = "visit-time"
-    """The host's window for visits does not open soon enough."""
+    """The next visit window of the host opens later than the settings allow."""
     BAD_URL = "bad-url"
-    """The host or port of the URL cannot be read, so there is no robots.txt to ask."""
+    """The URL has an invalid host or port, so there is no robots.txt for it."""
     TOO_LONG = "too-long"
-    """The URL is too long to be compared with all the rules that have a ``*``: its path
-    and query have over 65,536 octets, or more than 4,000,000 octets would be compared."""
+    """The URL is too long to compare with all rules that have a ``*``: its path and query
+    have over 65,536 octets, or it would take over 4,000,000 octets of comparisons."""
 
     __str__ = str.__str__
 
 
 class Decision(NamedTuple):
-    """The answer to: may I fetch this URL?"""
+    """Whether a crawler may fetch a URL, and why."""
 
     allowed: bool
 
     rule: Rule | None
-    """The rule that won, if one did."""
+    """The rule that decided, or None."""
 
     agent: str | None
-    """The product token whose groups were followed, ``*``, or None."""
+    """The product token, or ``*``, whose groups the crawler follows; None if there are none."""
 
     reason: Reason
 
     form: str = ""
-    """The form of the URL that was denied, where that is not the one as written (see
+    """The denied form of the URL, if the form as written is allowed (see
     :mod:`~scrapy_rep.protocol.request_target`)."""
 
     @property
     def line(self) -> int:
-        """The number of the line that decided, from 1; 0 where no rule did."""
+        """The line number of the rule that decided, from 1; 0 if there is none."""
         return self.rule.line if self.rule else 0

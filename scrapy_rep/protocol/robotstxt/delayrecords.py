@@ -1,9 +1,9 @@
-"""The delay, rate and window lines that are for one crawler.
+"""Finds the ``Crawl-delay``, ``Request-rate`` and ``Visit-time`` lines for one crawler.
 
-``Crawl-delay``, ``Request-rate`` and ``Visit-time`` are not in RFC 9309, which says of
-rules that user-agent lines share those that follow, whatever stands between the lines
-(2.2.4). Sites that write a delay below each user-agent line mean it for that one. So such a
-record belongs to the run of user-agent lines directly above it alone.
+RFC 9309 does not define these fields. It says that user-agent lines share the rules that
+follow, even if other records stand between the lines (2.2.4). But sites that write a delay
+below each user-agent line mean that crawler only. So such a record applies only to the run of
+user-agent lines directly above it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 UserAgentLine: TypeAlias = tuple[int, int, bytes]
-"""The start and end of a user-agent line, and its token. A line with several tokens is
-there once for each."""
+"""The start and end of a user-agent line, and its token. A line with several tokens has one
+such tuple for each."""
 
 Span: TypeAlias = tuple[int, int, int]
-"""The start and end of a group, or of several that are merged, with the user-agent lines;
-and the number of the first line, from 1."""
+"""The start and end of a group, or of several merged ones, including user-agent lines; and the
+number of the first line, from 1."""
 
 # For text in lower case. Neither expression reads a character more than twice.
 _LINE = re.compile((line_of(USER_AGENT, *PACE_FIELDS) + r"([^#\n]*)").encode())
@@ -48,14 +48,13 @@ def delays_of(
     ours: Collection[UserAgentLine],
     dialect: Dialect,
 ) -> tuple[Record, ...]:
-    """The delay, rate and window lines in the groups *spans* of *text* that are for a
-    crawler.
+    """Return the delay, rate and window lines for a crawler in the groups *spans* of *text*.
 
     *lowered* is the text in lower case, and *ours* are the user-agent lines that name the
     crawler.
     """
     if dialect.misspelt_fields:
-        # The expression does not know misspelt fields.
+        # The expression does not match misspelt fields.
         tokens = {token.decode() for _, _, token in ours}
         return tuple(_read_all(text, spans, tokens, dialect))
     starts = {start for start, _, _ in ours}

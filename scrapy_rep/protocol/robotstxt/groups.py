@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """A line of a group that is no rule (RFC 9309, 2.2.4, "other records")."""
+    """A line of a group that is not a rule (RFC 9309, 2.2.4, "other records")."""
 
     field: str
     """In lower case."""
@@ -25,15 +25,12 @@ class Record(NamedTuple):
     line: int
 
     run: int = 0
-    """The run of user-agent lines directly above it, by the number of its first line. A
-    delay, rate or window is for the agents of that run alone."""
+    """The first line number of the run of user-agent lines directly above it. A delay, rate
+    or window applies only to the agents of that run."""
 
 
 class Group(NamedTuple):
-    """One or more user-agent lines, and what follows them.
-
-    A group that several agents share is there once.
-    """
+    """One or more user-agent lines, and the rules and records that follow them."""
 
     agents: tuple[str, ...]
     """The tokens of its user-agent lines, in lower case; an empty one names no agent."""
@@ -47,23 +44,23 @@ class Group(NamedTuple):
     """The numbers of its user-agent lines, one for each of the agents."""
 
     runs: tuple[int, ...]
-    """For each of the agents, the run of user-agent lines that names it: the number of
-    the first line. A run goes over blank lines, comments and sitemaps; any other record
-    ends it, though not the group."""
+    """For each of the agents, the first line number of the run of user-agent lines that names
+    it. Blank lines, comments and sitemaps do not end a run. Other records do, but do not end
+    the group."""
 
 
 Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
 
 
 def parse_groups(body: bytes, dialect: Dialect) -> Groups:
-    """The groups of a robots.txt, and its sitemap lines, which belong to no group."""
+    """Return the groups of a robots.txt, and its sitemap lines, which belong to no group."""
     return groups_of(lines(body, dialect), dialect)
 
 
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> Groups:
-    """The groups and sitemap lines among *lines*; those of *rule_fields* are rules."""
+    """Return the groups and sitemap lines among *lines*. *rule_fields* begin rules."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []
@@ -93,8 +90,8 @@ def groups_of(
             if not field:
                 close()
             elif agents and field in rule_fields:
-                # An empty rule ends the run of user-agent lines as well. Rules that stand
-                # before any user-agent line are in no group (RFC 2.2.2).
+                # Even an empty rule ends the run of user-agent lines. Rules before any
+                # user-agent line are in no group (RFC 2.2.2).
                 rules.append(Rule(field, text, number))
             elif agents:
                 records.append(Record(field, text, number, latest_run))

@@ -1,8 +1,8 @@
-"""The groups that one crawler follows, found without reading those of others.
+"""Finds the groups that one crawler follows without parsing the other groups.
 
-Groups are recognized by their user-agent lines, and by whether a rule stands between two of
-them. Both are found by expressions that never go back over what they have read.
-:mod:`~scrapy_rep.protocol.grammar` says what this gains.
+It needs only the user-agent lines, and whether a rule stands between two of them. It finds
+both with regular expressions that do not backtrack. :mod:`~scrapy_rep.protocol.grammar` has
+measurements.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def _user_agent_lines_with(token: str, more_ends: str = "") -> re.Pattern[bytes]:
-    """An expression for user-agent lines of a text in lower case; its group 1 is the token.
+    """Return an expression for user-agent lines in text in lower case; group 1 is the token.
 
-    It begins with a literal, so that what lies between two of these lines is skipped at the
-    speed of a search for a word; that it begins a line is checked afterwards.
+    It begins with a literal, so that it skips the text between matches as fast as a search
+    for a word does. The caller checks that a match begins a line.
     """
     everyone = rf"\*(?=[{WHITE_SPACE}#\n{more_ends}]|\Z)"
     return re.compile(rf"{USER_AGENT}{WS}:{WS}({everyone}|{token})[^\n]*".encode())
@@ -43,7 +43,7 @@ _USER_AGENT = _user_agent_lines_with(rf"[^{WHITE_SPACE}/*#\n]*").finditer
 _USER_AGENT_OR_LIST = _user_agent_lines_with(
     rf"[^{WHITE_SPACE}/*,#\n]*", more_ends=","
 ).finditer
-# The letters that the token begins with, and what follows them as group 2.
+# Group 1 has the letters that the token begins with, and group 2 the rest of the token.
 _USER_AGENT_LETTERS = _user_agent_lines_with(r"[a-z_-]*)([a-z0-9_.-]*").finditer
 _RULE = re.compile(line_of(*RULES).encode())
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
@@ -54,17 +54,17 @@ class FollowedGroups(NamedTuple):
     """The groups of a text that one crawler follows."""
 
     agent: str | None
-    """The first of its product tokens that has groups, or ``*``, or None."""
+    """The first of its product tokens that has groups, or ``*``; None if there are none."""
 
     spans: tuple[Span, ...]
     """The spans of these groups, in the order of the text."""
 
     records: tuple[Record, ...]
-    """The delay, rate and window lines for this crawler."""
+    """The delay, rate and window lines for the crawler."""
 
 
 def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGroups:
-    """The groups of the first of *agents* that has any in *text*, or else those of ``*``."""
+    """Return the groups of the first of *agents* that has any, or else the groups of ``*``."""
     lowered = text.lower()
     found = _user_agent_lines(lowered, dialect)
     tokens = [token for _, _, token in found]
@@ -78,7 +78,7 @@ def follow(text: bytes, agents: Sequence[str], dialect: Dialect) -> FollowedGrou
                 del spans[1:]
             records: tuple[Record, ...] = ()
             start, end = spans[0][0], spans[-1][1]
-            # To search for the words takes less time than to look for such lines.
+            # A search for the words takes less time than a search for such lines.
             if dialect.crawl_delay and any(
                 lowered.find(field, start, end) >= 0 for field in _PACE_FIELDS
             ):
@@ -96,8 +96,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
     for match in (_USER_AGENT_LETTERS if has_letters else expression)(lowered):
         start, end = match.span()
         if start and lowered[start - 1] != 0x0A:
-            # Only white space may stand before it. The expression matches up to the end of
-            # the line, so this runs once a line at most.
+            # Only white space may stand before a match. A match extends to the end of its
+            # line, so this runs at most once per line.
             word, start = start, lowered.rfind(b"\n", 0, start) + 1
             if lowered[start:word].strip():
                 continue
@@ -118,8 +118,8 @@ def _user_agent_lines(lowered: bytes, dialect: Dialect) -> list[UserAgentLine]:
 def _spans(
     lowered: bytes, found: list[UserAgentLine], hits: list[int], dialect: Dialect
 ) -> list[Span]:
-    """The spans of the groups that the user-agent lines *hits* belong to, each once. Where
-    groups are merged, neighbours are one span.
+    """Return the span of each group to which the user-agent lines *hits* belong. If the dialect
+    merges groups, adjacent groups form one span.
     """
     ours = frozenset(hits if dialect.merge_groups else ())
 
@@ -131,7 +131,7 @@ def _spans(
 
     def goes_on(i: int) -> bool:
         if i + 1 in ours and not dialect.blank_line_ends_group:
-            return True  # whichever group it is
+            return True  # in the same group or the next one
         return same_group(i)
 
     spans: list[Span] = []

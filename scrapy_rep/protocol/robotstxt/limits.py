@@ -1,4 +1,4 @@
-"""Limits of what a decision may cost: a target is compared with patterns in bounded time."""
+"""Limits that bound the time of a decision: of comparing a target with patterns."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
 
 MAX_COMPARED = 4_000_000
-"""The octets that one decision may compare with patterns that have a ``*``: those of a
-target of 1 KB with 4,000 patterns. This takes some hundredths of a second."""
+"""How many octets one decision may compare with patterns that have a ``*``: enough for a 1 KB
+target and 4,000 patterns. This takes some hundredths of a second."""
 
 # The cost of a pattern's segment, in octets compared.
 _SEGMENT = 64
 
 
 class TooLong(Exception):
-    """A target is too long for the patterns that it would have to be compared with."""
+    """A comparison of a target with all patterns would exceed the limits."""
 
 
 class Comparisons:
-    """Compares one target with patterns, for one decision, within the limits."""
+    """Compares the target of one decision with patterns, within the limits."""
 
     __slots__ = ("_left", "has_encoded_slash", "target")
 
@@ -32,14 +32,13 @@ class Comparisons:
         self._left = MAX_COMPARED
 
     def matches(self, pattern: paths.Pattern) -> bool:
-        """Whether the target matches *pattern*. Raises :class:`TooLong` where the limit is
-        passed."""
+        """Whether the target matches *pattern*. Raises :class:`TooLong` over the limit."""
         target = self.target
         if not target.startswith(pattern.segments[0]) and not self.has_encoded_slash:
             return False
         cost = len(target) + _SEGMENT * len(pattern.segments)
         if pattern.halves is not None and self.has_encoded_slash:
-            # The target is compared twice for each place where the query can begin.
+            # paths.matches compares twice for each place where the query can begin.
             cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
         self._left -= cost
         if self._left < 0:

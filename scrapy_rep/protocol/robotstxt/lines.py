@@ -1,8 +1,7 @@
-"""From the bytes of a robots.txt to its numbered fields and values.
+"""Parses the bytes of a robots.txt into numbered lines with a field and a value.
 
-:mod:`~scrapy_rep.protocol.grammar` has the grammar. Any field name counts, and no content
-is an error (RFC 9309, 2.3.1.5). Nothing but CR, LF and CRLF ends a line: not a form feed,
-not U+2028.
+See :mod:`~scrapy_rep.protocol.grammar`. Any field name is accepted, and no content is an
+error (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does not.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """A line with a field, or a blank line where that ends a group."""
+    """A line with a field, or, if the dialect ends groups with them, a blank line."""
 
     number: int
     """From 1."""
 
     field: str
-    """The field in lower case and in its proper spelling; empty for a blank line."""
+    """The field in lower case and correct spelling; empty for a blank line."""
 
     value: bytes
     """The value as written, without the white space around it."""
@@ -43,8 +42,8 @@ _FIELD_PREFIXES = (
     (("sitemap", "site-map"), "sitemap"),
 )
 
-# A line that begins like a user-agent, allow or disallow line, but is spelt otherwise than
-# in RFC 9309.
+# A line that begins like a user-agent, allow or disallow line, but whose field is not spelt
+# as in RFC 9309.
 _TO_RESPELL = re.compile(
     rf"\n{WS}(?i:(?!(?:{'|'.join((USER_AGENT, *RULES))}){WS}:)"
     rf"(?:{'|'.join(name for names, _ in _FIELD_PREFIXES[:3] for name in names)}))[^\n]*".encode()
@@ -56,8 +55,10 @@ _FROM_NUL = re.compile(rb"\0[^\n]*")
 
 
 def decoded_text(body: bytes, dialect: Dialect) -> bytes:
-    """The part of *body* that is read: UTF-8 as far as it is valid, without a byte order
-    mark, its lines ended by LF alone.
+    """Return the part of *body* within the size limit, decoded for the dialect.
+
+    The result is in UTF-8, as far as *body* is valid, without a byte order mark, and with LF
+    as the only line end.
     """
     is_cut = len(body) > dialect.size_limit
     if is_cut:
@@ -79,14 +80,14 @@ def decoded_text(body: bytes, dialect: Dialect) -> bytes:
     if b"\r" in body:
         if _CR_ALONE(body):
             return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Dropping octets is faster than replacing pairs of octets.
+        # Deleting octets is faster than replacing pairs of octets.
         return body.replace(b"\r", b"")
     return body
 
 
 def _is_utf_16(body: bytes) -> bool:
-    """Whether *body* has the byte order mark of UTF-16, and null bytes where UTF-16 has
-    them in ASCII characters, of which a robots.txt consists but for comments.
+    """Whether *body* has the byte order mark of UTF-16, and null bytes where ASCII characters
+    have them in UTF-16. Nearly all of a robots.txt except comments is ASCII.
     """
     if body.startswith(BOM_UTF16_LE):
         low, high = body[2::2], body[3::2]
@@ -99,8 +100,8 @@ def _is_utf_16(body: bytes) -> bool:
 
 
 def canonical_text(text: bytes, dialect: Dialect) -> bytes:
-    """*text* with the fields user-agent, allow and disallow spelt as in RFC 9309, so that a
-    search for them needs no other spellings.
+    """Return *text* with the fields user-agent, allow and disallow spelt as in RFC 9309, so
+    that a search needs no other spellings.
     """
     limit = dialect.line_limit
     if limit is not None and len(text) > limit:
@@ -118,9 +119,9 @@ def canonical_text(text: bytes, dialect: Dialect) -> bytes:
 
 
 def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
-    """The lines of a robots.txt that have a field.
+    """Yield the lines of a robots.txt that have a field.
 
-    Where a blank line ends a group, it is there too, as a line whose field is empty.
+    If blank lines end groups in the dialect, yield these too, with an empty field.
     """
     for number, raw in enumerate(decoded_text(body, dialect).split(b"\n"), 1):
         line = read_line(number, raw, dialect)
@@ -129,7 +130,7 @@ def lines(body: bytes, dialect: Dialect) -> Iterator[Line]:
 
 
 def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
-    """The field and value of a line of :func:`decoded_text`; None where it has none."""
+    """Return the field and value of a line of :func:`decoded_text`, or None."""
     raw = raw[: dialect.line_limit]
     if dialect.nul_ends_line:
         raw = raw.partition(b"\0")[0]
@@ -140,13 +141,13 @@ def read_line(number: int, raw: bytes, dialect: Dialect) -> Line | None:
         if name:
             return Line(number, _field(name, dialect), value.strip())
     elif name and dialect.misspelt_fields:
-        # Two words without a colon are a field and its value. Only spaces and tabs separate
+        # Two words without a colon are a field and a value. Only spaces and tabs separate
         # words.
         words = [word for word in name.replace(b"\t", b" ").split(b" ") if word]
         if len(words) == 2:
             return Line(number, _field(words[0].strip(), dialect), words[1].strip())
     elif dialect.blank_line_ends_group and not name and not comment:
-        # A line with a comment alone is no blank line (1994, "The Format").
+        # A line with only a comment is not a blank line (1994, "The Format").
         return Line(number, "", b"")
     return None
 

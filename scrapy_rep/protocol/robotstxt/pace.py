@@ -1,13 +1,13 @@
-"""How fast and when a host may be visited: ``Crawl-delay``, ``Request-rate``,
+"""How fast and when a crawler may visit a host: ``Crawl-delay``, ``Request-rate``,
 ``Visit-time``.
 
-None of them is in RFC 9309. ``Crawl-delay`` is a number of seconds; the other two come
-from "An Extended Standard for Robot Exclusion" (1996): ``Request-rate: 1/5`` is a page in
-five seconds (with ``s``, ``m``, ``h`` for the unit, and a window of time if one follows),
-``Visit-time: 0600-0845`` is a window, in UTC.
+None of them is in RFC 9309. ``Crawl-delay`` is a number of seconds. The other two come from
+"An Extended Standard for Robot Exclusion" (1996). ``Request-rate: 1/5`` allows a page in
+five seconds; ``s``, ``m`` or ``h`` may give the unit, and a window of time may follow.
+``Visit-time: 0600-0845`` is a window in UTC.
 
-Any other value is ignored: a negative number, ``inf``, ``1e3``, or ``1,5``, which may be a
-fraction or a list.
+Crawlers ignore any other value: a negative number, ``inf``, ``1e3``, or ``1,5``, which may
+be a fraction or a list.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _DELAY = re.compile(
     r"(\d+(?:\.\d*)?|\.\d+)\s?(?:s|secs?|seconds?)?", re.ASCII | re.IGNORECASE
 )
 
-# In seconds: a longer delay is cut to this.
+# The longest delay, in seconds. Longer ones are cut to this.
 _MAX_DELAY = 1e9
 
-# At most nine digits each: enough for any real value, and never too large a number.
+# Nine digits are enough for any real value, and keep numbers small.
 _RATE = re.compile(r"(\d{1,9})\s?/\s?(\d{1,9})\s?([smh]?)(?:\s+(\S+))?", re.ASCII)
 _WINDOW = re.compile(r"(\d\d):?(\d\d)\s?-\s?(\d\d):?(\d\d)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class RequestRate(NamedTuple):
-    """At most *requests* in *seconds*; between *start* and *end* (UTC) if given."""
+    """At most *requests* in *seconds*, between *start* and *end* (UTC) if they are set."""
 
     requests: int
     seconds: int
@@ -48,20 +48,20 @@ class RequestRate(NamedTuple):
         return self.seconds / self.requests
 
     def holds(self, now: datetime) -> bool:
-        """Whether *now* (UTC) is in the window of this rate."""
+        """Whether the rate applies at the time *now* (UTC)."""
         if self.start is None or self.end is None:
             return True
         return _is_between(self.start, self.end, now.time())
 
 
 class VisitTime(NamedTuple):
-    """The window of the day, in UTC, in which visits are welcome."""
+    """The daily window, in UTC, in which the site allows visits."""
 
     start: time
     end: time
 
     def opens_in(self, now: datetime) -> float:
-        """The seconds from *now* (UTC) until it is open; 0 where it is."""
+        """Return the seconds from *now* (UTC) until the window opens; 0 if it is open."""
         if _is_between(self.start, self.end, now.time()):
             return 0.0
         opens = datetime.combine(now.date(), self.start, now.tzinfo)
@@ -71,7 +71,7 @@ class VisitTime(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The delays, rates and windows that the groups of a crawler state."""
+    """The delays, rates and windows in the groups of a crawler."""
 
     crawl_delay: float | None
     """The largest ``Crawl-delay``, in seconds."""
@@ -82,7 +82,7 @@ class Pace(NamedTuple):
     """The first ``Visit-time``."""
 
     records: tuple[Record, ...] = ()
-    """The records that this was read from, in file order, unreadable ones included."""
+    """The records of all these, in file order, including invalid ones."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Pace:
@@ -105,24 +105,21 @@ class Pace(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether the delay or the windows depend on the time of day."""
+        """Whether the delay, or whether visits are allowed, depends on the time of day."""
         has_windows = any(rate.start is not None for rate in self.request_rates)
         return has_windows or self.visit_time is not None
 
     def delay(self, now: datetime) -> float:
-        """The seconds between two requests at the time *now* (UTC); 0 where no delay is
-        asked for.
-        """
+        """Return the seconds between two requests at the time *now* (UTC); 0 for no delay."""
         rates = (rate.delay for rate in self.request_rates if rate.holds(now))
         return max(self.crawl_delay or 0.0, *rates, 0.0)
 
     def opens_in(self, now: datetime) -> float:
-        """The seconds from *now* (UTC) until the window for visits opens; 0 where it is
-        open."""
+        """Return the seconds from *now* (UTC) until the visit window opens; 0 if it is open."""
         return self.visit_time.opens_in(now) if self.visit_time else 0.0
 
     def record_of_delay(self, now: datetime) -> Record | None:
-        """The first record that asks for the delay at the time *now*."""
+        """Return the first record that asks for the delay at the time *now* (UTC)."""
         delay = self.delay(now)
         for record in self.records:
             if Pace.of([record]).delay(now) == delay:
@@ -130,7 +127,7 @@ class Pace(NamedTuple):
         return None
 
     def record_of_visit_time(self) -> Record | None:
-        """The record that states the window for visits."""
+        """Return the record with the visit window, or None."""
         for record in self.records:
             if record.field == "visit-time" and visit_time(record.value):
                 return record
@@ -141,15 +138,16 @@ NO_PACE = Pace(None, (), None)
 
 
 def crawl_delay(value: str) -> float | None:
-    """The seconds of a ``Crawl-delay``: a decimal number, with or without ``s`` or
-    ``seconds`` behind it. None for any other value.
+    """Return the seconds of a ``Crawl-delay``, or None for an invalid value.
+
+    The value is a decimal number; ``s``, ``sec`` or ``seconds`` may follow it.
     """
     match = _DELAY.fullmatch(value)
     return min(float(match[1]), _MAX_DELAY) if match else None
 
 
 def request_rate(value: str) -> RequestRate | None:
-    """The rate that a ``Request-rate`` states, or None if it states none."""
+    """Return the rate of a ``Request-rate``, or None for an invalid value."""
     match = _RATE.fullmatch(value.lower())
     if match is None:
         return None
@@ -164,7 +162,7 @@ def request_rate(value: str) -> RequestRate | None:
 
 
 def visit_time(value: str) -> VisitTime | None:
-    """The window that a ``Visit-time`` states, or None if it states none."""
+    """Return the window of a ``Visit-time``, or None for an invalid value."""
     match = _WINDOW.fullmatch(value)
     if match is None:
         return None
@@ -175,8 +173,10 @@ def visit_time(value: str) -> VisitTime | None:
 
 
 def _is_between(start: time, end: time, now: time) -> bool:
-    """Whether *now* is in a window of the day: the minute that it ends with is a part of
-    it, it may go over midnight, and one that ends where it starts is the whole day.
+    """Whether *now* is in a daily window.
+
+    The window includes its last minute, and may extend over midnight. If it ends where it
+    starts, it is the whole day.
     """
     last = end.replace(second=59, microsecond=999_999)
     if start < end:

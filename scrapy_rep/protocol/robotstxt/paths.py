@@ -1,8 +1,8 @@
-"""The octets that are compared: the target of a URL, and the pattern of a rule.
+"""Normalizes and compares the targets of URLs and the patterns of rules.
 
 Both become strings in which each character stands for one octet, so that ``str`` methods
-compare octets and count them. RFC 9309, 2.2.2, says that both are normalized first; how is
-the dialect's:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
+compare and count octets. RFC 9309, 2.2.2, normalizes both before they are compared; see
+:attr:`~scrapy_rep.protocol.dialect.Dialect.path_encoding`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
-# RFC 3986, 2.3 and 2.2. "#" ends a path, "%" begins an encoding, and "*" and "$" must be
-# told from the special characters of a pattern, so these four are never left as they are.
+# RFC 3986, 2.3 and 2.2. Four characters are never normal: "#" ends a path, "%" begins an
+# encoded octet, and "*" and "$" are special in patterns.
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DELIMITERS = "/?&=+"
 
-# Reserved characters that delimit nothing in a path or query. Brackets may not even stand
-# there, but many leave them raw.
+# Reserved characters that delimit nothing in a path or query. Brackets are not valid there,
+# but many programs leave them raw.
 _OTHER_RESERVED = ":@!'(),;[]"
 
-# Of those that may stand raw in a URL, the ones that one URL library encodes and another
-# does not: w3lib the brackets, and the WHATWG's parser the quote in a query.
+# Characters that only some URL libraries encode: w3lib encodes brackets, and WHATWG parsers
+# encode the quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
 NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
-"""The characters that stand for themselves, in every dialect and on both sides."""
+"""The characters that stand for themselves in patterns and URLs, in every dialect."""
 
 _DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
 
@@ -35,10 +35,9 @@ NORMAL_CLASS = re.escape(NORMAL)
 """The normal characters, escaped for a character class of a regular expression."""
 
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
-"""Matches a value that is a pattern without anything to normalize, where wildcards are
-special."""
+"""Matches the value of a rule that needs no normalization, if wildcards are special."""
 
-# Each expression takes one octet, or one encoded octet, at a time: no backtracking.
+# These match one octet, or one encoded octet, at a time, and do not backtrack.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
 _TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
 _HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
@@ -48,50 +47,50 @@ _ASCII_TO_NORMALIZE = re.compile(
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 
 SHORT = 2048
-"""The longest target, in octets, that is searched for one word after the other. Nearly all
-are shorter."""
+"""The longest target, in octets, in which the words of patterns are searched one by one.
+Nearly all targets are shorter."""
 
-# The URLs of Scrapy are encoded already. Nearly every one matches this: its target is
-# short, has no "%" and needs no normalization.
+# Scrapy encodes URLs. Nearly every one matches this: its target is short, has no "%" and needs
+# no normalization.
 NORMAL_URL = re.compile(
     rf"https?://[A-Za-z0-9.:-]*(/[{NORMAL_CLASS}]{{0,{SHORT - 1}}})"
 ).fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _AUTHORITY_END = re.compile(r"[/?#]")
 
-# The number of question marks in a target that are tried as the beginning of the query.
-# Each costs a comparison.
+# How many question marks of a target are tried as the beginning of the query. Each costs a
+# comparison.
 QUESTION_MARKS_TRIED = 8
 
 
 class Pattern(NamedTuple):
-    """The pattern of a rule, ready to be compared."""
+    """The parsed and normalized pattern of a rule."""
 
     segments: tuple[str, ...]
-    """The parts between the ``*``; one if there is no ``*``."""
+    """The parts between the ``*``; only one part if there is no ``*``."""
 
     anchored: bool
-    """Whether the target must end where the pattern does."""
+    """Whether the pattern ends with ``$``, so the target must end there too."""
 
     octets: int
-    """The length of the normalised pattern, its special characters included."""
+    """The length of the normalized pattern, including its special characters."""
 
     halves: tuple[Pattern, Pattern] | None = None
-    """If a ``/`` stands behind the first raw ``?``: the pattern up to this ``?``, and
-    what follows it, in which a ``/`` matches ``%2F`` too."""
+    """If a ``/`` stands after the first raw ``?``: the pattern up to this ``?``, and the
+    rest, in which a ``/`` also matches ``%2F``."""
 
 
 def target(url: str, dialect: Dialect) -> str:
-    """The target of *url*, which is compared with patterns: its path and query, normalized.
+    """Return the target of *url*: its normalized path and query, to compare with patterns.
 
-    User information and fragment are not part of it; an empty path is ``/``.
+    It has no fragment. An empty path becomes ``/``.
     """
     normal = NORMAL_URL(url)
     return normal[1] if normal else plain_target(url, dialect)
 
 
 def plain_target(url: str, dialect: Dialect) -> str:
-    """The target of any *url*: :func:`target` without its fast path."""
+    """Return the target of any *url*: :func:`target` without its fast path."""
     scheme = _SCHEME.match(url)
     end_of_authority = _AUTHORITY_END.search(url, scheme.end() if scheme else 0)
     if end_of_authority is None:
@@ -111,8 +110,9 @@ def plain_target(url: str, dialect: Dialect) -> str:
 
 
 def with_slashes(target: str, dialect: Dialect) -> str:
-    """*target* as it is compared with patterns that have no ``*``: with ``/`` for ``%2F``
-    in its query, in a dialect where the two are equal there.
+    """Return *target* in the form to compare with patterns that have no ``*``.
+
+    If ``/`` and ``%2F`` are equal in queries in the dialect, ``%2F`` there becomes ``/``.
     """
     if dialect.path_encoding != "rfc3986" or "%2F" not in target:
         return target
@@ -121,16 +121,16 @@ def with_slashes(target: str, dialect: Dialect) -> str:
 
 
 def pattern(value: str, dialect: Dialect) -> Pattern | None:
-    """The pattern of a rule whose value, an octet a character, is *value*; None if it is
-    one that matches nothing.
+    """Parse the value of a rule, with one character for each octet.
+
+    Return None for a pattern that matches nothing.
     """
     if (
         dialect.wildcards
         and PLAIN_PATTERN(value)
         and "/" not in value.partition("?")[2]
     ):
-        # Most values need no normalization in any dialect, and this path takes a third of
-        # the time.
+        # Most values need no normalization in any dialect. This takes a third of the time.
         segments = value.removesuffix("$").split("*")
         return Pattern(_without_runs(segments), value[-1] == "$", len(value))
     found = _segments(value, dialect)
@@ -138,7 +138,7 @@ def pattern(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
-    """The pattern of a directory alone, where *value* is the pattern of its index page."""
+    """Return a pattern for only the directory, if *value* is the pattern of its index page."""
     found = _segments(value, dialect)
     if found is None:
         return None
@@ -154,8 +154,8 @@ def directory_of_index(value: str, dialect: Dialect) -> Pattern | None:
 
 
 def _segments(value: str, dialect: Dialect) -> tuple[list[str], bool] | None:
-    """The parts between the ``*``, with the octets that are counted, and whether a ``$``
-    ends the pattern.
+    """Return the parts between the ``*``, and whether a ``$`` ends the pattern; None for a
+    pattern that matches nothing.
     """
     if not value.startswith("/") and not (dialect.wildcards and value[:1] == "*"):
         if not dialect.leading_slash_assumed:
@@ -178,7 +178,7 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
         split = _decode_query_slashes(segments)
     octets = sum(map(len, segments)) + len(segments) - 1 + anchored
     if dialect.path_encoding == "high-octets":
-        # Google's parser counts the octets first, so they are normalized after that.
+        # Google's parser counts octets before this normalization.
         segments = [
             _ASCII_TO_NORMALIZE.sub(_encoded_by_some, part) for part in segments
         ]
@@ -195,8 +195,8 @@ def _pattern(segments: list[str], anchored: bool, dialect: Dialect) -> Pattern:
 
 
 def _decode_query_slashes(segments: list[str]) -> tuple[int, int] | None:
-    """Decode each ``%2F`` behind the first ``?``. If there is a ``/`` behind it then,
-    return the index of the segment with the ``?`` and the position behind the ``?``.
+    """Decode each ``%2F`` after the first ``?``. If a ``/`` follows the ``?`` then, return the
+    index of the segment with the ``?`` and the position after the ``?``.
     """
     for number, segment in enumerate(segments):
         path, question_mark, query = segment.partition("?")
@@ -210,7 +210,7 @@ def _decode_query_slashes(segments: list[str]) -> tuple[int, int] | None:
 
 
 def _without_runs(segments: list[str]) -> tuple[str, ...]:
-    """*segments* with each run of ``*`` between them made one ``*``, which is equivalent."""
+    """Return the segments of the equivalent pattern with one ``*`` for each run of them."""
     if len(segments) < 3:
         return tuple(segments)
     first, *inner, last = segments
@@ -235,10 +235,10 @@ def matches(pattern: Pattern, target: str) -> bool:
 
 
 def _matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*, ``%2F`` and ``/`` being different.
+    """Whether *pattern* matches *target*, with ``%2F`` and ``/`` being different.
 
-    Each segment is taken at its first occurrence: that leaves most room for the following
-    ones, so no other needs to be tried, and the target is read once.
+    It takes the first occurrence of each segment, which leaves most room for the next ones.
+    So it needs no other attempts, and reads the target once.
     """
     segments = pattern.segments
     if not target.startswith(segments[0]):

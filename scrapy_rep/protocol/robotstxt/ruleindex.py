@@ -1,4 +1,4 @@
-"""The index of a crawler's rules, which finds the one that decides."""
+"""The index that finds which of a crawler's rules decides."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.rules import RuleLines
     from scrapy_rep.protocol.robotstxt.rulescan import Candidate
-    from scrapy_rep.protocol.robotstxt.wildcards import UnreadRule
+    from scrapy_rep.protocol.robotstxt.wildcards import LazyRule
 
 # The prefix of every target.
 _ROOT = "/"
 
-# The bytes that a rule takes in memory, by its shape: measured on rules of 10 to 30 octets.
+# The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# With more wildcard patterns than this, trying them one by one takes too long: for a long
+# With more patterns with a * than this, trying them one by one takes too long: for a long
 # target, and for any target.
 _MANY_WILDCARDS = 200
 _TOO_MANY_WILDCARDS = 1_000
@@ -43,19 +43,18 @@ _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
 
 class RuleIndex:
-    """Rules arranged so that the one that decides is found fast.
+    """Finds the rule that decides on a target in time that hardly grows with their number.
 
-    The head of a pattern is its literal part, up to the first ``*``. Heads are kept in
-    sorted order, and each knows the longest other head that it begins with, its parent. A
-    binary search finds where the target would stand. The head before that place, or one of
-    its parents, is the longest that the target begins with. So the cost of a decision
-    hardly grows with the number of rules. Patterns with a ``*`` are tried where the target
-    begins with their head.
+    The head of a pattern is its literal part, up to the first ``*``. Heads are sorted. The
+    parent of a head is the longest other head that it begins with. A binary search finds the
+    place of the target among the heads. The head before that place, or one of its parents,
+    is the longest that the target begins with. Patterns with a ``*`` are compared only if the
+    target begins with their head.
     """
 
     __slots__ = (
-        "_dialect", "_exact", "_first_wins", "_heads", "_is_special", "_many", "_marks",
-        "_parents", "_wildcards", "_written", "weight",
+        "_dialect", "_exact", "_first_wins", "_heads", "_marks", "_needs_slow_path",
+        "_parents", "_wildcard_index", "_wildcards", "_written", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
@@ -67,8 +66,8 @@ class RuleIndex:
         parents = _parents(heads)
         if self._first_wins:
             _inherit(heads, marks, parents, shapes.written)
-        self._marks = _small(marks)
-        self._parents = _small(parents)
+        self._marks = _compact(marks)
+        self._parents = _compact(parents)
         self._exact = shapes.exact or None
         self._wildcards = {
             bisect_right(heads, head) - 1: Wildcards(found, dialect)
@@ -76,18 +75,18 @@ class RuleIndex:
         } or None
         self._written = shapes.written or None
         wildcards = sum(map(len, shapes.wildcards.values()))
-        self._many: WildcardIndex | None = None
-        self._is_special = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
+        self._wildcard_index: WildcardIndex | None = None
+        self._needs_slow_path = bool(shapes.exact) or wildcards > _TOO_MANY_WILDCARDS
 
         self.weight = (
             len(heads) * _LITERAL_WEIGHT
             + len(shapes.exact) * _EXACT_WEIGHT
             + wildcards * _WILDCARD_WEIGHT
         )
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
 
     def allows(self, target: str) -> bool:
-        """Whether *target* is allowed. A target that is too long to compare is not."""
+        """Whether *target* is allowed. One that is too long to compare is not allowed."""
         try:
             winner = self.winner(target)
         except TooLong:
@@ -98,10 +97,9 @@ class RuleIndex:
         """Whether the target of a :data:`~scrapy_rep.protocol.robotstxt.paths.NORMAL_URL`
         is allowed.
 
-        This is called for each request of a crawl, so it is one function without calls
-        where it can be.
+        A crawl calls this for each request, so it is one long function with few calls.
         """
-        if self._is_special:
+        if self._needs_slow_path:
             return self.allows(target)
         heads, parents, marks = self._heads, self._parents, self._marks
         place = bisect_right(heads, target) - 1
@@ -131,8 +129,9 @@ class RuleIndex:
         return not mark or mark & 1 == 1
 
     def winner(self, target: str) -> Candidate | None:
-        """The rule that decides on *target*, or None if none matches. Raises
-        :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong` if that would take too long.
+        """Return the rule that decides on *target*, or None if none matches.
+
+        Raises :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong` over the limits.
         """
         heads, parents, marks = self._heads, self._parents, self._marks
         whole = target
@@ -159,8 +158,8 @@ class RuleIndex:
         return best
 
     def _best_wildcard(self, target: str, place: int) -> Candidate | None:
-        """The best rule with a ``*`` whose head *target* begins with; *place* is the
-        longest such head.
+        """Return the best matching rule with a ``*``, or None. *place* is the index of the
+        longest head that *target* begins with.
         """
         found = {}
         wildcards, parents = self._wildcards or {}, self._parents
@@ -176,40 +175,39 @@ class RuleIndex:
         if sum(len(group.needles) for group in found.values()) <= _MANY_WILDCARDS:
             rules = [group.best_for(comparisons) for group in found.values()]
             return max(filter(None, rules), default=None)
-        if self._many is None:
-            self._many = WildcardIndex(wildcards)
-        return self._many.best(comparisons, found)
+        if self._wildcard_index is None:
+            self._wildcard_index = WildcardIndex(wildcards)
+        return self._wildcard_index.best(comparisons, found)
 
 
 class _Shapes:
-    """Rules by the shape of their patterns."""
+    """Sorts rules by the shape of their patterns."""
 
     def __init__(self, lines: RuleLines, dialect: Dialect) -> None:
         self._dialect = dialect
 
         self.literals = {_ROOT: 0}
-        """Literal heads, each with the mark of the rule that is exactly this head; 0 where
-        there is none."""
+        """Heads, each with the mark of the rule whose whole pattern it is; 0 if there is no
+        such rule."""
 
         self.written: dict[int, str] = {}
-        """The values, by mark, of literals that are written otherwise than they are
-        compared."""
+        """The values of literal patterns that differ from their normalized form, by mark."""
 
         self.exact: dict[str, Candidate] = {}
-        """Patterns that match one target, by that target."""
+        """Patterns that match only one target, by that target."""
 
-        self.wildcards: dict[str, list[UnreadRule]] = {}
+        self.wildcards: dict[str, list[LazyRule]] = {}
         """Patterns with a ``*``, by their heads."""
 
         self._add_all(lines.disallows)
         self._add_all(lines.allows)
         for rule in directories_of(lines, dialect):
-            self._add_known(*rule)
+            self._add_parsed(*rule)
         for head in self.wildcards:
             self.literals.setdefault(head, 0)
 
     def _add_all(self, values: dict[str, int]) -> None:
-        """Add the values of disallow lines, and then those of allow lines."""
+        """Add the values of disallow lines, or, in a second call, of allow lines."""
         others = [value for value in values if not LITERAL(value)]
         literals = values
         if others:
@@ -220,7 +218,7 @@ class _Shapes:
             for value, mark in literals.items():
                 self._add_literal(value, mark)
         else:
-            # Of two equal patterns, the one that allows wins.
+            # Of two equal patterns, the one that allows wins: it comes second.
             self.literals.update(literals)
         for value in others:
             self._add(value, values[value])
@@ -228,15 +226,15 @@ class _Shapes:
     def _add(self, value: str, mark: int) -> None:
         head = _HEAD_OF_WILDCARD(value)
         if head and self._dialect.wildcards:
-            # Its pattern is read when a target begins with this head.
+            # The pattern is parsed when a target begins with this head.
             rules = self.wildcards.setdefault(head[1] or _ROOT, [])
             rules.append((mark, bare(value), None))
             return
         rule = rule_of(value, mark, self._dialect)
         if rule is not None:
-            self._add_known(*rule)
+            self._add_parsed(*rule)
 
-    def _add_known(self, mark: int, value: str, pattern: paths.Pattern) -> None:
+    def _add_parsed(self, mark: int, value: str, pattern: paths.Pattern) -> None:
         head = pattern.segments[0]
         is_counted = len(head) + pattern.anchored == pattern.octets
         if len(pattern.segments) > 1 or not head or not is_counted:
@@ -260,10 +258,10 @@ class _Shapes:
 
 
 def _parents(heads: list[str]) -> list[int]:
-    """For each head, the index of its parent: the longest other head that it begins with.
+    """Return the index of the parent of each head: the longest other head it begins with.
 
-    In sorted order, heads that begin with a head follow it immediately. All begin with the
-    first.
+    In sorted order, the heads that begin with a head follow it immediately. All heads begin
+    with the first one.
     """
     parents = [0] * len(heads)
     parent = 0
@@ -281,8 +279,9 @@ def _parents(heads: list[str]) -> list[int]:
 def _inherit(
     heads: list[str], marks: list[int], parents: list[int], written: dict[int, str]
 ) -> None:
-    """Where the first rule wins, a literal that begins with the literal of an earlier rule
-    never wins: give it the mark of the earlier one.
+    """Give each literal that begins with the literal of an earlier rule the mark of that rule.
+
+    If the first rule wins, the earlier rule always decides.
     """
     for place in range(1, len(marks)):
         earlier = marks[parents[place]]
@@ -291,6 +290,6 @@ def _inherit(
             marks[place] = earlier
 
 
-def _small(numbers: list[int]) -> Sequence[int]:
-    """*numbers* as a sequence in little memory. In most files each fits into an octet."""
+def _compact(numbers: list[int]) -> Sequence[int]:
+    """Return *numbers* in a compact sequence. In most files, each number fits an octet."""
     return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

@@ -1,4 +1,4 @@
-"""Rules, and the reading of a group's rules from its text."""
+"""Rules, and the parser that reads them from the text of a group."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ GroupText: TypeAlias = tuple[str, int]
 """The text of a group, one character for each octet, and the number of its first line,
 which is a user-agent line."""
 
-# The first disallow line whose value begins with a slash, up to that value.
+# A disallow line whose value begins with a slash, up to that value.
 _DISALLOW = re.compile(line_of("disallow") + "(?=/)", re.IGNORECASE)
 
-# The first characters that a rule line can have. Most other lines begin otherwise.
+# The characters that can begin a rule line. Most other lines begin with different ones.
 _BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")
 
 
 class Rule(NamedTuple):
-    """An allow or disallow line (RFC 9309, 2.2.2), or a delay or window line that decided."""
+    """The line that decided: allow or disallow (RFC 9309, 2.2.2), a delay or a window."""
 
     kind: str
     """``allow`` or ``disallow``; for a delay or window line, its field in lower case."""
 
     pattern: str
-    """The pattern as written, or the value of a delay or window line; bytes that are not
-    UTF-8 are U+FFFD."""
+    """The pattern as written, or the value of a delay or window line. Invalid UTF-8 becomes
+    U+FFFD."""
 
     line: int
     """The number of the line, from 1."""
 
     @classmethod
     def of_mark(cls, mark: int, value: str) -> Rule:
-        """The rule with that mark and value; see :class:`RuleLines`."""
+        """Return the rule with a mark and value of :class:`RuleLines`."""
         # An empty rule that has an effect is a Disallow that allows everything.
         kind = "allow" if mark & 1 and value else "disallow"
         return cls(kind, value.encode("latin-1").decode("utf-8", "replace"), mark >> 1)
 
 
 class RuleLines:
-    """The allow and disallow lines of one crawler, as read: their values and marks.
+    """The allow and disallow lines of one crawler: the mark of each value.
 
-    A *mark* is the number of the line, times two, plus one where the rule allows: one
-    integer for all of a rule besides its value. The first of equal lines counts. Values are
-    as written, one character for each octet; a comment or white space may still follow
-    them.
+    A *mark* is one integer for a rule: two times the number of its line, plus one if the rule
+    allows. The first of equal lines counts. Values are as written, with one character for
+    each octet. A comment or white space may still follow them.
     """
 
     __slots__ = ("allows", "disallows")
@@ -60,18 +59,18 @@ class RuleLines:
 
     @classmethod
     def of_groups(cls, groups: Iterable[GroupText]) -> RuleLines:
-        """The rules of these groups."""
+        """Return the rules of *groups*."""
         lines = cls()
         for text, line in groups:
             lines.add_group(text, line)
         return lines
 
     def add_group(self, group: str, line: int) -> None:
-        """Add the rules of a group that begins, with a user-agent line, in *line*.
+        """Add the rules of a group, whose user-agent line has the number *line*.
 
         Nearly all rules of nearly all sites are disallow lines that begin alike. Splitting
-        the text at this beginning gives their values at once; the lines between them are
-        read one by one.
+        the text at this beginning gives their values at once. The lines between them are
+        parsed one by one.
         """
         first = _DISALLOW.search(group)
         if first is None:
@@ -106,7 +105,7 @@ class RuleLines:
 
 
 def bare(value: str) -> str:
-    """*value* without the comment and the white space around it."""
+    """Return *value* without a comment and the white space around it."""
     if "#" in value:
         value = value.partition("#")[0]
     return value.strip(WHITE_SPACE)

@@ -1,4 +1,4 @@
-"""A scan of a crawler's groups for the rule that decides, without an index."""
+"""Finds the rule that decides by a scan of a crawler's groups, without an index."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 Candidate: TypeAlias = tuple[int, int, str]
-"""A rule as a sort key: of two rules that match, the greater one wins.
+"""A rule as a sort key: of two matching rules, the greater one wins.
 
-The parts are the precedence, which is twice the octets of the pattern, plus one if the rule
-allows, or 0 where the first rule wins; the negated mark; and the value.
+It has the precedence, the negated mark, and the value. The precedence is two times the octets
+of the pattern, plus one if the rule allows; or 0 if the first rule wins in the dialect.
 """
 
-KnownRule: TypeAlias = tuple[int, str, Pattern]
+ParsedRule: TypeAlias = tuple[int, str, Pattern]
 """A rule's mark, its bare value, and its pattern."""
 
 LITERAL = re.compile(rf"/[{NORMAL_CLASS}]*").fullmatch
-"""Matches a value that is a literal pattern exactly as written."""
+"""Matches a value that is a normalized literal pattern."""
 
-# Classes of normal characters. There is one expression for each class: compiling one for
-# each character would take as long as a dozen hosts save.
+# Classes of normal characters. _rules_near compiles one expression for each class: one for
+# each character would take as long to compile as it saves on a dozen hosts.
 _ALIKE = {character: NORMAL[n % 8 :: 8] for n, character in enumerate(NORMAL)}
 
-# The first literal part of the rest of a value, which a target must contain to match.
+# The first literal part after the head of a value; a matching target must contain it.
 _FIRST_PART = re.compile(rf"\**([{NORMAL_CLASS}]*)").match
 
 _EVERYTHING = Pattern(("",), anchored=False, octets=0)
@@ -46,8 +46,8 @@ def candidate(mark: int, value: str, octets: int, dialect: Dialect) -> Candidate
     return precedence, -mark, value
 
 
-def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
-    """The rule of a rule line; None where the line has no effect."""
+def rule_of(value: str, mark: int, dialect: Dialect) -> ParsedRule | None:
+    """Return the rule of a line with *value* and *mark*; None if the line has no effect."""
     value = bare(value)
     if value:
         pattern = paths.pattern(value, dialect)
@@ -57,9 +57,9 @@ def rule_of(value: str, mark: int, dialect: Dialect) -> KnownRule | None:
     return None
 
 
-def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
-    """The rules that allow a directory because its index page is allowed."""
-    found: list[KnownRule] = []
+def directories_of(lines: RuleLines, dialect: Dialect) -> list[ParsedRule]:
+    """Return the rules that allow directories because their index pages are allowed."""
+    found: list[ParsedRule] = []
     if dialect.index_html_quirk:
         for written, mark in lines.allows.items():
             value = bare(written)
@@ -70,9 +70,10 @@ def directories_of(lines: RuleLines, dialect: Dialect) -> list[KnownRule]:
 
 
 def can_scan(target: str, groups: Sequence[GroupText], dialect: Dialect) -> bool:
-    """Whether a :class:`RuleScan` finds the rule that decides on *target*: this is short and
-    has no ``%2F``, which may match a ``/``, and no rule in *groups* allows the directory of
-    an index page.
+    """Whether :class:`RuleScan` supports *target* and *groups*.
+
+    The target must be short, and have no ``%2F``, which may match a ``/``. No rule may allow
+    the directory of an index page.
     """
     if len(target) > paths.SHORT or "%2F" in target:
         return False
@@ -82,13 +83,12 @@ def can_scan(target: str, groups: Sequence[GroupText], dialect: Dialect) -> bool
 
 
 class RuleScan:
-    """Finds the rule that decides in the text of the groups that one crawler follows.
+    """Finds the rule that decides on a target in the text of the groups of one crawler.
 
-    An expression reads the text once and stops only at rules that may match the target.
-    Nothing is kept, so this is for a single question: on the files of real sites it takes
-    half the time of making a :class:`RuleLines` and trying each rule.
-
-    Targets are those of :func:`can_scan`.
+    A regular expression reads the text once, and stops only at rules that may match the
+    target. Nothing is cached, so use this for a single target: on real files it takes half
+    the time of creating :class:`RuleLines` and comparing each rule. See :func:`can_scan` for
+    the targets that it supports.
     """
 
     __slots__ = ("_dialect", "_groups")
@@ -103,7 +103,7 @@ class RuleScan:
         return found is None or bool(found[1][1] & 1)
 
     def winner(self, target: str) -> Candidate | None:
-        """The rule that decides on *target*, or None if none matches."""
+        """Return the rule that decides on *target*, or None if none matches."""
         found = self._find(target)
         if found is None:
             return None
@@ -114,8 +114,10 @@ class RuleScan:
         return precedence, -(2 * line + (mark & 1)), value
 
     def _find(self, target: str) -> tuple[GroupText, Candidate] | None:
-        """The rule that decides, and its group. Its mark is positive, and made of the
-        number of the rule among those that may match in the place of the line number.
+        """Return the rule that decides, and its group, or None.
+
+        The mark of the rule is positive. It has the number of the rule among the rules that
+        may match instead of a line number.
         """
         rules_near = _rules_near(_ALIKE.get(target[1:2], "")).findall
         found = None
@@ -141,7 +143,7 @@ class RuleScan:
             if value == head and head:
                 octets = len(head)
             else:
-                # Equal lines are tried once.
+                # Equal lines are compared once.
                 key = disallows, value
                 part = _FIRST_PART(value, len(head))
                 if key in tried or (part and part[1] not in target):
@@ -159,11 +161,11 @@ class RuleScan:
 
 @cache
 def _rules_near(characters: str) -> re.Pattern[str]:
-    """An expression for the rule lines that may match a target whose character behind the
-    first slash is one of *characters*, or not normal.
+    """Return an expression for the rule lines that may match a target.
 
-    Its groups are: whether the rule disallows, what the target must begin with, and the
-    rest of the value.
+    The target's character after the first slash must be one of *characters*, or not normal.
+    The groups of the expression are: "d" for a disallow line; the literal that the target
+    must begin with; the rest of the value.
     """
     others = re.escape("".join(sorted(set(NORMAL) - set(characters))))
     return re.compile(

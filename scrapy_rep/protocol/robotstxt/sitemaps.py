@@ -1,4 +1,4 @@
-"""The sitemaps that a robots.txt lists."""
+"""Reads the sitemap lines of a robots.txt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 
 
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
-    """The absolute http, https and ftp URLs of sitemap lines, each once."""
+    """Yield the absolute http, https and ftp URLs of sitemap lines, without duplicates.
+
+    *url* is the base for relative URLs; without it, these are ignored.
+    """
     seen = set()
     for line in lines:
         found = line.value.decode("utf-8", "replace")
         try:
             absolute = urljoin(url, found) if url else found
             parts = urlsplit(absolute)
-        except ValueError:  # "http://[": no URL at all
+        except ValueError:  # "http://["
             continue
         is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
         if found and is_of_the_web and absolute not in seen:

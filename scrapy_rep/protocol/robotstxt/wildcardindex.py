@@ -1,8 +1,8 @@
 """An index of thousands of patterns with a ``*``, by parts that a target must contain.
 
-A robots.txt within the size limit can have 25,000 such patterns, and searching a URL of 16
-KB for one word takes up to 50 microseconds. So the words are not searched for one by one:
-the target is cut into all its parts of some lengths, and the parts are looked up.
+A robots.txt within the size limit can have 25,000 such patterns, and a search for one word in
+a URL of 16 KB takes up to 50 microseconds. So the index does not search for words one by one:
+it cuts the target into all parts of a few lengths, and looks these up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rulescan import Candidate
     from scrapy_rep.protocol.robotstxt.wildcards import Wildcards
 
-# The octets of the longest part that is looked up. A target is cut once for each length.
+# The length of the longest parts, in octets. A target is cut once for each length.
 _PART = 6
 
 # An encoded slash in a target may stand for a raw one in a pattern.
@@ -26,7 +26,7 @@ _SLASH = re.compile("/|%2F")
 
 
 class WildcardIndex:
-    """Patterns with a ``*``, each by a part of its needle."""
+    """Finds patterns with a ``*`` by parts of their needles."""
 
     __slots__ = ("_by_part", "_groups", "_tests")
 
@@ -34,8 +34,7 @@ class WildcardIndex:
         self._groups = groups
 
         self._tests: list[tuple[Candidate, int, int]] = []
-        """Candidates, each with its group and its index there; a candidate that wins over
-        another is before it."""
+        """Candidates, each with its group and its index there; the winning ones come first."""
 
         for group, wildcards in groups.items():
             for place, rule in enumerate(wildcards.rules):
@@ -50,7 +49,7 @@ class WildcardIndex:
         ]
         number_of = Counter(part for found in parts for part in found)
         for place, found in enumerate(parts):
-            # The best part to look up is the rarest one.
+            # The rarest part finds the fewest other patterns.
             part = min(found, key=number_of.__getitem__)
             by_part = self._by_part.setdefault(len(part), {})
             by_part.setdefault(part, []).append(place)
@@ -58,8 +57,9 @@ class WildcardIndex:
     def best(
         self, comparisons: Comparisons, groups: Collection[int]
     ) -> Candidate | None:
-        """The best pattern of *groups* that matches a target.
-        Raises:class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
+        """Return the best pattern of *groups* that matches the target, or None.
+
+        Raises :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong` over the limits.
         """
         parts = _Parts(comparisons.target)
         may_have = parts.may_have
@@ -102,12 +102,12 @@ class _Parts(dict[int, set[str]]):
         return all(needle[i : i + _PART] in parts for i in starts)
 
     def may_have_encoded(self, needle: str) -> bool:
-        """Whether the target has all parts of *needle*, if slashes may be encoded in it."""
+        """Whether the target has all parts of *needle*, with slashes raw or encoded."""
         return all(map(self.may_have, _SLASH.split(needle)))
 
 
 def _parts_of(needle: str) -> list[str]:
-    """Parts of *needle*, as long as possible, which are in each target that contains it."""
+    """Return long parts of *needle* that each target with the needle contains."""
     parts = []
     for word in filter(None, _SLASH.split(needle)):
         starts = range(0, len(word) - _PART, _PART)

@@ -1,4 +1,4 @@
-"""Patterns with a ``*`` that share a head, arranged so that few of them need to be tried."""
+"""Finds the best of the patterns with a ``*`` that share a head."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.robotstxt.limits import Comparisons
 
-UnreadRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
-"""A rule's mark, its value, and its pattern if that was read already."""
+LazyRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
+"""A rule's mark, its value, and its pattern if it is already parsed."""
 
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
-"""A candidate; its pattern if that was read already; and, for a pattern that is only a head
-and a needle, the position from which the needle can begin.
+"""A candidate; its pattern if it is already parsed; and, for a pattern with only a head and a
+needle, the first position where the needle can begin.
 """
 
 
 class Wildcards:
     """The patterns with one head.
 
-    Each pattern has a *needle*: one of the parts that a target must contain. A search for
-    the needle is enough to rule out most patterns. The pattern itself is read when its
-    needle is found for the first time.
+    The *needle* of a pattern is the longest of the parts that a target must contain. A search
+    for the needle rules out most patterns. A pattern is parsed when a target with its needle
+    first occurs.
     """
 
     __slots__ = ("_dialect", "_needles", "_rules", "_tests")
 
-    def __init__(self, rules: list[UnreadRule], dialect: Dialect) -> None:
+    def __init__(self, rules: list[LazyRule], dialect: Dialect) -> None:
         self._rules = rules
         self._dialect = dialect
         self._needles: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Wildcards:
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """The needles of the patterns; a pattern that wins over another is before it."""
+        """The needles of the patterns, in order of precedence."""
         return self._needles or self._prepare()
 
     @property
@@ -49,8 +49,9 @@ class Wildcards:
         return [rule for rule, _, _ in self._tests] if self.needles else []
 
     def best(self, target: str) -> Candidate | None:
-        """The best pattern that matches *target*, which begins with the head, is short and
-        has no ``%``.
+        """Return the best pattern that matches *target*, or None.
+
+        The target must begin with the head, be short, and have no ``%``.
         """
         needles = self._needles or self._prepare()
         for needle in needles:
@@ -69,8 +70,9 @@ class Wildcards:
         return None
 
     def best_for(self, comparisons: Comparisons) -> Candidate | None:
-        """The best pattern that matches any target that begins with the head.
-        Raises:class:`~scrapy_rep.protocol.robotstxt.limits.TooLong`.
+        """Return the best pattern that matches a target that begins with the head, or None.
+
+        Raises :class:`~scrapy_rep.protocol.robotstxt.limits.TooLong` over the limits.
         """
         target = comparisons.target
         for place, needle in enumerate(self.needles):
@@ -83,7 +85,7 @@ class Wildcards:
         return None
 
     def pattern(self, place: int) -> paths.Pattern:
-        """The pattern at an index in the order of needles."""
+        """Return the pattern of the needle at an index."""
         rule, pattern, start = self._tests[place]
         if pattern is None:
             pattern = paths.pattern(rule[2], self._dialect) or _NOTHING
@@ -106,7 +108,7 @@ class Wildcards:
             rule = candidate(mark, value, octets, self._dialect)
             needle = max(parts[1:], key=len, default="")
             found.append(((rule, pattern, start), needle))
-        # A pattern that wins over another comes first.
+        # The pattern that wins over all others comes first.
         found.sort(key=lambda test: test[0][0], reverse=True)
         self._tests = [test for test, _ in found]
         self._needles = tuple([needle for _, needle in found])

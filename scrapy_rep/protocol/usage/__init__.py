@@ -1,1 +1,1 @@
-"""Usage preferences: what a site allows its content to be used for, after it was fetched."""
+"""Usage preferences: what a site allows crawlers to use fetched content for."""

@@ -1,4 +1,4 @@
-"""Reads the statements about use in the headers and tags of a response."""
+"""Reads usage statements from the headers and tags of a response."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FIELDS = frozenset(
 
 _MAX_LINES = 100
 
-# A target and its parameters (RFC 8288, 3). Neither repetition shares a character with
-# what follows it, so this cannot backtrack.
+# A target and its parameters (RFC 8288, 3). No repetition shares a character with what
+# follows it, so this cannot backtrack.
 _LINK = re.compile(r"<([^<>]{0,4096})>((?:[^,\"<]|\"[^\"]*\")*)")
 _PARAMETER = re.compile(r";\s*([A-Za-z*]+)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))")
 
@@ -37,19 +37,21 @@ def page_statements(
     statements: Iterable[Statement],
     tags: Iterable[Tag],
 ) -> Iterator[UsageStatement]:
-    """The statements about use in a response: in its header fields, whose names are in
-    lower case, in its indexing *statements*, and in its *tags*.
+    """Yield the usage statements of a response.
+
+    They come from its header *fields*, with names in lower case, its indexing *statements*,
+    and its *tags*.
     """
     by_name: dict[str, list[bytes]] = {}
     for name, value in fields:
         if name in FIELDS:
             lines = by_name.setdefault(name, [])
-            # Fields that are longer together are read up to this limit, or not at all.
+            # The readers cut or ignore text over this limit.
             if sum(map(len, lines)) <= MAX_TEXT and len(lines) < _MAX_LINES:
                 lines.append(value)
     if "content-usage" in by_name:
-        # All field lines are one dictionary (RFC 9651, 4.2). If one of them cannot be read,
-        # all preferences are unknown.
+        # All field lines form one dictionary (RFC 9651, 4.2). An error in one line makes all
+        # preferences unknown.
         by_name["content-usage"] = [b", ".join(by_name["content-usage"])]
     for name, read in _READERS.items():
         for position, value in enumerate(by_name.get(name, ()), 1):
@@ -101,4 +103,4 @@ _READERS: dict[str, Callable[[Source, int, str], Iterator[UsageStatement]]] = {
     "link": _read_links,
     "license": partial(_read_url, Signal.LICENSE),
 }
-"""The readers of field lines, and of the tags of the same name."""
+"""The readers of field lines and tags, by name."""

@@ -1,4 +1,4 @@
-"""An index of statements by path, which finds those for a URL."""
+"""An index that finds the usage statements for a URL."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
 
     Statements = tuple[UsageStatement, ...]
 
-# The bytes that a path and its statements take in memory: measured on records of 30 octets.
+# The size of a path and its statements in memory, in bytes, measured on 30-octet records.
 _PATH_WEIGHT = 2_000
 
 
 class PathIndex:
-    """Records with a path each, and their statements, found by the index that finds rules.
+    """Finds the statements for a URL among records with paths, with the index for rules.
 
-    The records that count for a URL are those of the longest pattern that matches, or of
-    the first one, as the dialect says. Where the longest counts, records of equal patterns,
-    and of patterns that are equally long, count together. A record without a path counts
-    where no other does.
+    For a URL, the record with the longest matching pattern counts, or the first that matches,
+    depending on the dialect. If the longest counts, records with equal or equally long
+    patterns count together. Records without a path count for URLs that no path matches.
     """
 
     __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_rivals")
@@ -41,7 +40,7 @@ class PathIndex:
         groups: list[list[Statements]] = []
         everywhere: list[Statements] = []
         before = 0
-        # Patterns with wildcards, by their length: several of one length can match.
+        # Patterns with wildcards, by length: several of the same length can match a URL.
         self._rivals: dict[int, list[tuple[paths.Pattern, int]]] = {}
         lines = RuleLines()
         numbers: dict[object, int] = {}
@@ -68,18 +67,20 @@ class PathIndex:
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
         return _PATH_WEIGHT * (1 + len(self._groups))
 
     def _combined(self, records: list[Statements]) -> Statements:
-        """The statements of the records with one pattern."""
+        """Return the statements of all records with the same pattern."""
         if self._dialect.rule_choice == "first":
             return records[0]
         return limited(chain.from_iterable(records))
 
     def statements_for(self, target: str) -> Statements:
-        """The statements that count for *target*. Where it is too long to compare with all
-        paths, all statements that disallow a use count.
+        """Return the statements that count for *target*.
+
+        If *target* is too long to compare with all paths, they are all statements that
+        disallow a use.
         """
         try:
             winner = self._index.winner(target) if self._index is not None else None
@@ -94,7 +95,7 @@ class PathIndex:
             return () if everywhere is None else everywhere[1]
         number = -winner[1] // 2 - 1
         if self._dialect.rule_choice == "first":
-            # A record without a path that stands before it is the first that matches.
+            # If a record without a path stands before the winner, it is the first match.
             if everywhere is not None and everywhere[0] <= number:
                 return everywhere[1]
             return self._groups[number]

@@ -1,5 +1,4 @@
-"""Usage preferences: what a site allows its content to be used for, combined from its
-statements."""
+"""Usage preferences: what a site allows crawlers to use its content for."""
 
 from __future__ import annotations
 
@@ -18,30 +17,30 @@ if TYPE_CHECKING:
 
 
 class Denial(NamedTuple):
-    """A purpose that some content must not serve."""
+    """A purpose that the crawler must not use some content for."""
 
     purpose: str
     preferences: UsagePreferences
     statement: UsageStatement | None
-    """The statement that disallows it; None where nothing is stated, and unknown uses are
-    not allowed."""
+    """The statement that disallows it; None if no statement is about it, and the operator
+    does not allow unknown uses."""
 
     @property
     def why(self) -> str:
-        """The reason, in a few words."""
+        """The statement as text, or that there is none."""
         return str(self.statement or "nothing is stated")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class UsagePreferences:
-    """The statements about the use of a page, and the preferences that they make.
+    """The usage preferences of a page, and the statements that they result from.
 
-    Preferences that allow the same are equal, whatever their statements.
+    Two are equal if they allow the same uses, even with different statements.
     """
 
     statements: tuple[UsageStatement, ...] = ()
-    """The evidence: every statement addressed to us. Of many equal ones about a category,
-    the first are kept."""
+    """The evidence: every statement addressed to the crawler. Only the first of many equal
+    ones about a category are kept."""
 
     @classmethod
     def parse(
@@ -52,14 +51,14 @@ class UsagePreferences:
         encoding: str | None = None,
         tdmrep: UsagePreferences | None = None,
     ) -> UsagePreferences:
-        """Read the statements of a response. No content makes this raise.
+        """Read the usage statements of a response. No content makes this raise.
 
-        :param headers: the name and the value of each field line
-        :param html: the page, where there is one
-        :param agents: our product tokens; statements to any of them count
-        :param encoding: the page's encoding, where the transport declares it
-        :param tdmrep: what ``tdmrep.json`` says of the page, which its headers and its
-            tags override
+        :param headers: the name and value of each field line
+        :param html: the body, if it is an HTML page
+        :param agents: the crawler's product tokens; statements to any of them count
+        :param encoding: the page's encoding, if the transport declares one
+        :param tdmrep: the preferences of ``tdmrep.json`` for the page; its headers and tags
+            override them
         """
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of pairs of a name and a value")
@@ -80,9 +79,10 @@ class UsagePreferences:
         tags: Iterable[Tag],
         tdmrep: UsagePreferences | None = None,
     ) -> UsagePreferences:
-        """The preferences of a response that was read already: from its field lines, whose
-        names are in lower case, its indexing *statements* that are addressed to us, and its
-        *tags* about use.
+        """Return the preferences of a response whose indexing rules are already parsed.
+
+        *fields* are its field lines, with names in lower case; *statements* and *tags* are
+        those of its :class:`IndexingRules`. They override *tdmrep*.
         """
         found = [*page_statements(fields, statements, tags)]
         if tdmrep is not None:
@@ -90,28 +90,28 @@ class UsagePreferences:
         return cls(limited(_overridden(found))) if found else NOTHING_STATED
 
     def get(self, category: str, *, image: bool = False) -> bool | None:
-        """Whether a use is allowed: False if any statement disallows it, else True if any
-        allows it, else None, for unknown (draft-ietf-aipref-vocab-08, 5.1).
+        """Return whether a use is allowed: False if any statement disallows it, else True if
+        any allows it, else None for unknown (draft-ietf-aipref-vocab-08, 5.1).
 
         With *image*, statements about the images of the page count too.
         """
         found = None
-        for each in self._bearing_on(category, image=image):
+        for each in self._applicable(category, image=image):
             if each.value is False:
                 return False
             found = found or each.value
         return found
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
-        """The first statement that says what :meth:`get` returns; None for unknown."""
+        """Return the first statement with the value that :meth:`get` returns, or None."""
         value = self.get(category, image=image)
         if value is None:
             return None
-        found = self._bearing_on(category, image=image)
+        found = self._applicable(category, image=image)
         return next(each for each in found if each.value is value)
 
-    def _bearing_on(self, category: str, *, image: bool) -> Iterator[UsageStatement]:
-        """The statements that count for a category of use."""
+    def _applicable(self, category: str, *, image: bool) -> Iterator[UsageStatement]:
+        """Yield the statements that decide about a category of use."""
         for each in self.statements:
             counts = not each.is_overridden and (image or not each.images)
             if counts and each.category == category:
@@ -120,8 +120,9 @@ class UsagePreferences:
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
     ) -> Denial | None:
-        """The first of *purposes* that the content must not serve, if there is one.
-        *unknown* says whether a use is allowed that nothing is stated about.
+        """Return the denial of the first of *purposes* that is not allowed, or None.
+
+        *unknown* says whether uses are allowed that no statement is about.
         """
         for purpose in purposes:
             allowed = self.get(purpose, image=image)
@@ -130,13 +131,13 @@ class UsagePreferences:
         return None
 
     def about(self, categories: Iterable[str]) -> UsagePreferences:
-        """The preferences about some categories, and the statements about no category."""
+        """Return the preferences with only the statements about *categories* or about none."""
         wanted = {"", *categories}
         found = tuple(each for each in self.statements if each.category in wanted)
         return UsagePreferences(found)
 
     def without(self, signal: Signal) -> UsagePreferences:
-        """The preferences without the statements of one signal."""
+        """Return the preferences without the statements of *signal*."""
         found = tuple(each for each in self.statements if each.signal is not signal)
         return UsagePreferences(found)
 
@@ -151,12 +152,12 @@ class UsagePreferences:
         return tuple(dict.fromkeys(found))
 
     def to_dict(self) -> dict[str, bool | None]:
-        """The preference for each category of use, as JSON values."""
+        """Return the preference for each category of use, as JSON values."""
         return {category: self.get(category) for category in CATEGORIES}
 
     def __or__(self, other: UsagePreferences) -> UsagePreferences:
-        """Both combined: a use is disallowed where either disallows it, else allowed where
-        either allows it, else unknown."""
+        """Combine both: a use is disallowed if either disallows it, else allowed if either
+        allows it, else unknown."""
         if not other.statements:
             return self
         if not self.statements:
@@ -172,7 +173,7 @@ class UsagePreferences:
         return hash(self._outcome())
 
     def __bool__(self) -> bool:
-        """Whether anything is stated."""
+        """Whether there are any statements."""
         return bool(self.statements)
 
     def __repr__(self) -> str:
@@ -199,8 +200,9 @@ _PRIORITY = (Source.TDMREP, Source.HEADER, Source.META)
 
 
 def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
-    """*statements*, with those of TDMRep marked that one with a higher priority overrides.
-    A value other than 0 and 1 is unset, and overrides nothing.
+    """Mark the TDMRep statements that another one with a higher priority overrides.
+
+    A statement whose value is neither 0 nor 1 overrides nothing.
     """
     mining = [each for each in statements if each.signal is Signal.TDM_RESERVATION]
     ranks = [_PRIORITY.index(each.source) for each in mining if each.value is not None]

@@ -1,8 +1,8 @@
-"""The statements about use in a robots.txt, for one crawler.
+"""Reads the usage records of a robots.txt: Content-Usage, Content-Signal and License lines.
 
-Records belong to groups as rules do (RFC 9309, 2.2.1). ``Content-Usage`` is a rule
-(draft-ietf-aipref-attach-05, 3), so that it ends a run of user-agent lines, as an allow
-line does; ``Content-Signal`` and ``License`` are other records, which end nothing.
+Usage records belong to groups, like rules (RFC 9309, 2.2.1). ``Content-Usage`` is a rule
+(draft-ietf-aipref-attach-05, 3): the next user-agent line begins a new group.
+``Content-Signal`` and ``License`` are other records, and end no group.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _SIGNALS = {
     "license": Signal.LICENSE,
 }
 FIELDS = frozenset(_SIGNALS)
-"""The fields of records about use, in lower case."""
+"""The fields of usage records, in lower case."""
 
 _NAMES = tuple(field.encode() for field in FIELDS)
 _RULES = frozenset({*RULES, "content-usage"})
 
-# The bytes of records that are read for one crawler. Reading a dictionary takes a thousand
-# times as long as reading a rule, and no site has so many.
+# How many bytes of usage records are read for one crawler: more than any site has. Parsing a
+# dictionary takes a thousand times as long as parsing a rule.
 _MAX_READ = 50_000
-# The bytes that it takes in memory besides its records.
+# The size of UsageRecords in memory without its indexes, in bytes.
 _WEIGHT = 2_000
 
 
 def may_state_usage(body: bytes, dialect: Dialect) -> bool:
-    """Whether a robots.txt may have records about use. For most files, this search is all."""
+    """Whether a robots.txt may have usage records: a fast search that rules out most files."""
     if b"\0" in body:  # It may be UTF-16.
         body = decoded_text(body, dialect)
     lowered = body.lower()
@@ -60,7 +60,7 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 
 
 class UsageRecords:
-    """The records about use of a robots.txt that one crawler follows."""
+    """The usage records of a robots.txt that apply to one crawler."""
 
     __slots__ = ("_indexes", "_licenses", "weight")
 
@@ -70,9 +70,9 @@ class UsageRecords:
         tokens = (agents,) if isinstance(agents, str) else agents
         for_all, groups = usage_groups(lines(body, dialect), dialect)
         agent, ours = _followed(groups, tokens, dialect)
-        ours = _first_of(ours)
-        for_all = _first_of(for_all)
-        # In the order of their lines: records for all crawlers stand before any group.
+        ours = _within_limit(ours)
+        for_all = _within_limit(for_all)
+        # In file order: records for all crawlers stand before the first group.
         parts = ((None, for_all), (agent, ours))
         self._indexes = [
             index
@@ -83,7 +83,7 @@ class UsageRecords:
         licenses = [line for line in ours if line.field == "license"]
         whose = agent
         if not licenses:
-            # A licence in a group overrides those of the file (RSL 1.0, 4.4.3).
+            # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
             licenses = [line for line in for_all if line.field == "license"]
             whose = None
         self._licenses = limited(
@@ -93,10 +93,10 @@ class UsageRecords:
             if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
         )
         self.weight = _WEIGHT + sum(index.weight for index in self._indexes)
-        """The bytes that it takes, about."""
+        """The approximate size in memory, in bytes."""
 
     def of_target(self, target: str) -> UsagePreferences:
-        """The preferences for a URL with that target, which may be fetched."""
+        """Return the preferences for a URL with *target* that the crawler may fetch."""
         found = [
             statement
             for index in self._indexes
@@ -107,17 +107,17 @@ class UsageRecords:
 
 
 class UsageGroups(NamedTuple):
-    """The records about use of a whole robots.txt."""
+    """The usage records of a robots.txt, by group."""
 
     for_all: list[Line]
-    """The records before any group, which are for all crawlers."""
+    """The records before the first group, which apply to all crawlers."""
 
     groups: list[tuple[tuple[str, ...], list[Line]]]
-    """The names of each group, and its records."""
+    """The agents of each group, and its records."""
 
 
 def usage_groups(read: Iterable[Line], dialect: Dialect) -> UsageGroups:
-    """The records about use among the lines of a robots.txt."""
+    """Return the usage records among the lines of a robots.txt."""
     read = list(read)
     groups, _ = groups_of(read, dialect, _RULES)
     records = {line.number: line for line in read if line.field in FIELDS}
@@ -143,7 +143,7 @@ def _followed(
     agents: tuple[str, ...],
     dialect: Dialect,
 ) -> tuple[str | None, list[Line]]:
-    """The first of *agents* that has a group, or ``*``, and its records."""
+    """Return the first of *agents*, or ``*``, that has a group, and its records."""
     tokens = {token for names, _ in groups for token in names}
     for agent in (*agents, EVERYONE):
         named = tokens_for(agent.lower(), tokens, dialect)
@@ -155,8 +155,8 @@ def _followed(
     return None, []
 
 
-def _first_of(records: list[Line]) -> list[Line]:
-    """The first records, up to the limit."""
+def _within_limit(records: list[Line]) -> list[Line]:
+    """Return the first records, up to the limit in bytes."""
     sizes = accumulate(len(line.value) for line in records)
     return [
         line for line, size in zip(records, sizes, strict=True) if size <= _MAX_READ
@@ -166,7 +166,7 @@ def _first_of(records: list[Line]) -> list[Line]:
 def _index(
     records: list[Line], signal: Signal, agent: str | None, dialect: Dialect
 ) -> PathIndex | None:
-    # A record without a known label still counts for its path, in the place of others.
+    # A record without a known label still counts: it overrides records of shorter paths.
     found = [
         (split_path(line.value)[0], tuple(statements_of(line, agent)))
         for line in records
@@ -176,7 +176,7 @@ def _index(
 
 
 def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
-    """The statements of a record that is for *agent*; None for everyone."""
+    """Return the statements of a record for *agent*, or for all crawlers if that is None."""
     signal = _SIGNALS[line.field]
     written = line.value.decode("utf-8", "replace")
     occurrence = Occurrence(
@@ -191,6 +191,6 @@ def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
 
 
 def expression_of(line: Line) -> tuple[Signal, Expression]:
-    """The expression of a record, without its path."""
+    """Return the signal of a record, and its parsed labels and values without the path."""
     signal = _SIGNALS[line.field]
     return signal, read_expression(signal, split_path(line.value)[1])

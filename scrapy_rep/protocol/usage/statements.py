@@ -1,4 +1,4 @@
-"""Statements about use, and the reading of each signal's text.
+"""Usage statements, and the parsers for their text.
 
 ::
 
@@ -7,9 +7,9 @@
     pair           = label "=" value
     path           = "/" *non-white-space
 
-The first is the grammar of draft-ietf-aipref-attach-05, 3.2, and of a field line without
-the path. The second grammar is not specified anywhere. This one reads what
-contentsignals.org and sites write.
+The first grammar is from draft-ietf-aipref-attach-05, 3.2; header field lines have no path.
+No text specifies the second one. It covers the examples of contentsignals.org and what sites
+write.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MAX_TEXT = 65_536
-"""In octets: a longer dictionary, list of pairs or field line is not read."""
+"""The longest dictionary, list of pairs or field line that is read, in octets."""
 
 MAX_SHOWN = 1_024
-"""The characters of a statement's text that are kept."""
+"""The number of characters of a statement's text that are kept."""
 
 _MAX_PAIRS = 1_000
 
-# The number of equal statements about one category that are kept, and of others.
+# How many equal statements about one category are kept, and how many about no category.
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
@@ -39,10 +39,10 @@ _WHITE_SPACE = WHITE_SPACE.encode()
 
 
 class UsageStatement(NamedTuple):
-    """One statement of a site about the use of its content."""
+    """A site's statement about the use of its content."""
 
     source: Source
-    """The place of the statement."""
+    """Where the statement is made."""
 
     signal: Signal
     """The kind of header, record or tag."""
@@ -51,23 +51,23 @@ class UsageStatement(NamedTuple):
     """The agent that it is addressed to: a product token or ``*``; None for everyone."""
 
     position: int
-    """In robots.txt the line, in a header the number of the field line, in tdmrep.json
-    the number of the rule, each from 1; in a page the offset of the tag in bytes."""
+    """The number of the line in robots.txt, of the field line among equal headers, or of the
+    rule in tdmrep.json, from 1; in a page, the offset of the tag in bytes."""
 
     text: str
-    """The text as written, cut to the limit."""
+    """The text as written, cut to 1,024 characters."""
 
     label: str
-    """The label: one of its signal, or an unknown one."""
+    """The label, which may be unknown."""
 
     category: str = ""
-    """The category of use; empty where it is about none."""
+    """The category of use; empty if it is about none."""
 
     value: bool | None = None
-    """Whether it allows the use; None where it neither allows nor disallows it."""
+    """Whether it allows the use; None if it neither allows nor disallows it."""
 
     images: bool = False
-    """Whether it is about the images of a page alone."""
+    """Whether it is only about the images of a page."""
 
     is_overridden: bool = False
     """Whether another statement overrides it (TDMRep, "Processing priority")."""
@@ -80,7 +80,7 @@ class UsageStatement(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One line, field or tag that makes statements: what they have in common."""
+    """A line, header field or tag with statements: the fields that they share."""
 
     source: Source
     signal: Signal
@@ -89,7 +89,7 @@ class Occurrence(NamedTuple):
     text: str
 
     def statements(self, label: str, value: str | None) -> Iterator[UsageStatement]:
-        """The statements that a *label* of the signal with a *value* makes."""
+        """Yield the statements that *label* with *value* makes, one for each category."""
         common = self._replace(text=self.text[:MAX_SHOWN])
         row = row_of(self.signal, label)
         if row is None or not row.categories:
@@ -103,18 +103,17 @@ class Occurrence(NamedTuple):
 
 
 class Expression(NamedTuple):
-    """A text that was read: labels with their values, and findings."""
+    """The labels and values of a parsed text, and its findings."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
-    """Pairs of a label and a value. The value is None where it is of a type that no label
-    has."""
+    """Pairs of a label and a value; the value is None if its type fits no label."""
 
     findings: tuple[tuple[str, str], ...] = ()
-    """Pairs of a code and a message."""
+    """Pairs of a code and a message for the linter."""
 
 
 def split_path(value: bytes) -> tuple[bytes, bytes]:
-    """The path of a record's value, empty where it has none, and what follows it."""
+    """Split a record's value into its path, which may be empty, and the rest."""
     if not value.startswith(b"/"):
         return b"", value
     for end, octet in enumerate(value):
@@ -124,28 +123,28 @@ def split_path(value: bytes) -> tuple[bytes, bytes]:
 
 
 def read_expression(signal: Signal, octets: bytes) -> Expression:
-    """The labels and values of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or a
-    ``Content-Signal``, without its path.
+    """Parse the value of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or
+    ``Content-Signal`` without its path.
     """
     if not octets.strip():
-        return Expression(findings=(("no-preference", "it states no preference"),))
+        return Expression(findings=(("no-preference", "the line states nothing"),))
     if len(octets) > MAX_TEXT:
-        message = f"longer than {MAX_TEXT} bytes, and not read"
+        message = f"crawlers ignore a line of more than {MAX_TEXT} bytes"
         return Expression(findings=(("bad-preference", message),))
     if signal is Signal.CONTENT_SIGNAL:
         return _read_pairs(octets)
-    read = _read_dictionary_again if len(octets) <= MAX_SHOWN else _read_dictionary
+    read = _read_dictionary_cached if len(octets) <= MAX_SHOWN else _read_dictionary
     return read(octets)
 
 
 def _read_dictionary(octets: bytes) -> Expression:
-    # Imported here, since few sites have such a field.
+    # Imported here, because few sites have such a field.
     from http_sf import Token, parse  # noqa: PLC0415
 
     try:
         found: Any = parse(octets, tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
-        message = f"no dictionary of RFC 9651, so that nothing is known: {error}"
+        message = f"crawlers cannot read this dictionary (RFC 9651): {error}"
         return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []
     for label, member in found.items():
@@ -154,8 +153,8 @@ def _read_dictionary(octets: bytes) -> Expression:
     return Expression(tuple(pairs))
 
 
-# A site has the same field on all of its pages.
-_read_dictionary_again = lru_cache(maxsize=256)(_read_dictionary)
+# Sites often send the same field with every page.
+_read_dictionary_cached = lru_cache(maxsize=256)(_read_dictionary)
 
 
 def _read_pairs(octets: bytes) -> Expression:
@@ -166,12 +165,13 @@ def _read_pairs(octets: bytes) -> Expression:
         if equals and label:
             pairs.append((label, value))
         elif part.strip():
-            findings.append(("bad-preference", f"{part.strip()[:60]!r} is no pair"))
+            message = f"crawlers ignore {part.strip()[:60]!r}, which is not label=value"
+            findings.append(("bad-preference", message))
     return Expression(tuple(pairs), tuple(findings))
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:
-    """*statements*, each once, and of equal ones no more than the limit."""
+    """Return *statements* without duplicates, and only the first of many alike."""
     alike: dict[object, int] = {}
     found: dict[UsageStatement, None] = {}
     for each in statements:

@@ -1,8 +1,8 @@
-"""``/.well-known/tdmrep.json``: the reservations of an origin, path by path.
+"""Reads ``/.well-known/tdmrep.json``: the reservations of an origin, by path.
 
-TDM Reservation Protocol, "TDM File on the Origin Server": an array of rules, each with a
-``location``, which is matched like a pattern of robots.txt, a ``tdm-reservation`` and
-perhaps a ``tdm-policy``. The first that matches, in sequence, is the one.
+Source: TDM Reservation Protocol, "TDM File on the Origin Server". The file is an array of
+rules. Each has a ``location``, which matches like a path pattern of robots.txt, a
+``tdm-reservation``, and an optional ``tdm-policy``. The first rule that matches counts.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 PATH = "/.well-known/tdmrep.json"
 
 MAX_SIZE = 512_000
-"""The bytes of a file that are read, as of a robots.txt. A longer file is ignored, since
-its beginning is no JSON array."""
+"""The largest file that is read, in bytes. A longer one states nothing, because the part
+within the limit is not valid JSON."""
 
-# The report refers to the draft of RFC 9309 for patterns, and lets the first match win.
+# TDMRep refers to the draft of RFC 9309 for patterns, and the first match wins.
 _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 
 
 class TdmRep:
-    """The rules of a tdmrep.json. Made by :meth:`parse`; immutable."""
+    """The rules of a tdmrep.json. Create it with :meth:`parse`. It is immutable."""
 
     __slots__ = ("_index", "is_valid", "weight")
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
-        """Whether it is a JSON array. Otherwise it states nothing."""
+        """Whether the file is a JSON array. Otherwise it states nothing."""
 
         self._index = PathIndex(_records(rules or []), _IN_SEQUENCE)
 
         self.weight = self._index.weight
-        """About how many bytes it takes in memory."""
+        """The approximate size in memory, in bytes."""
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Read a file. No content makes this raise; a file that is no array of rules, or
-        too long, states nothing.
+        """Read a file. No content makes this raise: a file that is too long, or not an array
+        of rules, states nothing.
         """
         try:
             found = json.loads(body) if len(body) <= MAX_SIZE else None
@@ -57,7 +57,7 @@ class TdmRep:
         return cls(found if isinstance(found, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        """The preferences that it states for *url*."""
+        """Return the preferences for *url*."""
         found = self._index.statements_for(paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(found) if found else NOTHING_STATED
 
@@ -66,7 +66,7 @@ def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ..
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
         if isinstance(location, str) and (location := location.strip(" \t\v\f")):
-            # There are no comments here.
+            # A "#" does not begin a comment in JSON.
             octets = location.replace("#", "%23").encode("utf-8", "surrogatepass")
             yield octets, tuple(_statements(number, location, rule))
 

@@ -1,4 +1,4 @@
-"""The categories of use, and the table of the labels and values of each signal."""
+"""The categories of use, and the labels and values of each signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Source(str, Enum):
-    """The place of a statement."""
+    """Where a statement is made."""
 
     ROBOTS_TXT = "robots.txt"
     TDMREP = "tdmrep.json"
@@ -18,7 +18,7 @@ class Source(str, Enum):
 
 
 class Signal(str, Enum):
-    """The kind of a statement: the name of its header field, record or tag."""
+    """The kind of a statement, named after its header field, record or tag."""
 
     CONTENT_USAGE = "Content-Usage"
     CONTENT_SIGNAL = "Content-Signal"
@@ -28,7 +28,7 @@ class Signal(str, Enum):
     """``X-Robots-Tag``, and the meta tags of the same vocabulary."""
     LICENSE = "License"
     GROUP = "User-agent"
-    """A group of robots.txt for the agent that ``REP_AGENTS`` gives to a purpose."""
+    """A group of robots.txt for the agent that ``REP_AGENTS`` assigns to a purpose."""
 
     __str__ = str.__str__
 
@@ -44,8 +44,8 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use, by label: the first three as AIPREF names them, the last for
-TDMRep, which makes no finer distinction."""
+"""The categories of use: label and description. The first three labels are those of AIPREF;
+the last is for TDMRep, which makes no finer distinction."""
 
 
 # The texts that define the signals, each with its date.
@@ -66,20 +66,20 @@ _RSL = "https://rslstandard.org/rsl (2025-12-10)"
 
 
 class Row(NamedTuple):
-    """One label of a signal: its values, and the categories that it is about."""
+    """A label of a signal, with its values and the categories that it is about."""
 
     signal: Signal
     label: str
     allows: str | None
-    """The value that allows the use; None where there is none."""
+    """The value that allows the use; None if no value does."""
     disallows: str | None
-    """The value that disallows the use; for a label without values, the label."""
+    """The value that disallows the use; for a label without values, the label itself."""
     categories: tuple[str, ...]
     """Empty for a label that is only evidence."""
     text: str
-    """The address of the text that defines it, and the date of that text."""
+    """The URL and date of the text that defines it."""
     images: bool = False
-    """Whether it is about the images of a page alone."""
+    """Whether it is only about the images of a page."""
 
 
 ROWS = (
@@ -89,8 +89,8 @@ ROWS = (
     Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), _CONTENT_SIGNALS),
-    # "Interact, but store and reuse nothing": neither an index nor a model is made so. The
-    # other levels, reference and full, set no limit that these categories know.
+    # "immediate" forbids to store or reuse content, so neither an index nor a model may be
+    # built from it. The other levels, reference and full, forbid none of these categories.
     Row(
         Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),
         _CONTENT_USE,
@@ -102,29 +102,28 @@ ROWS = (
     Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), _NOAI, images=True),
     Row(Signal.LICENSE, "license", None, None, (), _RSL),
 )  # fmt: skip
-"""The labels of each signal. A value that is in no row has no effect: the preference is
-unknown."""
+"""The labels of each signal. For a value that is in no row, the preference is unknown."""
 
 _BY_LABEL = {(row.signal, row.label): row for row in ROWS}
 
 
 def row_of(signal: Signal, label: str) -> Row | None:
-    """The row of a label, compared case-sensitively."""
+    """Return the row of a label, or None. Labels are case-sensitive."""
     return _BY_LABEL.get((signal, label))
 
 
 def labels_of(signal: Signal) -> tuple[str, ...]:
-    """The labels of a signal."""
+    """Return the labels of a signal."""
     return tuple(row.label for row in ROWS if row.signal is signal)
 
 
 def values_of(signal: Signal) -> tuple[str, ...]:
-    """The values of a signal's labels."""
+    """Return the values of a signal's labels."""
     values = (value for row in ROWS if row.signal is signal for value in row[2:4])
     return tuple(dict.fromkeys(filter(None, values)))
 
 
 def is_about_mining(category: str) -> bool:
-    """Whether TDMRep has a label about *category*, so that tdmrep.json has to be fetched."""
+    """Whether tdmrep.json can have statements about *category*, so the crawler needs it."""
     row = row_of(Signal.TDM_RESERVATION, "tdm-reservation")
     return row is not None and category in row.categories

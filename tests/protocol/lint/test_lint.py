@@ -68,16 +68,16 @@ USAGE = [
 ]  # fmt: skip
 
 FILE = [
-    Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "without a", rule("/a")),
+    Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "UTF-8 without it", rule("/a")),
     Case("broken-byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "delete it", rule("/a")),
-    Case("broken-byte-order-mark", b"\xef" + rule("/a").encode(), 1, "skipped here: delete it", rule("/a"), GOOGLE),
+    Case("broken-byte-order-mark", b"\xef" + rule("/a").encode(), 1, "delete it", rule("/a"), GOOGLE),
     Case("stray-byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "delete it", ANY + "# \ufeffDisallow: /a"),
     Case("utf-16", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save it as UTF-8", rule("/a")),
     Case("null-characters", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
     Case("invalid-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
     Case("invalid-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
-    Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "what matters first", rule("/a")),
-    Case("too-large", "a" * 512_001, 1, "what matters first", "a" * 512_000),
+    Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "important rules first", rule("/a")),
+    Case("too-large", "a" * 512_001, 1, "important rules first", "a" * 512_000),
     Case("line-too-long", rule("/" + "a" * LIMIT), 2, "split it", rule("/a #" + "a" * LIMIT)),
     Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
     Case("html", "<html>", 1, "404", "# <html>"),
@@ -98,19 +98,19 @@ FIELDS = [
     Case("missing-colon", "Welcome robots", 1, "put a #", "#Welcome robots", GOOGLE),
     Case("missing-field", ANY + ": /a", 2, "write a field", ANY + "# : /a"),
     Case("missing-field", "https://a.example/s.xml", 1, "write Sitemap:", "Sitemap: https://a.example/s.xml"),
-    Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "one line for each", "User-agent: bot # Disallow: /\nAllow: /"),
-    Case("fields-in-value", rule("/aAllow: /b"), 2, "one line for each", rule("/wiki/allow:b")),
+    Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "each field on a line", "User-agent: bot # Disallow: /\nAllow: /"),
+    Case("fields-in-value", rule("/aAllow: /b"), 2, "each field on a line", rule("/wiki/allow:b")),
     Case("obsolete-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
     Case("obsolete-field", ANY + "Host: a.example", 2, "canonical", rule("/host")),
     Case("obsolete-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
-    Case("vendor-field", ANY + "Clean-param: a", 2, "rules of their own", ANY + "Content-Signal: search=yes"),
+    Case("vendor-field", ANY + "Clean-param: a", 2, "for other crawlers", ANY + "Content-Signal: search=yes"),
     Case("unknown-field", ANY + "Marvellous: /a", 2, "put a #", ANY + "Content-Usage: train-ai=n"),
     Case("unknown-field", "a" * 100 + ":", 1, "put a #", "#" + "a" * 100 + ":"),
     Case("unused-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
 ]  # fmt: skip
 
 AGENTS = [
-    Case("no-agent", "User-agent:\nDisallow: /", 1, "* for everyone", rule("/")),
+    Case("no-agent", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
     Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
     Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
     Case("browser-header", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot/2.1\nDisallow: /"),
@@ -136,27 +136,27 @@ PATTERNS = [
     Case("empty-allow", rule("", "Allow"), 2, "Allow: /", rule("/", "Allow")),
     Case("empty-disallow", rule("/a") + "Disallow:", 3, "delete", rule("") + "Allow: /"),
     Case("empty-disallow", rule("/a") + "Disallow:", 3, "allows everything", rule("/a"), CLASSIC),
-    Case("slash-assumed", rule("a"), 2, "with the /", rule("/a")),
-    Case("slash-assumed", rule("?a"), 2, "with the /", rule("*a")),
+    Case("slash-assumed", rule("a"), 2, "the leading /", rule("/a")),
+    Case("slash-assumed", rule("?a"), 2, "the leading /", rule("*a")),
     Case("pattern-ignored", rule("a"), 2, "write '/a'", rule("*a"), GOOGLE),
     Case("pattern-ignored", rule("*a"), 2, "write '/a'", rule("/a"), CLASSIC),
     Case("absolute-url", rule("https://www.example.com/a"), 2, "write '/a'", rule("/a?u=https://b")),
     Case("absolute-url", rule("/http://b.example"), 2, "write '/'", rule("/http/b.example")),
-    Case("host-in-pattern", rule("/WWW.example.org/a"), 2, "what follows it", rule("/wwwexample.org/a")),
-    Case("host-in-pattern", rule("/Example.com/a"), 2, "what follows it", rule("/example.org/a")),
+    Case("host-in-pattern", rule("/WWW.example.org/a"), 2, "that follows it", rule("/wwwexample.org/a")),
+    Case("host-in-pattern", rule("/Example.com/a"), 2, "that follows it", rule("/example.org/a")),
     Case("fragment-in-pattern", rule("/#/a"), 2, "%23", rule("/%23/a")),
     Case("glued-comment", rule("/a# why"), 2, "space before the #", rule("/a # why")),
     Case("white-space-in-pattern", rule("/a b"), 2, "%20", rule("/a%20b ")),
     Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
     Case("encoded-slash", rule("/a%2Fb"), 2, "write /", rule("/a/b")),
-    Case("encoded-wildcard", rule("/a%2A"), 2, "use * or $", rule("/a%2B")),
-    Case("encoded-wildcard", rule("/a%24b"), 2, "only what is written", rule("/a*b"), GOOGLE),
+    Case("encoded-wildcard", rule("/a%2A"), 2, "use * to match", rule("/a%2B")),
+    Case("encoded-wildcard", rule("/a%24b"), 2, "only %2A and %24", rule("/a*b"), GOOGLE),
     Case("lower-case-hex", rule("/%e3"), 2, "upper case", rule("/%E3")),
     Case("encoded-unreserved", rule("/%7Ea"), 2, "write ~", rule("/~a")),
     Case("encoded-unreserved", rule("/%61"), 2, "write a", rule("/%26"), GOOGLE),
     Case("double-star", rule("/a**b"), 2, "write one", rule("/a*b*c")),
-    Case("trailing-star", rule("/a*"), 2, "leave out", rule("/*")),
-    Case("trailing-star", rule("/a*$"), 2, "leave out", rule("/a*b$")),
+    Case("trailing-star", rule("/a*"), 2, "the final *", rule("/*")),
+    Case("trailing-star", rule("/a*$"), 2, "the final *$", rule("/a*b$")),
     Case("dollar-inside", rule("/a$b"), 2, "%24", rule("/ab$")),
     Case("literal-wildcard", rule("/a*b"), 2, "beginning of a path", rule("/a$b"), CLASSIC),
 ]  # fmt: skip
@@ -170,9 +170,9 @@ RULES = [
     Case("redundant-rule", rule("*a") + "Disallow: /*a", 2, "line 3", rule("*/a") + "Disallow: /*/a"),
     Case("redundant-rule", rule("*/a") + "Disallow: /a*\nDisallow: /*/a$\nDisallow: /*/*a*", 3, "delete", rule("*/a") + "Disallow: /ba*"),
     Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "allows it", rule("/a") + "Allow: /ab"),
-    Case("shadowed-rule", rule("/a*") + "Allow: /a", 3, "make this longer", rule("/a") + "Allow: /a$"),
+    Case("shadowed-rule", rule("/a*") + "Allow: /a", 3, "lengthen this pattern", rule("/a") + "Allow: /a$"),
     Case("shadowed-rule", rule("/a$") + "Allow: /*a$", 2, "line 3", rule("/a$") + "Allow: *$"),
-    Case("shadowed-rule", rule("/a") + "Allow: /ab", 3, "put this above", rule("/ab", "Allow") + "Disallow: /a", CLASSIC),
+    Case("shadowed-rule", rule("/a") + "Allow: /ab", 3, "put this one first", rule("/ab", "Allow") + "Disallow: /a", CLASSIC),
     Case("shadowed-rule", rule("") + "Disallow: /a", 3, "line 2", rule("/a"), CLASSIC),
     Case("shadowed-rule", rule("/d/index.html", "Allow") + "Disallow: /*d/index.html\nDisallow: /*d/$", 2, "forbids",
          rule("/d/index.html", "Allow") + "Disallow: /*d/index.html", GOOGLE),
@@ -191,19 +191,19 @@ RECORDS = [
 
 # What differs, and the dialects that the message names.
 DIFFER = [
-    Case("dialects-differ", rule("a"), 2, "google (no rule): they differ in what a pattern without", rule("/a")),
-    Case("dialects-differ", rule("/*.a"), 2, "classic (no rule): they differ in whether * and $", rule("/x.a")),
+    Case("dialects-differ", rule("a"), 2, "google (no rule), as the dialects differ in how they read a pattern without", rule("/a")),
+    Case("dialects-differ", rule("/*.a"), 2, "classic (no rule), as the dialects differ in whether * and $", rule("/x.a")),
     Case("dialects-differ", ANY + "Dissallow: /a", 2, "spell all fields", rule("/a")),
     Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a b")),
     Case("dialects-differ", "User-agent: a, b\nDisallow: /\n" + rule(""), 2, "commas", "User-agent: b\nDisallow: /\n" + rule("")),
     Case("dialects-differ", rule("/a/index.html", "Allow") + "Disallow: /a/", 2, "index.html", rule("/a/i.html") + "Disallow: /a/"),
-    Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "whom a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
+    Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "which crawlers a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
     Case("dialects-differ", rule("/a") + rule("/b"), 4, "one group for each name", rule("/a") + "Disallow: /b"),
     Case("dialects-differ", ANY + "\nDisallow: /a", 3, "no blank line", rule("/a")),
     Case("dialects-differ", rule("") + "Disallow: /a", 3, "empty Disallow", rule("/a") + "Allow: /"),
     Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "put longer patterns", rule("/ab", "Allow") + "Disallow: /a"),
     Case("dialects-differ", rule("/a") + "Allow: /ab", 3, "rfc9309 (line 3)", rule("/"), CLASSIC),
-    Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "not named, /axb is", rule("/a")),
+    Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "own group, /axb is", rule("/a")),
 ]  # fmt: skip
 
 CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
@@ -289,7 +289,7 @@ def test_findings_come_by_line_and_are_not_too_many() -> None:
     obsolete = [finding for finding in found if finding.code == "obsolete-field"]
     assert len(obsolete) == MAX_OF_A_CODE + 1
     assert obsolete[-1].line == 2 + 2 * MAX_OF_A_CODE
-    assert obsolete[-1].message == "400 more like this, from here on"
+    assert obsolete[-1].message == "400 more findings with this code from this line on"
 
 
 def test_a_page_is_found_once() -> None:

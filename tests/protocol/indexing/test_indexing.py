@@ -225,3 +225,23 @@ def test_misuse() -> None:
         IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         IndexingRules().indexable(datetime(2020, 1, 1))
+
+
+def test_the_statement_that_decides() -> None:
+    """For a name, the first statement that denies as much or more; for a date, that with the
+    earliest; and none where nothing denies it.
+    """
+    first, second = b"unavailable_after: 2030-01-02", b"unavailable_after: 2030-01-01"
+    rules = IndexingRules.parse([b"noidnex", b"nofollow, none", first, second])
+    texts = {
+        name: because and because.text
+        for name in ("noindex", "nofollow", "noarchive", "unavailable_after", "noidnex")
+        for because in (rules.because(name),)
+    }
+    assert texts == {
+        "noindex": "none",
+        "nofollow": "nofollow",
+        "noarchive": None,
+        "unavailable_after": second.decode(),
+        "noidnex": None,
+    }

@@ -1,0 +1,78 @@
+"""Files that commands read and write, where the system fails."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands import report
+from scrapy_rep.commands.report import _may_be_replaced
+from scrapy_rep.commands.shared.output_file import OutputFile
+from scrapy_rep.commands.shared.urls import read_file
+from tests.report import ledgers
+from tests.report.making import run
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+pytestmark = pytest.mark.newest
+
+# A file that can be opened, and of whose beginning a read fails, whoever reads.
+UNREADABLE = Path("/proc/self/mem")
+
+needs_it = pytest.mark.skipif(
+    not UNREADABLE.is_file(), reason="There is no file that can't be read"
+)
+
+
+def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
+    """A file that can't be put in its place is an error that names it, and leaves no
+    temporary file.
+    """
+    path = tmp_path / "urls"
+    with (
+        pytest.raises(UsageError, match="--purge-list: "),
+        OutputFile(str(path), "--purge-list", []) as file,
+    ):
+        file.write("text")
+        path.mkdir()
+    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.iterdir()) == []
+
+
+@needs_it
+def test_a_file_that_cannot_be_read() -> None:
+    """An error while a file is read is that of the user, with its path."""
+    with pytest.raises(UsageError, match=str(UNREADABLE)):
+        read_file(str(UNREADABLE))
+
+
+@needs_it
+def test_an_unreadable_file_is_not_replaced() -> None:
+    """A file of which it is not known whether it is a report is none."""
+    assert not _may_be_replaced(str(UNREADABLE), "mark")
+
+
+def test_no_room_for_the_scratch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where the temporary database of a report fails, the error names the ledgers, and no
+    report is written.
+    """
+
+    def fail(*arguments: object) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(report, "collect", fail)
+    path = ledgers.brief(tmp_path / "ledger")
+    assert run(path, "-o", tmp_path / "report.html") == 2
+    shown = capsys.readouterr().err
+    assert str(tmp_path / "ledger") in shown
+    assert "disk is full" in shown
+    assert [each.name for each in tmp_path.iterdir()] == ["ledger"]

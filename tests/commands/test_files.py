@@ -34,12 +34,14 @@ def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
     temporary file.
     """
     path = tmp_path / "urls"
-    with (
-        pytest.raises(UsageError, match="--purge-list: "),
-        OutputFile(str(path), "--purge-list", []) as file,
-    ):
-        file.write("text")
-        path.mkdir()
+
+    def write() -> None:
+        with OutputFile(str(path), "--purge-list", []) as file:
+            file.write("text")
+            path.mkdir()
+
+    with pytest.raises(UsageError, match="--purge-list: "):
+        write()
     assert list(tmp_path.iterdir()) == [path]
     assert list(path.iterdir()) == []
 

@@ -42,7 +42,12 @@ def test_what_is_not_known_has_no_terms() -> None:
     assert terms(crawl) is None
     crawl.push(f"{HOST}/1")
     crawl.run()
+    origin = origin_of(HOST)
+    assert origin is not None
+    hosts = crawl.frontier.access.hosts
+    assert not hosts.is_unreachable(origin)
     crawl.answer(f"{HOST}/robots.txt", status=503)
+    assert hosts.is_unreachable(origin)
     assert terms(crawl) is None
 
 

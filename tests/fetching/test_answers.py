@@ -20,17 +20,17 @@ def response(body: bytes, *encodings: str) -> Response:
     return Response("https://example.com/robots.txt", headers=headers, body=body)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        TEXT.encode(),
-        TEXT.encode()[:-6],  # The last character is cut.
-        TEXT.encode("latin-1"),
-        TEXT.encode("utf-16"),
-        TEXT.encode("utf-8-sig"),
-    ],
-)
+BODIES = {
+    "empty": b"",
+    "utf-8": TEXT.encode(),
+    "cut in its last character": TEXT.encode()[:-3],
+    "latin-1": TEXT.encode("latin-1"),
+    "utf-16": TEXT.encode("utf-16"),
+    "utf-8 with a mark": TEXT.encode("utf-8-sig"),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_text_was_never_encoded(body: bytes) -> None:
     """A body that is text, in any encoding of characters, is read as it is, whatever the
     header says.
@@ -42,7 +42,9 @@ def test_text_was_never_encoded(body: bytes) -> None:
     assert found.body == body
 
 
-@pytest.mark.parametrize("body", [gzip.compress(TEXT.encode()), BROTLI_LIKE])
+@pytest.mark.parametrize(
+    "body", [gzip.compress(TEXT.encode()), BROTLI_LIKE], ids=["gzip", "brotli"]
+)
 def test_what_is_no_text_is_encoded(body: bytes) -> None:
     """Bytes that no text has, or too many above ASCII, are left to the decompression."""
     assert is_encoded(response(body, "br"))

@@ -43,11 +43,11 @@ async def own_callback(page: Any, request: Request) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(browsers, "_OF_CRAWLS", WeakKeyDictionary())
-    playwright._warn_of_unknown_crawl.cache_clear()
-    playwright._warn_of_isolation.cache_clear()
+    monkeypatch.setattr(browsers, "_BY_CRAWLER", WeakKeyDictionary())
+    for each in vars(playwright).values():  # Each warning comes once.
+        if hasattr(each, "cache_clear"):
+            each.cache_clear()
     yield
-    playwright._WATCHES.clear()
     calls.clear()
 
 
@@ -264,7 +264,10 @@ async def test_a_page_is_watched() -> None:
         mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
     for receiver in page.on_close:
         receiver(page)
-    assert page not in playwright._WATCHES
+    # It is remembered no longer: a page that were the same would be listened to anew.
+    page.context.sessions.clear()
+    await watch_page(page, request)
+    assert list(page.context.sessions) == [page]
     assert crawler.stats.get_value("rep/browser/aborted") == 1
 
 
@@ -332,7 +335,7 @@ async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -
 
     caplog.clear()
     mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
-    browsers._OF_CRAWLS.clear()
+    browsers._BY_CRAWLER.clear()
     browsers.register(mw._crawler, mw._browsers)
     assert await is_aborted(PRIVATE)
     response = HtmlResponse(PUBLIC, flags=["playwright"])

@@ -107,8 +107,8 @@ def test_what_is_no_store(value: Any) -> None:
 
 
 def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address whose store needs a missing package stops the start, and says which, without
-    the password.
+    """A store that needs a missing package raises SettingError, which names the package and
+    hides the password.
     """
     for name in ("redis", "redis.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -1,4 +1,4 @@
-"""The write-ahead log of a file that another process writes, or that can have none."""
+"""The switch to a write-ahead log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connect(path: Path, **arguments: Any) -> sqlite3.Connection:
 
 
 def test_another_process_writes(tmp_path: Path) -> None:
-    """The switch, which does not wait by itself, is made when the other has written."""
+    """SQLite does not wait for a lock to switch; use_write_ahead_log() waits for the writer."""
     path = tmp_path / "file"
     with (
         closing(connect(path, check_same_thread=False)) as other,
@@ -40,11 +40,11 @@ def test_another_process_writes(tmp_path: Path) -> None:
 
 
 def test_the_switch_never_works(tmp_path: Path) -> None:
-    """After some attempts the file is used without one."""
+    """After several failures the file is used without a write-ahead log."""
     attempts = []
 
     class Refused(sqlite3.Connection):
-        """Is never the only one that uses the file."""
+        """A connection that can never switch."""
 
         def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
             if sql == "PRAGMA journal_mode = WAL":

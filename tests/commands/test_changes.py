@@ -81,8 +81,8 @@ def test_sample_paths() -> None:
 
 
 def test_pace_of_one_of_several_agents() -> None:
-    """A delay that stands below the name of one agent alone is a change for that one, and
-    other records of the group are for all of its agents.
+    """A changed delay below the user-agent line of one agent is a change for that agent only;
+    a changed usage record is a change for all agents of the group.
     """
     old = (
         b"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nUser-agent: b\n"

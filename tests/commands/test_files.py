@@ -1,4 +1,4 @@
-"""Files that commands read and write, where the system fails."""
+"""Errors of the file system while a command reads or writes a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.newest
 
-# A file that can be opened, and of whose beginning a read fails, whoever reads.
+# A file that opens, but whose first bytes cannot be read, not even by root.
 UNREADABLE = Path("/proc/self/mem")
 
 needs_it = pytest.mark.skipif(
@@ -30,8 +30,8 @@ needs_it = pytest.mark.skipif(
 
 
 def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
-    """A file that can't be put in its place is an error that names it, and leaves no
-    temporary file.
+    """If the output file cannot replace its target, the error names the option, and no
+    temporary file remains.
     """
     path = tmp_path / "urls"
 
@@ -48,14 +48,14 @@ def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
 
 @needs_it
 def test_a_file_that_cannot_be_read() -> None:
-    """An error while a file is read is that of the user, with its path."""
+    """A read error is a UsageError with the path of the file."""
     with pytest.raises(UsageError, match=str(UNREADABLE)):
         read_file(str(UNREADABLE))
 
 
 @needs_it
 def test_an_unreadable_file_is_not_replaced() -> None:
-    """A file of which it is not known whether it is a report is none."""
+    """A file that cannot be read does not count as a report, so it is not replaced."""
     assert not _may_be_replaced(str(UNREADABLE), "mark")
 
 
@@ -64,8 +64,8 @@ def test_no_room_for_the_scratch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Where the temporary database of a report fails, the error names the ledgers, and no
-    report is written.
+    """If the temporary database of a report fails, the error names the ledgers and no report
+    is written.
     """
 
     def fail(*arguments: object) -> NoReturn:

@@ -99,7 +99,7 @@ def test_a_url_without_a_scheme(
 
 
 def test_a_finding_about_the_whole_file(rep: Rep) -> None:
-    """A finding about no line has no number of a line, and shows no text."""
+    """A finding about the whole file is shown without a line number and without text."""
     rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
     Path("many.txt").write_text(f"User-agent: *\n{rules}")
     ended = rep("lint", "many.txt")

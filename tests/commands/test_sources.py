@@ -27,7 +27,7 @@ def test_finish() -> None:
 
 
 def test_access_in_words() -> None:
-    """The words for a fetch say where it was redirected to, and that it is a page."""
+    """The description of a fetch has the redirect target, and says if the file is HTML."""
     result = AccessResult(
         url="https://a.example/robots.txt",
         status=200,

@@ -1,4 +1,4 @@
-"""What a browser may fetch for a crawl, with fake responses and a fake browser."""
+"""The checks of a browser's requests, with a fake browser and fake responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ calls: list[tuple[Any, Request]] = []
 
 
 async def own_callback(page: Any, request: Request) -> None:
-    """What a spider of a project has called with its page."""
+    """The page init callback of a project."""
     calls.append((page, request))
 
 
@@ -58,7 +58,7 @@ def crawl(**settings: Any) -> tuple[RobotsTxtMiddleware, Crawler]:
 
 
 class Session:
-    """A session of Chromium's protocol."""
+    """A DevTools session."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []
@@ -73,7 +73,7 @@ class Session:
 
 
 class Context:
-    """A context of a browser that has a session for each page and frame."""
+    """A browser context with a DevTools session for each page and frame."""
 
     def __init__(self) -> None:
         self.routes = 0
@@ -101,7 +101,7 @@ class Page:
 
 
 class Frame:
-    """A frame of another site, in a process of its own."""
+    """A frame of another site, in its own process."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -109,7 +109,7 @@ class Frame:
 
 
 class BrowserRequest:
-    """One that a page, or nobody who can be told, makes."""
+    """A request of the browser; without a *frame*, that of a service worker."""
 
     def __init__(self, url: str, frame: Any = None) -> None:
         self.url = url
@@ -132,12 +132,12 @@ async def is_aborted(url: str, frame: Any = None) -> bool:
     return await abort_forbidden(request)
 
 
-# Requests that no page makes.
+# Requests without a page.
 
 
 @coroutine_test
 async def test_requests_without_a_page() -> None:
-    """What a service worker asks for keeps to the robots.txt for the one crawl there is."""
+    """If there is one crawl, its robots.txt rules apply to the requests of service workers."""
     mw, crawler = crawl()
     assert await is_aborted(PRIVATE)
     assert not await is_aborted(PUBLIC)
@@ -148,8 +148,8 @@ async def test_requests_without_a_page() -> None:
 
 @coroutine_test
 async def test_requests_of_an_unknown_crawl(caplog: pytest.LogCaptureFixture) -> None:
-    """Where it can't be told for which crawl a browser works, nothing is fetched, which is
-    logged once.
+    """If several crawls could own a request without a page, or none, it is aborted, with one
+    log message.
     """
     assert await is_aborted(PUBLIC)
     one, other = crawl(), crawl()
@@ -162,7 +162,9 @@ async def test_requests_of_an_unknown_crawl(caplog: pytest.LogCaptureFixture) ->
 
 @coroutine_test
 async def test_crawls_that_do_not_obey(caplog: pytest.LogCaptureFixture) -> None:
-    """Their browsers fetch what they like; beside one that obeys, nothing can be told."""
+    """If no crawl obeys robots.txt, such requests pass; if one of several does, they are
+    aborted.
+    """
     free, another = fake_crawler(), fake_crawler()
     for crawler in (free, another):
         browsers.register(crawler, None)
@@ -174,7 +176,7 @@ async def test_crawls_that_do_not_obey(caplog: pytest.LogCaptureFixture) -> None
 
 @coroutine_test
 async def test_a_browser_on_a_thread() -> None:
-    """robots.txt is asked about where the crawl runs, and the answer waited for elsewhere."""
+    """A browser on another thread has robots.txt checked on the event loop of the crawl."""
     mw, crawler = crawl(**OURS)
     request = Request(PUBLIC, meta={"playwright": True})
     await mw.process_request(request)
@@ -201,7 +203,7 @@ async def test_what_cannot_be_decided(
     error: Exception,
     is_logged: bool,
 ) -> None:
-    """After an error, and while the spider closes, nothing is fetched."""
+    """A request is aborted if the check fails, and while the spider closes."""
     mw, _ = crawl()
 
     async def known(*args: Any, **kwargs: Any) -> None:
@@ -215,7 +217,7 @@ async def test_what_cannot_be_decided(
 
 @coroutine_test
 async def test_a_host_that_cannot_be_read() -> None:
-    """A URL that is refused to a spider is refused to a browser."""
+    """A URL whose host cannot be read is refused to browsers as to spiders."""
     mw, crawler = crawl()
     assert await is_aborted("http://a|b/")
     assert crawler.stats.get_value("rep/denied/bad-url") == 1
@@ -227,8 +229,8 @@ async def test_a_host_that_cannot_be_read() -> None:
 
 @coroutine_test
 async def test_a_page_is_watched() -> None:
-    """What a page asks for, and where that is redirected to, is asked about, for as long as
-    the page is open; a page that is used again has one watch.
+    """The requests of a page and their redirects are checked until the page is closed; a page
+    that is reused gets one session.
     """
     mw, crawler = crawl(**OURS)
     page: Any = Page()
@@ -259,12 +261,12 @@ async def test_a_page_is_watched() -> None:
         "Fetch.continueRequest",
         "Fetch.continueRequest",
     ]
-    # That is what the errback of the request gets.
+    # The errback of the request gets the refusal.
     with pytest.raises(RobotsDenied):
         mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
     for receiver in page.on_close:
         receiver(page)
-    # It is remembered no longer: a page that were the same would be listened to anew.
+    # The page is forgotten: if it is used again, it gets a new session.
     page.context.sessions.clear()
     await watch_page(page, request)
     assert list(page.context.sessions) == [page]
@@ -273,8 +275,8 @@ async def test_a_page_is_watched() -> None:
 
 @coroutine_test
 async def test_frames_of_other_sites(caplog: pytest.LogCaptureFixture) -> None:
-    """A frame in a process of its own has its own session, of which a warning says what it
-    can't see.
+    """A frame in its own process gets its own session, and one warning names the option of
+    Chromium that avoids this.
     """
     mw, crawler = crawl(**OURS)
     crawler.engine.answers["http://frame.example/robots.txt"] = answer(
@@ -293,8 +295,8 @@ async def test_frames_of_other_sites(caplog: pytest.LogCaptureFixture) -> None:
 
 @coroutine_test
 async def test_a_callback_of_the_spider_for_its_page() -> None:
-    """The callback for new pages that a request has is called after ours; also where it is
-    not known for which crawl the page is.
+    """The page init callback of a request is called after that of the package, even if the
+    crawl of the page is unknown.
     """
     mw, _ = crawl(**OURS)
     name = f"{__name__}.own_callback"
@@ -305,7 +307,7 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     page: Any = Page()
     await watch_page(page, request)
     assert page.context.routes == 1
-    # As the request is when it is retried.
+    # A retry copies the request.
     again = request.replace(dont_filter=True)
     unknown: Any = Page()
     await watch_page(unknown, again)
@@ -317,8 +319,8 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
 
 @coroutine_test
 async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -> None:
-    """With a predicate of the project, one warning says that nobody asks robots.txt, unless
-    that predicate does.
+    """If the project has its own predicate and that does not check robots.txt, one warning
+    says so.
     """
     mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
 
@@ -344,7 +346,7 @@ async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -
     assert "project.abort" not in caplog.text
 
 
-# Where it arrives.
+# The URL of the response.
 
 
 @pytest.mark.parametrize(("path", "is_used"), [("/used/a", False), ("/free/a", True)])
@@ -352,8 +354,8 @@ async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -
 async def test_what_the_site_states_of_where_it_arrives(
     path: str, is_used: bool
 ) -> None:
-    """The preferences for the URL that a browser has arrived at count, and not those for
-    the URL that was asked for.
+    """After a redirect in the browser, the usage preferences for the URL of the response
+    count, not those for the URL of the request.
     """
     mw, crawler = crawl(REP_PURPOSES=["train-ai"], REP_AGENTS={})
     reader = IndexingMiddleware.from_crawler(crawler)

@@ -1,4 +1,4 @@
-"""What responses may be used for, with fake responses: both downloader middlewares."""
+"""Purposes and usage preferences in both downloader middlewares, with fake responses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Crawl:
         self.reader = IndexingMiddleware.from_crawler(self.crawler)
 
     async def send(self, path: str, **meta: Any) -> Request:
-        """The request for a page, that robots.txt has been asked about."""
+        """A request that the robots.txt middleware has let pass."""
         request = Request(f"{SITE}{path}", meta=meta)
         while await self.gate.process_request(request) is request:
             pass
@@ -63,7 +63,7 @@ class Crawl:
     def receive(
         self, request: Request, body: bytes = b"", **headers: str
     ) -> UsagePreferences:
-        """What is stated for the response to *request*."""
+        """The usage preferences for the response to *request*."""
         self.reader.process_response(request, page(request, body, **headers))
         found: UsagePreferences = request.meta["rep_usage"]
         return found
@@ -79,13 +79,13 @@ def page(request: Request, body: bytes = b"", **headers: str) -> Response:
     return response_class(request.url, headers=fields, body=body)
 
 
-# Names for purposes.
+# Product tokens of purposes.
 
 
 @coroutine_test
 async def test_a_request_in_several_names() -> None:
-    """A page that one name may have is fetched, and what the others must not have is
-    denied to their purposes.
+    """A page is fetched if one of the product tokens may fetch it, and denied to the purposes
+    of the other tokens.
     """
     crawl = Crawl("search", "train-ai", "ai-use", robots=GROUPS, REP_AGENTS=NAMES)
     free = crawl.receive(await crawl.send("/free"))
@@ -117,7 +117,7 @@ async def test_a_request_in_several_names() -> None:
 
 @coroutine_test
 async def test_preferences_are_those_of_the_name_for_the_purpose() -> None:
-    """A group states preferences for the purposes of its name alone."""
+    """The preferences of a group count only for the purposes of its product token."""
     crawl = Crawl("search", "train-ai", robots=GROUPS, REP_AGENTS=NAMES)
     stated = crawl.receive(await crawl.send("/usage/"))
     assert stated.denial(["train-ai"]) is not None
@@ -125,7 +125,7 @@ async def test_preferences_are_those_of_the_name_for_the_purpose() -> None:
 
 
 def test_the_pace_of_several_names() -> None:
-    """The slowest pace that any of the names is asked for is kept, and no other's."""
+    """The largest crawl delay for any of the product tokens counts; that for ``*`` does not."""
     robots = RobotsTxt.parse(
         b"User-agent: searcher\nCrawl-delay: 1\n\n"
         b"User-agent: trainer\nCrawl-delay: 3\n\n"
@@ -139,8 +139,8 @@ def test_the_pace_of_several_names() -> None:
 
 
 def test_all_names_are_addressed() -> None:
-    """A statement of a page that is to any of the names counts; a purpose without a name
-    has that of the crawler.
+    """A statement of a page to any of the product tokens counts; a purpose without its own
+    token has that of the crawler.
     """
     crawl = Crawl("search", "train-ai", "tdm", REP_AGENTS=NAMES)
     assert crawl.reader._identity.tokens(None) == ("searcher", "trainer", "mybot")
@@ -162,8 +162,8 @@ def test_all_names_are_addressed() -> None:
 def test_tags_about_use_count_without_the_others(
     is_enabled: bool, indexed: bool
 ) -> None:
-    """REP_META_ENABLED is about indexing rules: what a tag states of use counts where the
-    crawl has a purpose.
+    """REP_META_ENABLED switches off indexing rules in meta tags, but not the TDMRep tags of a
+    crawl with purposes.
     """
     crawl = Crawl("tdm", REP_META_ENABLED=is_enabled)
     request = Request(SITE, headers={"User-Agent": "mybot"})
@@ -176,7 +176,9 @@ def test_tags_about_use_count_without_the_others(
 @pytest.mark.parametrize(("level", "told"), [("all", 1), ("denied", 0)])
 @coroutine_test
 async def test_what_a_ledger_is_told(level: str, told: int, tmp_path: Any) -> None:
-    """Of what is stated of use, a ledger that has all is told, with the robots.txt."""
+    """At the level "all", a signal for the ledger carries the usage preferences and the cache
+    entry of robots.txt.
+    """
     robots = b"User-agent: *\nContent-Usage: train-ai=n\n"
     crawl = Crawl(
         "search",
@@ -233,7 +235,7 @@ def test_files_that_are_not_for_a_purpose(
     purposes: list[str],
     refused: str | None,
 ) -> None:
-    """A pipeline does not get a file that a purpose of the crawl must not have."""
+    """A media pipeline does not get a file that must not serve a purpose of the crawl."""
     crawl = Crawl(*purposes, **settings)
     seen: list[dict[str, Any]] = []
 
@@ -257,8 +259,8 @@ def test_files_that_are_not_for_a_purpose(
 
 
 def test_images_of_a_page_that_refuses_them() -> None:
-    """An image is refused by the word of the page whose item names it, and by no page whose
-    item has left the pipelines.
+    """An image is refused while an item of a page that denies its use is in the pipelines, and
+    not after that.
     """
     crawl = Crawl("train-ai")
     page_request = Request(f"{SITE}/page")
@@ -276,7 +278,7 @@ def test_images_of_a_page_that_refuses_them() -> None:
     crawl.receive(request, Content_Type="image/png")
 
 
-# Downloads that are stopped.
+# Stopped downloads.
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_images_of_a_page_that_refuses_them() -> None:
         ({"Content-Usage": "train-ai=n"}, {}, ["train-ai"], True),
         ({"Content-Usage": "train-ai=n"}, {}, ["search"], False),
         ({"Content-Usage": "train-ai=n"}, {"REP_USAGE": "annotate"}, ["train-ai"], False),
-        # A tag of a page can override this, so a page has to be downloaded.
+        # A meta tag can override this header, so HTML is downloaded.
         ({"tdm-reservation": "1", "Content-Type": "text/html"}, {}, ["tdm"], False),
         ({"tdm-reservation": "1"}, {}, ["tdm"], False),
         ({"tdm-reservation": "1", "Content-Type": "image/png"}, {}, ["tdm"], True),
@@ -296,7 +298,7 @@ def test_images_of_a_page_that_refuses_them() -> None:
 def test_downloads_for_no_purpose(
     headers: dict[str, str], settings: dict[str, Any], purposes: list[str], stops: bool
 ) -> None:
-    """The body of a file that a pipeline must not have is not downloaded."""
+    """The download of a file stops at its headers if these deny a purpose."""
     crawl = Crawl(*purposes, REP_STOP_DOWNLOAD=True, **settings)
     request = Request(
         f"{SITE}/a", callback=NO_CALLBACK, headers={"User-Agent": "mybot"}
@@ -312,5 +314,5 @@ def test_downloads_for_no_purpose(
     stopped = [outcome for _, outcome in outcomes if outcome is not None]
     assert [type(outcome.value) for outcome in stopped] == [StopDownload] * stops
     assert crawl.stat("rep/stopped/count") == (1 if stops else None)
-    # The length of the body is not known.
+    # The server sends no Content-Length.
     assert crawl.stat("rep/stopped/bytes") is None

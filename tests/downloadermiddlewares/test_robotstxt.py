@@ -276,7 +276,9 @@ async def test_an_unreachable_robotstxt_can_be_asked_for_by_the_spider() -> None
 
 @coroutine_test
 async def test_that_the_spider_asks_for_robotstxt_is_recorded() -> None:
-    """A ledger that has all decisions has that one, also where the request is sent."""
+    """At the level "all", a spider's request for robots.txt is recorded even if it is sent to
+    the server.
+    """
     answers = {ROBOTS_URL: answer(ROBOTS_URL, b"", 503)}
     mw, crawler = middleware(answers, REP_LEDGER="ledger", REP_LEDGER_LEVEL="all")
     seen = []

@@ -1,4 +1,4 @@
-"""The rows of a ledger that the signals of a crawl make."""
+"""The ledger rows that the signals of a crawl produce."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ENTRY = Entry(
 
 
 def recorder(**settings: Any) -> tuple[dict[Any, Callable[..., None]], list[Any]]:
-    """The receivers of the signals, and the rows that they write."""
+    """The signal receivers, and the list of the rows that they write."""
     rows: list[Snapshot | Decided] = []
     crawler = fake_crawler({"REP_LEDGER": "ledger.sqlite", **settings})
     settings_read = RepSettings.from_settings(crawler.settings)
     found = Evidence(settings_read, rows.append)
-    # The receivers are methods, and keep it alive.
+    # The receivers are bound methods, so they keep the object alive.
     return found.receivers, rows
 
 
@@ -57,12 +57,12 @@ def denial() -> Denial:
     return found
 
 
-# Use.
+# Usage preferences.
 
 
 def test_statements_of_use() -> None:
-    """Each statement is a row with the line and the fetch of its robots.txt; one that is
-    about no category has its signal for a reason.
+    """Each usage statement makes a row with its line in robots.txt and the time of the fetch.
+    A statement without a category has its signal as the reason.
     """
     receivers, rows = recorder(REP_LEDGER_LEVEL="all")
     receivers[ours.usage_read](
@@ -78,7 +78,7 @@ def test_statements_of_use() -> None:
 
 
 def test_statements_of_use_are_bounded() -> None:
-    """A response with any number of statements makes a bounded number of rows."""
+    """The number of rows for one response is limited."""
     receivers, rows = recorder(REP_LEDGER_LEVEL="all")
     many = UsagePreferences(preferences().statements * 500)
     receivers[ours.usage_read](response=Response(URL), preferences=many, entry=None)
@@ -88,7 +88,7 @@ def test_statements_of_use_are_bounded() -> None:
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_items_that_are_not_for_a_purpose(is_dropped: bool) -> None:
-    """An item that is annotated has the same evidence as one that is dropped."""
+    """An annotated item has the same evidence as a dropped one."""
     receivers, rows = recorder()
     response = Response(URL)
     if is_dropped:
@@ -104,7 +104,7 @@ def test_items_that_are_not_for_a_purpose(is_dropped: bool) -> None:
 
 
 def test_items_that_others_drop() -> None:
-    """What another component drops is no decision of this package."""
+    """An item that another component drops makes no row."""
     receivers, rows = recorder()
     drop = receivers[signals.item_dropped]
     drop(response=Response(URL), exception=DropItem("a duplicate"))
@@ -124,7 +124,7 @@ def test_items_that_others_drop() -> None:
     ],
 )
 def test_files_that_are_refused(reason: str, statement: Any, layer: Layer) -> None:
-    """A file has the page that refuses it, and the layer of the statement."""
+    """The row of a refused file has the page that refuses it and the layer."""
     receivers, rows = recorder()
     receivers[ours.media_refused](
         request=Request("http://cdn.example/a.png"),
@@ -138,13 +138,13 @@ def test_files_that_are_refused(reason: str, statement: Any, layer: Layer) -> No
     assert (row.url, row.page) == ("http://cdn.example/a.png", URL)
 
 
-# What is not obeyed.
+# Rules that the settings ignore.
 
 
 @pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 4)])
 def test_requests_without_obedience(level: str, count: int) -> None:
-    """With ROBOTSTXT_OBEY off, an origin is recorded once, or each request; a URL without
-    an origin never.
+    """With ROBOTSTXT_OBEY off, a row is written for each origin or, at the level "all", for
+    each request. URLs without an origin make no row.
     """
     receivers, rows = recorder(ROBOTSTXT_OBEY=False, REP_LEDGER_LEVEL=level)
     reach = receivers[signals.request_reached_downloader]
@@ -163,7 +163,7 @@ def test_requests_without_obedience(level: str, count: int) -> None:
 
 @pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 3)])
 def test_statements_that_are_ignored(level: str, count: int) -> None:
-    """That a statement is not obeyed is recorded once for each origin, or each time."""
+    """An ignored noindex makes a row for each origin or, at the level "all", for each page."""
     receivers, rows = recorder(REP_NOINDEX="ignore", REP_LEDGER_LEVEL=level)
     for url in (URL, f"{URL}/b", "http://other.example/"):
         receivers[ours.indexing_read](
@@ -181,7 +181,9 @@ def test_statements_that_are_ignored(level: str, count: int) -> None:
 def test_what_was_recorded_is_remembered_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beyond the limit an origin can be recorded again, which costs less than the memory."""
+    """The memory of recorded origins is limited; beyond the limit, an origin can be recorded
+    again.
+    """
     monkeypatch.setattr(evidence, "_MAX_REMEMBERED", 2)
     receivers, rows = recorder(ROBOTSTXT_OBEY=False)
     reach = receivers[signals.request_reached_downloader]

@@ -50,7 +50,7 @@ async def crawl(crawler: Crawler) -> None:
 async def test_records_without_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Records that are lost are counted, and one warning names the ledger that lacks them."""
+    """Lost records are counted in the stats, and one warning names the ledger."""
     monkeypatch.setattr(writer, "_MAX_WAITING", 0)
     path = tmp_path / "ledger"
     kept, crawler = extension(path)
@@ -64,12 +64,12 @@ async def test_records_without_room(
 async def test_a_spider_that_never_opens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where another component fails before the spider is open, there is nothing to end."""
+    """If a crawl ends before its spider is open, the extension does nothing."""
     kept, crawler = extension(tmp_path / "ledger")
     await crawler.signals.send_catch_log_async(
         signals.spider_closed, spider=crawler.spider, reason="shutdown"
     )
-    # Extensions of Scrapy fail there.
+    # Scrapy's CoreStats logs an error of its own here.
     assert not any(each.name.startswith("scrapy_rep") for each in caplog.records)
     assert "Ledger" not in caplog.text
     assert kept is not None
@@ -79,7 +79,7 @@ async def test_a_spider_that_never_opens(
 async def test_a_package_that_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy of the source that was never installed has no version to record."""
+    """Without the metadata of an installed package, the ledger records "not installed"."""
 
     def version(name: str) -> NoReturn:
         raise PackageNotFoundError(name)

@@ -1,4 +1,4 @@
-"""Whether a body is in the encoding that its header names."""
+"""Content-Encoding headers that do not fit the body."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_text_was_never_encoded(body: bytes) -> None:
-    """A body that is text, in any encoding of characters, is read as it is, whatever the
-    header says.
+    """A body that is text in any character encoding is not decoded, whatever Content-Encoding
+    says.
     """
     for named in ("gzip", "aws-chunked", "utf-8"):
         assert not is_encoded(response(body, named))
@@ -46,7 +46,7 @@ def test_text_was_never_encoded(body: bytes) -> None:
     "body", [gzip.compress(TEXT.encode()), BROTLI_LIKE], ids=["gzip", "brotli"]
 )
 def test_what_is_no_text_is_encoded(body: bytes) -> None:
-    """Bytes that no text has, or too many above ASCII, are left to the decompression."""
+    """A body with control characters, or with too many bytes above ASCII, counts as encoded."""
     assert is_encoded(response(body, "br"))
     kept = without_false_encoding(response(body, "br"))
     assert kept.headers["Content-Encoding"] == b"br"
@@ -54,5 +54,5 @@ def test_what_is_no_text_is_encoded(body: bytes) -> None:
 
 @pytest.mark.parametrize("encodings", [(), ("identity",), ("Identity, ", "identity")])
 def test_no_encoding_is_named(encodings: tuple[str, ...]) -> None:
-    """A body of any bytes is not encoded where the header names no encoding."""
+    """Without an encoding in the header, no body counts as encoded."""
     assert not is_encoded(response(BROTLI_LIKE, *encodings))

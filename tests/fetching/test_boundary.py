@@ -1,4 +1,4 @@
-"""Which redirects of a robots.txt are followed, with resolvers of the test."""
+"""Which redirects of robots.txt are followed, with a fake resolver."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def redirect(address: str = PUBLIC, **meta: Any) -> Response:
 
 @implementer(IHostnameResolver)
 class Resolver:
-    """Does with each name what the test says."""
+    """A name resolver whose behaviour each test sets."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -78,7 +78,7 @@ def resolver() -> Iterator[Resolver]:
 async def test_names_are_resolved(
     resolver: Resolver, addresses: list[str], follows: bool
 ) -> None:
-    """A redirect from outside is not followed to a name that has a private address."""
+    """A redirect from a public address is not followed to a name that has a private address."""
     resolver.resolve = lambda receiver: resolver.complete(receiver, *addresses)
     assert await boundary().lets_follow(ASKED, redirect(), TARGET) is follows
     assert resolver.asked == ["target.example"]
@@ -86,8 +86,8 @@ async def test_names_are_resolved(
 
 @coroutine_test
 async def test_redirects_that_stay(resolver: Resolver) -> None:
-    """A redirect from a private address, or to the same host, is followed; and the answer
-    to the latter may not come from a private address.
+    """A redirect from a private address or to the same host is followed; after the latter, an
+    answer from a private address is not used.
     """
     inside, outside = boundary(), boundary()
     assert await inside.lets_follow(ASKED, redirect(PRIVATE), "http://10.0.0.2/")
@@ -113,8 +113,8 @@ async def test_redirects_into_private_networks_can_be_allowed(
 
 @coroutine_test
 async def test_a_proxy_resolves_names(resolver: Resolver) -> None:
-    """Through a proxy a redirect is judged by the text of its URL: the names are not
-    resolved here, and the address that answers is that of the proxy.
+    """Through a proxy, only the URL of a redirect counts: names are not resolved here, and the
+    address of the response is that of the proxy.
     """
     proxied = boundary()
     response = redirect(PRIVATE, proxy="http://10.0.0.2:8080")
@@ -127,7 +127,7 @@ async def test_a_proxy_resolves_names(resolver: Resolver) -> None:
 
 @coroutine_test
 async def test_a_resolver_that_fails(resolver: Resolver) -> None:
-    """A name that can't be resolved has no private address; a cancellation is passed on."""
+    """A name that cannot be resolved does not count as private; a cancellation is raised."""
 
     def fail(receiver: Any) -> None:
         raise OSError("no name server")
@@ -145,8 +145,8 @@ async def test_a_resolver_that_fails(resolver: Resolver) -> None:
 
 @coroutine_test
 async def test_a_resolver_that_is_too_late(resolver: Resolver) -> None:
-    """A name is not waited for longer than for a download; what its resolver finds after
-    that changes nothing.
+    """Name resolution ends after the download timeout; a later result is ignored without an
+    error.
     """
     receivers: list[Any] = []
     resolver.resolve = receivers.append
@@ -167,7 +167,7 @@ async def test_a_resolver_that_is_too_late(resolver: Resolver) -> None:
 async def test_without_a_reactor(
     monkeypatch: pytest.MonkeyPatch, found: str | None, follows: bool
 ) -> None:
-    """Where no reactor is installed, the event loop resolves the names."""
+    """Without a reactor, the event loop resolves names."""
     asked = []
 
     def getaddrinfo(host: str, *args: Any, **kwargs: Any) -> list[Any]:

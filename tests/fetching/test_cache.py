@@ -1,4 +1,4 @@
-"""What is known of robots.txt and tdmrep.json, with a fetcher of the test."""
+"""The caches of robots.txt and tdmrep.json, with a fake fetcher."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResul
 
 
 class Fetcher:
-    """Has for each URL a result, what is raised, or a Deferred."""
+    """A fetcher with a result, an exception or a Deferred for each URL."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {
@@ -68,7 +68,7 @@ class Fetcher:
 
 
 class Cached:
-    """A cache with its surroundings."""
+    """A cache, its store client and its fetcher."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
@@ -102,7 +102,7 @@ def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
 
 @coroutine_test
 async def test_an_entry_of_the_store_is_at_hand() -> None:
-    """What another cache has stored in memory needs no fetch, and is parsed once."""
+    """A fresh entry in a memory store needs no fetch, and is parsed once."""
     cached = Cached()
     assert cached.cache.at_hand(ORIGIN) is None
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
@@ -117,10 +117,10 @@ async def test_an_entry_of_the_store_is_at_hand() -> None:
 
 @coroutine_test
 async def test_another_worker_was_faster() -> None:
-    """What another worker has stored while this one waited for the lock is used."""
+    """An entry that another worker stores while this worker waits for the lock is used."""
 
     class FasterStore(LockingStore):
-        """Another worker stores its copy right before the lock is free."""
+        """A store in which another worker puts an entry right before it releases the lock."""
 
         def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
             self.put(
@@ -135,15 +135,15 @@ async def test_another_worker_was_faster() -> None:
     assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
     assert not is_new
     assert cached.fetcher.asked == []
-    # The lock is free again.
+    # The lock is released.
     assert LockingStore.lock(store, str(ORIGIN), "a third", 1, time.time())
 
 
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
 @coroutine_test
 async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
-    """Where another component cancels a fetch, robots.txt counts as unreachable; the end
-    of the spider is no answer.
+    """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
+    closing, the cancellation is raised.
     """
     cached = Cached()
     cached.fetcher.answers[ROBOTS_URL] = error
@@ -158,8 +158,8 @@ async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
 
 @coroutine_test
 async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None:
-    """After an error while it was fetched, robots.txt counts as unreachable, with the
-    traceback in the log; the copy that was known before is kept.
+    """After an unexpected error in the fetch, robots.txt counts as unreachable, the traceback
+    is logged, and the last good copy is kept.
     """
     cached = Cached()
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
@@ -176,7 +176,7 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
 
 @coroutine_test
 async def test_a_spider_that_closes_learns_nothing() -> None:
-    """That the spider closes is no error of the site, and is passed on."""
+    """SpiderClosing is raised, and nothing is cached."""
     cached = Cached()
     cached.fetcher.answers[ROBOTS_URL] = SpiderClosing("closing")
     with pytest.raises(SpiderClosing):
@@ -189,8 +189,8 @@ async def test_a_spider_that_closes_learns_nothing() -> None:
 
 @coroutine_test
 async def test_a_robotstxt_without_its_tdmrep_is_not_at_hand() -> None:
-    """Where a purpose is about mining, an origin is known when both of its files are; or
-    when robots.txt does not allow to fetch the second.
+    """With a purpose about mining, an origin is cached only with its tdmrep.json, unless
+    robots.txt forbids to fetch that.
     """
     cached = Cached(REP_PURPOSES=["tdm"])
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
@@ -214,7 +214,7 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_at_hand() -> None:
 
 @coroutine_test
 async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
-    """All that need the file at once wait for one fetch; it is counted once."""
+    """Concurrent requests share one fetch of tdmrep.json, which is counted once."""
     cached = Cached(REP_PURPOSES=["tdm"])
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
     landing: Deferred[AccessResult] = Deferred()
@@ -232,7 +232,7 @@ async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
 
 @coroutine_test
 async def test_the_last_good_tdmrep_counts() -> None:
-    """While its server is out of reach, what the file has said before holds; without a
+    """While the server is unreachable, the last good copy of tdmrep.json counts; without a
     copy, nothing is reserved.
     """
     cached = Cached(REP_PURPOSES=["tdm"])

@@ -56,8 +56,8 @@ def test_bodies(encoding: str, body: bytes) -> None:
     ],
 )
 def test_bodies_for_optional_libraries(encoding: str, module: str) -> None:
-    """The end of a body is found too where it is another library that decompresses it."""
-    # What does not repeat, so that it is decompressed in several parts.
+    """A truncated body is found with the optional libraries, too."""
+    # Without repetitions, so that the body is decompressed in several parts.
     text = b"\n".join(b"Disallow: /%d" % (n * n) for n in range(20_000))
     body = pytest.importorskip(module).compress(text)
     check(encoding, body)
@@ -68,7 +68,7 @@ def test_bodies_for_optional_libraries(encoding: str, module: str) -> None:
 
 
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that can't be decompressed here is left to others, even if its end is missing."""
+    """Without the library, even a truncated body is left to Scrapy."""
 
     def no_brotli(name: str) -> object:
         if name == "brotli":

@@ -64,7 +64,7 @@ def test_words(exception: Exception, words: str) -> None:
 
 
 def test_reason_of_a_handshake() -> None:
-    """Of an error of the ssl module there is the reason that OpenSSL gives."""
+    """For an error of the ssl module, the words are the reason that OpenSSL gives."""
     incoming = ssl.MemoryBIO()
     incoming.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     client = ssl.create_default_context().wrap_bio(
@@ -73,7 +73,7 @@ def test_reason_of_a_handshake() -> None:
     with pytest.raises(ssl.SSLError) as caught:
         client.do_handshake()
     words = in_words(because(caught.value))
-    # The second is the reason of newer versions of OpenSSL.
+    # Newer versions of OpenSSL give the second reason.
     assert words.removeprefix("TLS failed: ") in {
         "wrong version number",
         "record layer failure",

@@ -196,7 +196,7 @@ async def test_a_store_that_fails(
 
 @coroutine_test
 async def test_turns_at_a_host() -> None:
-    """A turn is for one worker until it is over, and may end at once or after a delay."""
+    """One worker at a time has the turn at a host; it ends at once or after a delay."""
     client, _, _ = shared()
     assert await client.reserve("example.com", "one", 60)
     assert not await client.reserve("example.com", "two", 60)

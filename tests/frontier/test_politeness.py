@@ -156,7 +156,9 @@ def test_visiting_hours_from_outside() -> None:
 
 
 def test_visiting_hours_of_an_override() -> None:
-    """A request in the downloader waits for the hour of an override too, and is judged then."""
+    """A request in the downloader waits for the visit time of an override, and is then checked
+    against its rules.
+    """
     rules = f"{RULES}Visit-time: 1230-1300\n"
     crawl = Crawl(REP_OVERRIDES={"a.example": rules})
     outside = crawl.outside("http://a.example/1")
@@ -170,8 +172,8 @@ def test_visiting_hours_of_an_override() -> None:
 
 
 def test_a_request_that_is_cancelled_while_it_waits() -> None:
-    """It is not sent when the host opens, and those that wait with it are; nor is it told of
-    the end of the spider.
+    """A cancelled request is not sent at the visit time or at its turn, and does not disturb
+    the other requests that wait.
     """
     crawl = Crawl()
     ask(crawl, "a.example", "Visit-time: 1230-1300")
@@ -190,7 +192,7 @@ def test_a_request_that_is_cancelled_while_it_waits() -> None:
 
 
 def test_a_host_that_will_take_long(caplog: pytest.LogCaptureFixture) -> None:
-    """Of a host with many requests and a long delay, the log says once that it takes long."""
+    """For a host with many requests and a long delay, one log message gives the delay."""
     caplog.set_level("INFO")
     crawl = Crawl()
     for number in range(30):

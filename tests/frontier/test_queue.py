@@ -144,8 +144,8 @@ def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
 
 
 def test_files_of_a_process_that_was_killed(tmp_path: Path) -> None:
-    """What it has left can't be told from what it had done: it is removed, and no file of
-    anybody else.
+    """The queue removes the files of a killed process, which cannot be resumed, and no other
+    files in the folder.
     """
     (tmp_path / "notes").mkdir()
     killed = on_disk(Crawl(obey=False), tmp_path)
@@ -160,8 +160,8 @@ def test_files_of_a_process_that_was_killed(tmp_path: Path) -> None:
 
 
 def test_files_that_are_gone(tmp_path: Path) -> None:
-    """A host whose files were removed between two runs has no requests any more, and takes
-    no place; the others continue.
+    """A host queue whose files were deleted between two runs is dropped; the other host queues
+    are resumed.
     """
     queue = on_disk(Crawl(obey=False), tmp_path)
     queue.push(Request("http://a.example/1"))

@@ -1,4 +1,4 @@
-"""Crawls of one process that keep the delays of hosts together."""
+"""Crawls in one process share the delays of hosts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROBOTS = "http://a.example/robots.txt"
 
 
 def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
-    """A crawl that does not know a host yet asks it for its robots.txt when the delay after
-    the request of another crawl has passed.
+    """A crawl fetches the robots.txt of a host only after the delay that another crawl has
+    learned for that host.
     """
     clock = FakeClock()
     first, second = Crawl(clock=clock), Crawl(clock=clock)
@@ -28,7 +28,7 @@ def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
     assert first.on_network == ["http://a.example/1"]
     second.push("http://a.example/2")
     second.run()
-    # The first has the turn; and when it has had it, the delay begins.
+    # The first crawl has the turn; the delay begins when its request ends.
     second.pass_time(4)
     assert second.on_network == []
     first.answer("http://a.example/1")
@@ -40,7 +40,7 @@ def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_crawls_that_share_nothing(is_shared: bool) -> None:
-    """With REP_SHARED_DELAY off, a crawl waits for no other."""
+    """With REP_SHARED_DELAY off, a crawl does not wait for other crawls."""
     clock = FakeClock()
     first, second = (Crawl(clock=clock, REP_SHARED_DELAY=is_shared) for _ in range(2))
     first.push("http://a.example/1")
@@ -54,7 +54,7 @@ def test_crawls_that_share_nothing(is_shared: bool) -> None:
 
 
 def test_hosts_are_forgotten() -> None:
-    """Of many hosts, those whose delay has passed and that nobody asks are forgotten."""
+    """Above a number of hosts, idle hosts whose delay has passed are forgotten."""
     clock = FakeClock()
     crawl = Crawl(clock=clock)
     with mock.patch.object(shareddelays, "_MAX_HOSTS", 3):

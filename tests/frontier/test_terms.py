@@ -1,4 +1,4 @@
-"""What the workers of a crawl are told to keep to at a host."""
+"""The terms of a host that workers share: its delay, its visit time, and how long they hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def terms(crawl: Crawl) -> Terms | None:
 
 
 def learned(text: str, **settings: Any) -> Terms:
-    """The terms of a host with that robots.txt, ten seconds after its fetch; it is 12:00."""
+    """The terms for a robots.txt with *text*, ten seconds after it was fetched at 12:00 UTC."""
     crawl = Crawl(**settings)
     crawl.push(f"{HOST}/1")
     crawl.run()
@@ -37,7 +37,7 @@ def learned(text: str, **settings: Any) -> Terms:
 
 
 def test_what_is_not_known_has_no_terms() -> None:
-    """Before its robots.txt is known, and while that is unreachable."""
+    """There are no terms before robots.txt is fetched, and none while it is unreachable."""
     crawl = Crawl()
     assert terms(crawl) is None
     crawl.push(f"{HOST}/1")
@@ -52,9 +52,7 @@ def test_what_is_not_known_has_no_terms() -> None:
 
 
 def test_overrides_hold_for_ever() -> None:
-    """An override that lets all pass has no delay; one with rules has that of its rules, and
-    both hold without any fetch.
-    """
+    """The terms of an override hold without end and need no fetch; "ignore" has no delay."""
     assert terms(Crawl(REP_OVERRIDES={"a.example": "ignore"})) == Terms(inf)
     found = terms(Crawl(REP_OVERRIDES={"a.example": OVERRIDE}))
     assert found == Terms(holds=inf, delay=3.0, ago=inf, opens=0.0)
@@ -62,8 +60,8 @@ def test_overrides_hold_for_ever() -> None:
 
 
 def test_delays() -> None:
-    """A delay begins with the fetch of robots.txt; one that is too long keeps nobody waiting,
-    as requests are refused.
+    """The delay counts from the fetch of robots.txt. If it exceeds the maximum, the terms have
+    no delay, because requests are refused.
     """
     found = learned("Crawl-delay: 5")
     assert (found.delay, found.ago, found.opens) == (5.0, 10.0, 0.0)
@@ -74,8 +72,8 @@ def test_delays() -> None:
 
 
 def test_visiting_hours() -> None:
-    """A host that is closed opens at its hour, and what holds then is asked for anew; one
-    that is closed for too long keeps nobody waiting.
+    """The terms give the seconds until the visit time and end soon after that. If the wait is
+    too long, they have none, because requests are refused.
     """
     found = learned("Visit-time: 1230-1300")
     assert found.opens == pytest.approx(1790)

@@ -102,7 +102,7 @@ def test_what_may_pass(
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_a_path_that_can_not_be(tmp_path: Path, name: str) -> None:
-    """A path that no file can have is an error before the crawl starts."""
+    """An impossible path raises LedgerError before the crawl starts."""
     with pytest.raises(LedgerError):
         files.prepare(tmp_path / name / "ledger")
 

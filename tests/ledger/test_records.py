@@ -87,5 +87,5 @@ def test_a_body_that_nobody_reads_to_its_end() -> None:
 
 @pytest.mark.parametrize("term", [*Layer, *Verdict])
 def test_terms_are_their_text(term: Layer | Verdict) -> None:
-    """In a text, a term reads as in the ledger, with every version of Python."""
+    """Formatting a term gives its value in the ledger, in every version of Python."""
     assert f"{term}" == str(term) == term.value

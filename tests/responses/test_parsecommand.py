@@ -1,4 +1,4 @@
-"""What ``scrapy parse`` is told that a crawl would drop."""
+"""The warning of ``scrapy parse`` about what a crawl would drop."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_what_a_crawl_would_drop(
     meta: dict[str, Any],
     words: list[str],
 ) -> None:
-    """Each kind of thing that would be dropped is named, with the statement that says so;
-    where all would pass, nothing is logged.
+    """The warning names items, images or links, with the statement; without a drop there is no
+    warning.
     """
     crawler = fake_crawler(settings)
     response = Response(URL, request=Request(URL, meta=meta))

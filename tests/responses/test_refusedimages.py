@@ -1,4 +1,4 @@
-"""Which images are refused, while the items of several pages name them."""
+"""Refused images that items of several pages name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ BY_TWO = {
 
 
 def test_two_items_name_one_image() -> None:
-    """The word of the last page counts, until the last item that names the image is gone."""
+    """The last page counts; the image is refused until the last item that names it is
+    discarded.
+    """
     images = RefusedImages()
     first, second = {"image": IMAGE}, {"images": [IMAGE]}
     images.add(first, BY_ONE)
@@ -34,7 +36,7 @@ def test_two_items_name_one_image() -> None:
 
 
 def test_an_item_without_urls_refuses_nothing() -> None:
-    """Texts that are no URLs are not remembered."""
+    """Only URLs in an item are remembered."""
     images = RefusedImages()
     item = {"text": "a.png", "number": 1}
     images.add(item, BY_ONE)
@@ -43,8 +45,8 @@ def test_an_item_without_urls_refuses_nothing() -> None:
 
 
 def test_a_pipeline_replaces_an_item() -> None:
-    """An item that is not known may be one that an earlier pipeline has made of another: for
-    the URLs of an item that no pipeline has met, the word of its page counts.
+    """An unknown item may replace a known one. If it names a URL of an item that no pipeline
+    has seen yet, the refusals of that item apply.
     """
     images = RefusedImages()
     item = {"image": IMAGE}
@@ -52,13 +54,13 @@ def test_a_pipeline_replaces_an_item() -> None:
     replaced = {"image": IMAGE}
     assert images.refusals(replaced, IMAGE) == BY_TWO
     assert images.refusals(replaced, OTHER) == {}
-    # Now a pipeline has met it, so it has not been replaced.
+    # A pipeline sees the item itself, so it was not replaced.
     assert images.refusals(item, IMAGE) == BY_TWO
     assert images.refusals({"image": IMAGE}, IMAGE) == {}
 
 
 def test_requests_that_say_whose_they_are() -> None:
-    """A request that carries what its item refuses is not judged by other items."""
+    """The refusals in the meta of a request count, not those of other items."""
     images = RefusedImages()
     images.add({"image": IMAGE}, BY_ONE)
     free = Request(IMAGE, meta={"_rep_refusals": {}})

@@ -1,4 +1,4 @@
-"""The gate for items, with pages that state what they may be used for."""
+"""The item gate, with pages that have usage preferences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IMAGE = "http://example.com/a.png"
 
 
 class Silent(LogFormatter):
-    """Leaves dropped items out of the log, as Scrapy lets it."""
+    """A log formatter that logs no dropped items."""
 
     def dropped(self, *args: Any, **kwargs: Any) -> Any:
         return None
@@ -59,7 +59,7 @@ def page(preferences: UsagePreferences | None = None, tag: bytes = b"") -> HtmlR
 
 
 def no_images() -> UsagePreferences:
-    """The preferences of a page that are about its images alone."""
+    """Preferences that are only about the images of a page."""
     rules = IndexingRules.parse([b"noimageai"])
     return UsagePreferences.of_page([], rules.statements, ())
 
@@ -84,8 +84,8 @@ async def test_items(
     settings: dict[str, Any],
     denied: str | None,
 ) -> None:
-    """An item of a page that a purpose must not have is dropped as pipelines drop it; the
-    log formatter of the project decides what of that is logged.
+    """An item whose page denies a purpose is dropped with the signal of pipelines, and logged
+    by the log formatter of the project.
     """
     mw, crawler = gate(*purposes, **settings)
     crawler.logformatter = settings.get("LOG_FORMATTER", LogFormatter)()
@@ -109,9 +109,7 @@ async def test_items(
 
 
 def test_annotate() -> None:
-    """Each item says for which of the purposes it may be used, and the signal which of
-    them it must not serve.
-    """
+    """The item field has the answer for each purpose; the signal has the denied one."""
     mw, crawler = gate("search", "train-ai", REP_USAGE="annotate")
     seen = []
 
@@ -129,8 +127,8 @@ def test_annotate() -> None:
 
 
 def test_images_of_an_item() -> None:
-    """Where the images of a page are not for a purpose, its items pass, and the images that
-    they name are refused until they have left the pipelines.
+    """If a page denies only the use of its images, its items pass, and the images that an item
+    names are refused until the item leaves the pipelines.
     """
     mw, crawler = gate("train-ai")
     item = {"image_urls": [IMAGE]}
@@ -146,8 +144,8 @@ def test_images_of_an_item() -> None:
 
 @coroutine_test
 async def test_asynchronous_callbacks() -> None:
-    """What an asynchronous callback yields passes the same gate, and the rules of its page
-    are not handed on.
+    """The output of an asynchronous callback is filtered, too, and its requests do not inherit
+    the rules of the page.
     """
     mw, _ = gate("train-ai")
     response = page(stated("train-ai=n"))

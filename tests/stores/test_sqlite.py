@@ -150,8 +150,8 @@ for number in range(int(sys.argv[2]), 1_000_000):
             assert store.get(ORIGIN, START) == entry(b"after")
 
     def test_calls_that_wait_for_one_that_fails(self, path: Path) -> None:
-        """While a file is locked, of several calls one waits for it; those that wait for
-        that one fail with it, rather than wait as long again.
+        """While the file is locked, one call waits for the timeout, and the calls that queue
+        behind it fail at the same time instead of waiting again.
         """
         count, timeout = 4, 0.5
         with closing(SqliteStore(path, timeout=timeout)) as store:

@@ -228,8 +228,8 @@ def test_misuse() -> None:
 
 
 def test_the_statement_that_decides() -> None:
-    """For a name, the first statement that denies as much or more; for a date, that with the
-    earliest; and none where nothing denies it.
+    """because() returns the first statement that denies the name, the earliest date for
+    unavailable_after, and None if nothing denies the name.
     """
     first, second = b"unavailable_after: 2030-01-02", b"unavailable_after: 2030-01-01"
     rules = IndexingRules.parse([b"noidnex", b"nofollow, none", first, second])

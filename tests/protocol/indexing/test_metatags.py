@@ -196,9 +196,7 @@ def test_bounds() -> None:
 
 
 def test_tags_beyond_the_limit() -> None:
-    """Once all the statements that are kept are read, later tags are not, which a finding
-    says once.
-    """
+    """Statements beyond the limit are not read, and one finding says so."""
     many = ", ".join(["noarchive"] * (MAX_STATEMENTS + 1))
     rules = read(f"<meta name=robots content='{many}'>" * 2 + META)
     assert rules.index
@@ -210,7 +208,7 @@ def test_tags_beyond_the_limit() -> None:
 
 
 def test_tags_of_use() -> None:
-    """Tags about use are kept up to a number; one without a value states nothing."""
+    """The number of tags about use is limited; tags without a value do not count."""
     tag = '<meta name="tdm-reservation" content="1">'
     rules = read("<meta name=tdm-reservation>" + tag * 500)
     assert {(each.name, each.content) for each in rules.tags} == {

@@ -319,7 +319,7 @@ def test_too_many_patterns_to_compare() -> None:
 
 
 def test_rules_that_take_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one rule has to be compared with too much, the comparison ends as well."""
+    """If a single rule needs too many comparisons, the finding not-compared says so."""
     body = ANY + "".join(f"Disallow: /*ab{'*a' * n}\n" for n in range(2, 50))
     assert "not-compared" not in codes(body)
     monkeypatch.setattr(limits, "MAX_COMPARED", 500)
@@ -327,7 +327,7 @@ def test_rules_that_take_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_records_of_use_without_end() -> None:
-    """Records beyond what any site has are not checked, and what was found before stays."""
+    """Usage records beyond a limit are not checked; findings in earlier records remain."""
     wrong = "Content-Usage: /{} train-ai=maybe\n"
     few = ANY + "".join(wrong.format(n) for n in range(10))
     assert codes(few).count("unknown-preference") == 10
@@ -340,7 +340,7 @@ def test_records_of_use_without_end() -> None:
 
 
 def test_labels_that_are_not_compared() -> None:
-    """What is meant by a label is said of the first labels, and of short ones."""
+    """A finding suggests a label only for the first unknown labels, and only for short ones."""
 
     def remedy(label: str, before: str = "") -> str:
         found = lint(f"{ANY}{before}Content-Usage: {label}=n\n")
@@ -350,7 +350,7 @@ def test_labels_that_are_not_compared() -> None:
     assert "write train-ai" in remedy("trian-ai")
     assert "write train-ai" not in remedy("trian-ai", many)
     assert "write train-ai" not in remedy("trian-ai" * 4)
-    # A label of another signal for which this one has no label.
+    # A label of another signal, without an equivalent in this one.
     assert "the labels are" in remedy("tdm-reservation")
 
 

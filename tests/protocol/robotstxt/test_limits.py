@@ -1,4 +1,4 @@
-"""Files with many wildcards, and URLs beyond the limits, with limits that are low."""
+"""Many patterns with wildcards, and URLs beyond the limits, with low limits."""
 
 from __future__ import annotations
 
@@ -63,11 +63,8 @@ def parse(rules: list[str], dialect: Dialect = RFC9309) -> RobotsTxt:
 def test_many_wildcards_are_compared_as_each_alone(
     monkeypatch: pytest.MonkeyPatch, dialect: Dialect
 ) -> None:
-    """The index of many patterns finds the rule that decides, as patterns that are compared
-    one by one do.
-    """
+    """The index of many patterns finds the same rule as comparing the patterns one by one."""
     rules = [f"Disallow: {pattern}" for pattern in PATTERNS]
-    # The same for another agent, so that each of the two has its own index.
     alone = [parse([rule], dialect) for rule in rules]
     longest = [len(pattern) for pattern in PATTERNS]
     monkeypatch.setattr(ruleindex, "_MANY_WILDCARDS", 0)
@@ -80,7 +77,7 @@ def test_many_wildcards_are_compared_as_each_alone(
             for number, robots in enumerate(alone)
             if not robots.is_allowed(url, "bot")
         ]
-        for _ in range(4):  # The index is made when it is first needed.
+        for _ in range(4):  # The index is built lazily.
             decision = together.decide(url, "bot")
             assert decision.allowed is together.is_allowed(url, "bot")
             assert decision.allowed is not bool(matching)
@@ -95,16 +92,14 @@ def test_many_wildcards_are_compared_as_each_alone(
     [("/ab", True), ("/abb", False), ("/ba", True), ("/acd", False)],
 )
 def test_a_needle_that_is_in_the_head_alone(path: str, is_allowed: bool) -> None:
-    """What a ``*`` is followed by has to come behind what precedes it."""
+    """The text after a ``*`` must match behind the text before it."""
     robots = parse(["Disallow: /ab*b", "Disallow: /a*d"])
     for _ in range(4):
         assert robots.is_allowed(ORIGIN + path, "bot") is is_allowed
 
 
 def test_what_a_decision_may_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL that would have to be compared with too much is refused, with that reason; one
-    that is shorter is decided on.
-    """
+    """A URL that needs too many comparisons is refused as too long; a shorter URL is not."""
     robots = parse([f"Disallow: /*{n:02}*{n:02}*z" for n in range(50)])
     digits = "".join(f"{n:02}" for n in range(50))
     near, short = f"{ORIGIN}/{digits * 20}%2F", f"{ORIGIN}/{digits}%2F"

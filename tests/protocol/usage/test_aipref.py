@@ -287,8 +287,9 @@ def test_equality_is_about_what_is_allowed() -> None:
 
 
 def test_a_url_that_is_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a URL can't be compared with all paths, all that is denied anywhere is denied,
-    and nothing that is allowed is."""
+    """If a URL is too long to compare with all paths, every statement that disallows a use
+    counts, and none that allows one.
+    """
     monkeypatch.setattr(limits, "MAX_TARGET", 100)
     paths = (
         "User-agent: *\nContent-Usage: /*/a train-ai=n\nContent-Usage: /*/b ai-use=y\n"

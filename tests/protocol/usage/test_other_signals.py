@@ -263,7 +263,7 @@ def test_evidence_is_bounded_and_misses_nothing() -> None:
 
 
 def test_field_lines_beyond_the_limit() -> None:
-    """Of a field with any number of lines, the first are read."""
+    """Only the first field lines of a header field are read."""
     lines = [b"x=y"] * 100 + [b"train-ai=n"]
     for count, known in ((50, True), (100, False)):
         fields = [("Content-Usage", line) for line in lines[-count - 1 :]]

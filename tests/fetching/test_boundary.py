@@ -80,7 +80,7 @@ async def test_names_are_resolved(
 ) -> None:
     """A redirect from a public address is not followed to a name that has a private address."""
     resolver.resolve = lambda receiver: resolver.complete(receiver, *addresses)
-    assert await boundary().lets_follow(ASKED, redirect(), TARGET) is follows
+    assert await boundary().may_follow(ASKED, redirect(), TARGET) is follows
     assert resolver.asked == ["target.example"]
 
 
@@ -90,11 +90,11 @@ async def test_redirects_that_stay(resolver: Resolver) -> None:
     answer from a private address is not used.
     """
     inside, outside = boundary(), boundary()
-    assert await inside.lets_follow(ASKED, redirect(PRIVATE), "http://10.0.0.2/")
-    assert inside.lets_use(redirect(PRIVATE))
-    assert await outside.lets_follow(ASKED, redirect(), f"{ASKED}?other")
-    assert outside.lets_use(redirect())
-    assert not outside.lets_use(redirect(PRIVATE))
+    assert await inside.may_follow(ASKED, redirect(PRIVATE), "http://10.0.0.2/")
+    assert inside.may_use(redirect(PRIVATE))
+    assert await outside.may_follow(ASKED, redirect(), f"{ASKED}?other")
+    assert outside.may_use(redirect())
+    assert not outside.may_use(redirect(PRIVATE))
     assert resolver.asked == []
 
 
@@ -105,9 +105,9 @@ async def test_redirects_into_private_networks_can_be_allowed(
     """With REP_REDIRECT_PRIVATE every redirect is followed, and no name is resolved."""
     allowed = boundary(REP_REDIRECT_PRIVATE=True)
     for target in (TARGET, "http://10.0.0.1/", "http://localhost/"):
-        assert await allowed.lets_follow(ASKED, redirect(), target)
-        assert allowed.lets_use(redirect(PRIVATE))
-    assert not await boundary().lets_follow(ASKED, redirect(), "http://10.0.0.1/")
+        assert await allowed.may_follow(ASKED, redirect(), target)
+        assert allowed.may_use(redirect(PRIVATE))
+    assert not await boundary().may_follow(ASKED, redirect(), "http://10.0.0.1/")
     assert resolver.asked == []
 
 
@@ -118,10 +118,10 @@ async def test_a_proxy_resolves_names(resolver: Resolver) -> None:
     """
     proxied = boundary()
     response = redirect(PRIVATE, proxy="http://10.0.0.2:8080")
-    assert await proxied.lets_follow(ASKED, response, TARGET)
-    assert proxied.lets_use(response)
+    assert await proxied.may_follow(ASKED, response, TARGET)
+    assert proxied.may_use(response)
     for target in ("http://10.0.0.1/", "http://printer.localhost/"):
-        assert not await proxied.lets_follow(ASKED, response, target)
+        assert not await proxied.may_follow(ASKED, response, target)
     assert resolver.asked == []
 
 
@@ -133,14 +133,14 @@ async def test_a_resolver_that_fails(resolver: Resolver) -> None:
         raise OSError("no name server")
 
     resolver.resolve = fail
-    assert await boundary().lets_follow(ASKED, redirect(), TARGET)
+    assert await boundary().may_follow(ASKED, redirect(), TARGET)
 
     def cancel(receiver: Any) -> None:
         raise CancelledError
 
     resolver.resolve = cancel
     with pytest.raises(CancelledError):
-        await boundary().lets_follow(ASKED, redirect(), TARGET)
+        await boundary().may_follow(ASKED, redirect(), TARGET)
 
 
 @coroutine_test
@@ -150,7 +150,7 @@ async def test_a_resolver_that_is_too_late(resolver: Resolver) -> None:
     """
     receivers: list[Any] = []
     resolver.resolve = receivers.append
-    assert await boundary(REP_DOWNLOAD_TIMEOUT=0.01).lets_follow(
+    assert await boundary(REP_DOWNLOAD_TIMEOUT=0.01).may_follow(
         ASKED, redirect(), TARGET
     )
     (receiver,) = receivers
@@ -180,6 +180,6 @@ async def test_without_a_reactor(
     with monkeypatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", getaddrinfo)
         patch.delitem(sys.modules, "twisted.internet.reactor")
-        answer = await asking.lets_follow(ASKED, redirect(), TARGET)
+        answer = await asking.may_follow(ASKED, redirect(), TARGET)
     assert answer is follows
     assert asked == ["target.example"]

@@ -10,7 +10,7 @@ from scrapy.http import Response
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.responses.parsecommand import say_what_drops
+from scrapy_rep.responses.parsecommand import warn_of_drops
 from tests.fakes import fake_crawler
 
 pytestmark = pytest.mark.newest
@@ -53,7 +53,7 @@ def test_what_a_crawl_would_drop(
     response = Response(URL, request=Request(URL, meta=meta))
     rules = IndexingRules.parse([tag.encode()] if tag else [])
     denial = TRAINING.usage(URL, ("mybot",)).denial(settings.get("REP_PURPOSES", []))
-    say_what_drops(crawler, response, rules, denial)
+    warn_of_drops(crawler, response, rules, denial)
     assert len(caplog.messages) == bool(words)
     for word in (*words, URL) if words else ():
         assert word in caplog.text

@@ -254,8 +254,10 @@ async def test_a_page_is_watched() -> None:
         }
         if redirected:
             event["redirectedRequestId"] = "0"
+        before = len(session.sent)
         session.receivers["Fetch.requestPaused"](event)
-        await asyncio.sleep(0.01)
+        while len(session.sent) == before:
+            await asyncio.sleep(0)
     assert [method for method, _ in session.sent[-3:]] == [
         "Fetch.failRequest",
         "Fetch.continueRequest",

@@ -220,7 +220,8 @@ async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[TDMREP_URL] = landing
     waiting = [deferred_from_coro(cached.learn()) for _ in range(5)]
-    await maybe_deferred_to_future(deferred_from_coro(asyncio.sleep(0.01)))
+    for _ in range(100):
+        await asyncio.sleep(0)
     assert cached.fetcher.asked == [TDMREP_URL]
     assert not any(one.called for one in waiting)
     landing.callback(result(TDMREP_URL, TDMREP))

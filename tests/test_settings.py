@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -103,6 +104,18 @@ def test_what_is_no_store(value: Any) -> None:
     """
     with pytest.raises(SettingError, match=r"or the import path of a Store\.$"):
         read(REP_STORE=value)
+
+
+def test_a_store_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that needs a missing package raises SettingError, which names the package and
+    hides the password.
+    """
+    for name in ("redis", "redis.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SettingError, match=r"scrapy-rep\[redis\]") as raised:
+        read(REP_STORE="redis://:secret@localhost:6379/0")
+    assert "REP_STORE" in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

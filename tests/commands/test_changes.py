@@ -78,3 +78,23 @@ def test_sample_paths() -> None:
     """Sample paths are made from patterns: the paths that they name, and paths below."""
     found = RobotsTxt.parse(b"User-agent: *\nDisallow: /a*/b$\nAllow: c\nAllow: /a/b\n")
     assert list(sample_paths(found)) == ["/a/b", "/a/bx", "/c", "/cx"]
+
+
+def test_pace_of_one_of_several_agents() -> None:
+    """A changed delay below the user-agent line of one agent is a change for that agent only;
+    a changed usage record is a change for all agents of the group.
+    """
+    old = (
+        b"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nUser-agent: b\n"
+        b"Content-Signal: search=yes\nDisallow: /1\n"
+    )
+    new = old.replace(b"Crawl-delay: 1", b"Crawl-delay: 2").replace(b"=yes", b"=no")
+    changes, _ = group_changes(RobotsTxt.parse(old), RobotsTxt.parse(new))
+    found = {
+        change.agents: {(record.field, record.value) for record in change.added}
+        for change in changes
+    }
+    assert found == {
+        ("a",): {("crawl-delay", "2"), ("content-signal", "search=no")},
+        ("b",): {("content-signal", "search=no")},
+    }

@@ -96,3 +96,12 @@ def test_a_url_without_a_scheme(
     assert (ended.status, ended.out) == (2, "")
     hint = f"; did you mean https://{argument} ?"
     assert (hint in ended.err) is is_host
+
+
+def test_a_finding_about_the_whole_file(rep: Rep) -> None:
+    """A finding about the whole file is shown without a line number and without text."""
+    rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
+    Path("many.txt").write_text(f"User-agent: *\n{rules}")
+    ended = rep("lint", "many.txt")
+    (line,) = (each for each in ended.out.splitlines() if "[not-compared]" in each)
+    assert line.startswith("many.txt: ")

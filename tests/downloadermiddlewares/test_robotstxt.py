@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.signals import request_denied
+from scrapy_rep.signals import request_allowed, request_denied
 from tests.fakes import answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
@@ -158,7 +158,14 @@ async def test_other_schemes_pass(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://a|b/", "https://%20/", "http://a:+80/", "HTTP://a:b/", "http://[::/"],
+    [
+        "http://a|b/",
+        "https://%20/",
+        "http://a:+80/",
+        "HTTP://a:b/",
+        "http://[::/",
+        "HTTP://[",
+    ],
 )
 @coroutine_test
 async def test_a_host_that_cannot_be_read(url: str) -> None:
@@ -265,6 +272,26 @@ async def test_an_unreachable_robotstxt_can_be_asked_for_by_the_spider() -> None
     """If there is no copy to answer with, the spider's own request is sent."""
     mw, _ = middleware({ROBOTS_URL: answer(ROBOTS_URL, b"", 503)})
     assert await ask(mw, Request(ROBOTS_URL)) is None
+
+
+@coroutine_test
+async def test_that_the_spider_asks_for_robotstxt_is_recorded() -> None:
+    """At the level "all", a spider's request for robots.txt is recorded even if it is sent to
+    the server.
+    """
+    answers = {ROBOTS_URL: answer(ROBOTS_URL, b"", 503)}
+    mw, crawler = middleware(answers, REP_LEDGER="ledger", REP_LEDGER_LEVEL="all")
+    seen = []
+
+    def receive(**arguments: Any) -> None:
+        seen.append(arguments)
+
+    crawler.signals.connect(receive, request_allowed)
+    assert await ask(mw, Request(ROBOTS_URL)) is None
+    (told,) = seen
+    assert told["request"].url == ROBOTS_URL
+    assert told["decision"].allowed
+    assert told["entry"].result.status == 503
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import zlib
+from importlib import import_module
 
 import pytest
 from scrapy.http import Response
@@ -41,6 +43,40 @@ def test_bodies(encoding: str, body: bytes) -> None:
         with pytest.raises(IncompleteBody, match="ends early or is damaged"):
             check(encoding, broken)
         check(encoding, broken, ("download_stopped",))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "module"),
+    [
+        ("br", "brotli"),
+        (
+            "zstd",
+            f"{'compression' if sys.version_info >= (3, 14) else 'backports'}.zstd",
+        ),
+    ],
+)
+def test_bodies_for_optional_libraries(encoding: str, module: str) -> None:
+    """A truncated body is found with the optional libraries, too."""
+    # Without repetitions, so that the body is decompressed in several parts.
+    text = b"\n".join(b"Disallow: /%d" % (n * n) for n in range(20_000))
+    body = pytest.importorskip(module).compress(text)
+    check(encoding, body)
+    for size in (len(body) // 2, len(body) - 1):
+        with pytest.raises(IncompleteBody, match="ends early or is damaged"):
+            check(encoding, body[:size])
+        check(encoding, body[:size], ("download_stopped",))
+
+
+def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the library, even a truncated body is left to Scrapy."""
+
+    def no_brotli(name: str) -> object:
+        if name == "brotli":
+            raise ImportError(name)
+        return import_module(name)
+
+    monkeypatch.setattr(decompression, "import_module", no_brotli)
+    check("br", b"\x8b\x00")
 
 
 @pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd", "none", "gzip, br"])

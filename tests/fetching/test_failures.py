@@ -63,6 +63,23 @@ def test_words(exception: Exception, words: str) -> None:
     assert in_words(exception) == words
 
 
+def test_reason_of_a_handshake() -> None:
+    """For an error of the ssl module, the words are the reason that OpenSSL gives."""
+    incoming = ssl.MemoryBIO()
+    incoming.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    client = ssl.create_default_context().wrap_bio(
+        incoming, ssl.MemoryBIO(), server_hostname="example.com"
+    )
+    with pytest.raises(ssl.SSLError) as caught:
+        client.do_handshake()
+    words = in_words(because(caught.value))
+    # Newer versions of OpenSSL give the second reason.
+    assert words.removeprefix("TLS failed: ") in {
+        "wrong version number",
+        "record layer failure",
+    }
+
+
 def test_causes_without_end() -> None:
     """Errors that are raised because of each other are described without an endless loop."""
     one, other = RuntimeError("one"), RuntimeError("other")

@@ -194,6 +194,19 @@ async def test_a_store_that_fails(
     assert any("works again" in line for line in caplog.messages)
 
 
+@coroutine_test
+async def test_turns_at_a_host() -> None:
+    """One worker at a time has the turn at a host; it ends at once or after a delay."""
+    client, _, _ = shared()
+    assert await client.reserve("example.com", "one", 60)
+    assert not await client.reserve("example.com", "two", 60)
+    assert await client.reserve("other.example", "two", 60)
+    await client.vacate("example.com", "one", 0)
+    assert await client.reserve("example.com", "two", 60)
+    await client.vacate("example.com", "two", 60)
+    assert not await client.reserve("example.com", "one", 60)
+
+
 def test_closed_with_the_spider() -> None:
     """The store is closed with the spider."""
     client, store, crawler = shared()

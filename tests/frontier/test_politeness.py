@@ -155,6 +155,61 @@ def test_visiting_hours_from_outside() -> None:
     assert isinstance(crawl.ended[other], SpiderClosing)
 
 
+def test_visiting_hours_of_an_override() -> None:
+    """A request in the downloader waits for the visit time of an override, and is then checked
+    against its rules.
+    """
+    rules = f"{RULES}Visit-time: 1230-1300\n"
+    crawl = Crawl(REP_OVERRIDES={"a.example": rules})
+    outside = crawl.outside("http://a.example/1")
+    denied = crawl.outside("http://a.example/private/1")
+    crawl.pass_time(1799)
+    assert outside not in crawl.ended
+    assert crawl.on_network == []
+    assert isinstance(crawl.ended[denied], RobotsDenied)
+    crawl.pass_time(1)
+    assert crawl.on_network == ["http://a.example/1"]
+
+
+def test_a_request_that_is_cancelled_while_it_waits() -> None:
+    """A cancelled request is not sent at the visit time or at its turn, and does not disturb
+    the other requests that wait.
+    """
+    crawl = Crawl()
+    ask(crawl, "a.example", "Visit-time: 1230-1300")
+    first, second = (crawl.outside(f"http://a.example/{n}") for n in (1, 2))
+    ask(crawl, "b.example", "Crawl-delay: 5")
+    third, fourth = (crawl.outside(f"http://b.example/{n}") for n in (1, 2))
+    for request in (first, third):
+        crawl.started[request].addErrback(lambda _: None)
+        crawl.started[request].cancel()
+    crawl.frontier.access.turns.close()
+    crawl.pass_time(1800)
+    assert isinstance(crawl.ended[fourth], SpiderClosing)
+    sent = {request.url for request in crawl.sent}
+    assert second.url in sent
+    assert not sent & {first.url, third.url, fourth.url}
+
+
+def test_a_host_that_will_take_long(caplog: pytest.LogCaptureFixture) -> None:
+    """For a host with many requests and a long delay, one log message gives the delay."""
+    caplog.set_level("INFO")
+    crawl = Crawl()
+    for number in range(30):
+        crawl.push(f"http://slow.example/{number}")
+        crawl.push(f"http://quick.example/{number}")
+    crawl.run()
+    crawl.answer("http://slow.example/robots.txt", f"{RULES}Crawl-delay: 20\n")
+    crawl.answer("http://quick.example/robots.txt", f"{RULES}Crawl-delay: 2\n")
+    for _ in range(3):
+        crawl.pass_time(20)
+        for url in crawl.on_network:
+            crawl.answer(url)
+    told = [line for line in caplog.messages if "slow.example" in line and "20" in line]
+    assert len(told) == 1
+    assert not any("quick.example" in line for line in caplog.messages)
+
+
 def test_what_waits_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Each minute, the log says what an idle crawl waits for."""
     caplog.set_level("INFO")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -140,6 +141,39 @@ def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
     assert len(again) == len(requests())
     assert contents(again) == expected()
     assert not any(again.close()[1:])
+
+
+def test_files_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    """The queue removes the files of a killed process, which cannot be resumed, and no other
+    files in the folder.
+    """
+    (tmp_path / "notes").mkdir()
+    killed = on_disk(Crawl(obey=False), tmp_path)
+    for request in requests():
+        killed.push(request)
+    assert len(list(tmp_path.iterdir())) > 1
+    queue = on_disk(Crawl(obey=False), tmp_path)
+    assert contents(queue) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+    queue.push(requests()[0])
+    assert len(contents(queue)) == 1
+
+
+def test_files_that_are_gone(tmp_path: Path) -> None:
+    """A host queue whose files were deleted between two runs is dropped; the other host queues
+    are resumed.
+    """
+    queue = on_disk(Crawl(obey=False), tmp_path)
+    queue.push(Request("http://a.example/1"))
+    (lost,) = tmp_path.iterdir()
+    queue.push(Request("http://b.example/1"))
+    state = queue.close()
+    rmtree(lost)
+    crawl = Crawl(obey=False)
+    again = on_disk(crawl, tmp_path, state)
+    assert len(again) == 1
+    assert [text.split()[0] for text in contents(again)] == ["http://b.example/1"]
+    assert not crawl.frontier._slots
 
 
 def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:

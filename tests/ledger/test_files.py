@@ -100,6 +100,13 @@ def test_what_may_pass(
             files.prepare(tmp_path / "x")
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_path_that_can_not_be(tmp_path: Path, name: str) -> None:
+    """An impossible path raises LedgerError before the crawl starts."""
+    with pytest.raises(LedgerError):
+        files.prepare(tmp_path / name / "ledger")
+
+
 def test_closed_for_good(tmp_path: Path) -> None:
     """After closing, one file remains unless another process has it open, and it is readable."""
     path = tmp_path / "ledger.sqlite"

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL, Snapshot, storable, url_text
+from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
 from tests.ledger.records import ORIGIN, result, snapshot
@@ -82,3 +83,9 @@ def test_a_body_that_nobody_reads_to_its_end() -> None:
     body = snapshot(b"#" * 2_000_000).body
     assert body is not None
     assert len(body) == RFC9309.size_limit + 1
+
+
+@pytest.mark.parametrize("term", [*Layer, *Verdict])
+def test_terms_are_their_text(term: Layer | Verdict) -> None:
+    """Formatting a term gives its value in the ledger, in every version of Python."""
+    assert f"{term}" == str(term) == term.value

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -143,6 +146,33 @@ for number in range(int(sys.argv[2]), 1_000_000):
                     store.lock(ORIGIN, "one", 30, START)
                 assert store.get(ORIGIN, START) == entry()
             assert store.lock(ORIGIN, "one", 30, START)
+            store.put(ORIGIN, entry(b"after"), START)
+            assert store.get(ORIGIN, START) == entry(b"after")
+
+    def test_calls_that_wait_for_one_that_fails(self, path: Path) -> None:
+        """While the file is locked, one call waits for the timeout, and the calls that queue
+        behind it fail at the same time instead of waiting again.
+        """
+        count, timeout = 4, 0.5
+        with closing(SqliteStore(path, timeout=timeout)) as store:
+            store.put(ORIGIN, entry(), START)
+            ready = threading.Barrier(count)
+
+            def put(_: int) -> str:
+                ready.wait(60)
+                with pytest.raises(StoreError) as raised:
+                    store.put(ORIGIN, entry(b"after"), START)
+                return str(raised.value)
+
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                start = time.monotonic()
+                with ThreadPoolExecutor(count) as pool:
+                    errors = list(pool.map(put, range(count)))
+                took = time.monotonic() - start
+            assert sum("another call has just failed" in each for each in errors) > 0
+            assert sum("is locked" in each for each in errors) > 0
+            assert took < count * timeout
             store.put(ORIGIN, entry(b"after"), START)
             assert store.get(ORIGIN, START) == entry(b"after")
 

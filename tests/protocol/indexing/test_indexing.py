@@ -225,3 +225,23 @@ def test_misuse() -> None:
         IndexingRules.parse(b"noindex")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         IndexingRules().indexable(datetime(2020, 1, 1))
+
+
+def test_the_statement_that_decides() -> None:
+    """because() returns the first statement that denies the name, the earliest date for
+    unavailable_after, and None if nothing denies the name.
+    """
+    first, second = b"unavailable_after: 2030-01-02", b"unavailable_after: 2030-01-01"
+    rules = IndexingRules.parse([b"noidnex", b"nofollow, none", first, second])
+    texts = {
+        name: because and because.text
+        for name in ("noindex", "nofollow", "noarchive", "unavailable_after", "noidnex")
+        for because in (rules.because(name),)
+    }
+    assert texts == {
+        "noindex": "none",
+        "nofollow": "nofollow",
+        "noarchive": None,
+        "unavailable_after": second.decode(),
+        "noidnex": None,
+    }

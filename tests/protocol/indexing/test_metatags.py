@@ -90,6 +90,7 @@ IGNORED = {
     "in a script": f"<script>document.write('{META}')</script>",
     "in a script that does not end": f"<script>{META}",
     "in a script's comment": f"<script><!-- <script> </script>{META} --></script>",
+    "in a nested script that does not end": f"<script><!-- <script> </script>{META}",
     "in a style": f"<style>{META}</style>",
     "in a title": f"<title>{META}</title>",
     "in a title of upper case": f"<TITLE>{META}</Title>",
@@ -117,6 +118,7 @@ IGNORED = {
     "cut in the name": '<p><meta name="rob',
     "cut in the content": '<p><meta name="robots" content="noindex',
     "cut before the end": '<p><meta name="robots" content="noindex"',
+    "content without a value": "<meta name=robots content=>",
     "a zero byte in the name": '<meta name="rob\0ots" content="noindex">',
     "empty": "",
 }
@@ -191,6 +193,29 @@ def test_bounds() -> None:
     rules = read(f"<meta name=robots content='{' ' * MAX_TEXT}noindex'>")
     assert rules.index
     assert [finding.code for finding in rules.findings] == ["too-long"]
+
+
+def test_tags_beyond_the_limit() -> None:
+    """Statements beyond the limit are not read, and one finding says so."""
+    many = ", ".join(["noarchive"] * (MAX_STATEMENTS + 1))
+    rules = read(f"<meta name=robots content='{many}'>" * 2 + META)
+    assert rules.index
+    assert [finding.code for finding in rules.findings] == ["too-many"]
+    headers = [f"mybot: {many}".encode(), b"mybot: noindex, x"]
+    both = IndexingRules.parse(headers, META.encode(), ("mybot",))
+    assert len(both.statements) == MAX_STATEMENTS
+    assert [finding.code for finding in both.findings] == ["too-many"]
+
+
+def test_tags_of_use() -> None:
+    """The number of tags about use is limited; tags without a value do not count."""
+    tag = '<meta name="tdm-reservation" content="1">'
+    rules = read("<meta name=tdm-reservation>" + tag * 500)
+    assert {(each.name, each.content) for each in rules.tags} == {
+        ("tdm-reservation", "1")
+    }
+    assert len(rules.tags) == 100
+    assert read("<meta name=tdm-reservation><link rel=license>").tags == ()
 
 
 def test_peers() -> None:

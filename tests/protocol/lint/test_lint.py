@@ -13,6 +13,7 @@ import pytest
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT, Finding
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt import limits
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
@@ -315,6 +316,42 @@ def test_too_many_patterns_to_compare() -> None:
     found = codes(ANY + "Allow: /x\nDisallow: /x\n" + rules)
     assert "not-compared" in found
     assert "shadowed-rule" in found
+
+
+def test_rules_that_take_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a single rule needs too many comparisons, the finding not-compared says so."""
+    body = ANY + "".join(f"Disallow: /*ab{'*a' * n}\n" for n in range(2, 50))
+    assert "not-compared" not in codes(body)
+    monkeypatch.setattr(limits, "MAX_COMPARED", 500)
+    assert "not-compared" in codes(body)
+
+
+def test_records_of_use_without_end() -> None:
+    """Usage records beyond a limit are not checked; findings in earlier records remain."""
+    wrong = "Content-Usage: /{} train-ai=maybe\n"
+    few = ANY + "".join(wrong.format(n) for n in range(10))
+    assert codes(few).count("unknown-preference") == 10
+    long = "x" * 25_000
+    body = ANY + f"Content-Usage: /{long} train-ai=n\n" * 2
+    opposite = f"Content-Usage: /{long} train-ai=y\n" + wrong.format(1)
+    assert "contradicting-preferences" not in codes(body + opposite)
+    assert "unknown-preference" not in codes(body + opposite)
+    assert "unknown-preference" in codes(ANY + wrong.format(1) + body)
+
+
+def test_labels_that_are_not_compared() -> None:
+    """A finding suggests a label only for the first unknown labels, and only for short ones."""
+
+    def remedy(label: str, before: str = "") -> str:
+        found = lint(f"{ANY}{before}Content-Usage: {label}=n\n")
+        return next(f.message for f in found[::-1] if f.code == "unknown-label")
+
+    many = "".join(f"Content-Usage: /{n} label-{n}=y\n" for n in range(301))
+    assert "write train-ai" in remedy("trian-ai")
+    assert "write train-ai" not in remedy("trian-ai", many)
+    assert "write train-ai" not in remedy("trian-ai" * 4)
+    # A label of another signal, without an equivalent in this one.
+    assert "the labels are" in remedy("tdm-reservation")
 
 
 def test_a_dialect_of_ones_own() -> None:

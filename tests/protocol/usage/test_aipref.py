@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep import CLASSIC, RFC9309, RobotsTxt, UsagePreferences
+from scrapy_rep.protocol.robotstxt import limits
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 from tests.protocol.usage.asking import header, robots_usage, stated
 
@@ -283,3 +284,22 @@ def test_equality_is_about_what_is_allowed() -> None:
     assert repr(header("")) == "<UsagePreferences unknown>"
     assert not header("")
     assert header("x=1")
+
+
+def test_a_url_that_is_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a URL is too long to compare with all paths, every statement that disallows a use
+    counts, and none that allows one.
+    """
+    monkeypatch.setattr(limits, "MAX_TARGET", 100)
+    paths = (
+        "User-agent: *\nContent-Usage: /*/a train-ai=n\nContent-Usage: /*/b ai-use=y\n"
+    )
+    everywhere = "Content-Usage: search=n\n"
+    short, long = "/" + "x" * 50, "/" + "x" * 200
+    assert stated(robots_usage(paths, short)) == {}
+    assert stated(robots_usage(paths, long)) == {"train-ai": False}
+    assert stated(robots_usage(paths + everywhere, short)) == {"search": False}
+    assert stated(robots_usage(paths + everywhere, long)) == {
+        "search": False,
+        "train-ai": False,
+    }

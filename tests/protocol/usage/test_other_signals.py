@@ -260,3 +260,12 @@ def test_evidence_is_bounded_and_misses_nothing() -> None:
     found = robots_usage(body + "Content-Signal: ai-train=no\n")
     assert found.get("train-ai") is False
     assert len(found.statements) <= 20
+
+
+def test_field_lines_beyond_the_limit() -> None:
+    """Only the first field lines of a header field are read."""
+    lines = [b"x=y"] * 100 + [b"train-ai=n"]
+    for count, known in ((50, True), (100, False)):
+        fields = [("Content-Usage", line) for line in lines[-count - 1 :]]
+        found = UsagePreferences.parse(fields).get("train-ai")
+        assert (found is False) is known

@@ -1,0 +1,80 @@
+"""Errors of the file system while a command reads or writes a file."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.exceptions import UsageError
+
+from scrapy_rep.commands import report
+from scrapy_rep.commands.report import _may_be_replaced
+from scrapy_rep.commands.shared.output_file import OutputFile
+from scrapy_rep.commands.shared.urls import read_file
+from tests.report import ledgers
+from tests.report.making import run
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+pytestmark = pytest.mark.newest
+
+# A file that opens, but whose first bytes cannot be read, not even by root.
+UNREADABLE = Path("/proc/self/mem")
+
+needs_it = pytest.mark.skipif(
+    not UNREADABLE.is_file(), reason="There is no file that can't be read"
+)
+
+
+def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
+    """If the output file cannot replace its target, the error names the option, and no
+    temporary file remains.
+    """
+    path = tmp_path / "urls"
+
+    def write() -> None:
+        with OutputFile(str(path), "--purge-list", []) as file:
+            file.write("text")
+            path.mkdir()
+
+    with pytest.raises(UsageError, match="--purge-list: "):
+        write()
+    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.iterdir()) == []
+
+
+@needs_it
+def test_a_file_that_cannot_be_read() -> None:
+    """A read error is a UsageError with the path of the file."""
+    with pytest.raises(UsageError, match=str(UNREADABLE)):
+        read_file(str(UNREADABLE))
+
+
+@needs_it
+def test_an_unreadable_file_is_not_replaced() -> None:
+    """A file that cannot be read does not count as a report, so it is not replaced."""
+    assert not _may_be_replaced(str(UNREADABLE), "mark")
+
+
+def test_no_room_for_the_scratch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If the temporary database of a report fails, the error names the ledgers and no report
+    is written.
+    """
+
+    def fail(*arguments: object) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(report, "collect", fail)
+    path = ledgers.brief(tmp_path / "ledger")
+    assert run(path, "-o", tmp_path / "report.html") == 2
+    shown = capsys.readouterr().err
+    assert str(tmp_path / "ledger") in shown
+    assert "disk is full" in shown
+    assert [each.name for each in tmp_path.iterdir()] == ["ledger"]

@@ -1,0 +1,371 @@
+"""The checks of a browser's requests, with a fake browser and fake responses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pytest
+from scrapy import Request
+from scrapy.http import HtmlResponse
+
+from scrapy_rep import playwright
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.frontier import browsers
+from scrapy_rep.frontier.hostaccess import HostAccess
+from scrapy_rep.playwright import abort_forbidden, watch_page
+from scrapy_rep.protocol.robots import RobotsTxt
+from tests.fakes import answer, coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scrapy.crawler import Crawler
+
+pytestmark = pytest.mark.newest
+
+SITE = "http://example.com"
+ROBOTS_URL = f"{SITE}/robots.txt"
+PUBLIC, PRIVATE = f"{SITE}/public", f"{SITE}/private/1"
+ROBOTS = b"User-agent: *\nDisallow: /private/\nContent-Usage: /used/ train-ai=n\n"
+OURS = {"PLAYWRIGHT_ABORT_REQUEST": browsers.ABORT_FORBIDDEN}
+
+calls: list[tuple[Any, Request]] = []
+
+
+async def own_callback(page: Any, request: Request) -> None:
+    """The page init callback of a project."""
+    calls.append((page, request))
+
+
+@pytest.fixture(autouse=True)
+def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(browsers, "_BY_CRAWLER", WeakKeyDictionary())
+    for each in vars(playwright).values():  # Each warning comes once.
+        if hasattr(each, "cache_clear"):
+            each.cache_clear()
+    yield
+    calls.clear()
+
+
+def crawl(**settings: Any) -> tuple[RobotsTxtMiddleware, Crawler]:
+    settings = {"USER_AGENT": "mybot", "REP_UNREACHABLE_WAIT": 0, **settings}
+    crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
+    return RobotsTxtMiddleware.from_crawler(crawler), crawler
+
+
+class Session:
+    """A DevTools session."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+        self.receivers: dict[str, Callable[[Any], None]] = {}
+
+    def on(self, name: str, receiver: Callable[[Any], None]) -> None:
+        self.receivers[name] = receiver
+
+    async def send(self, method: str, arguments: Any = None) -> Any:
+        self.sent.append((method, arguments))
+        return {"frameTree": {"frame": {"id": "main"}}}
+
+
+class Context:
+    """A browser context with a DevTools session for each page and frame."""
+
+    def __init__(self) -> None:
+        self.routes = 0
+        self.sessions: dict[Any, Session] = {}
+
+    async def route(self, pattern: str, handler: Any) -> None:
+        self.routes += 1
+
+    async def new_cdp_session(self, target: Any) -> Session:
+        assert target not in self.sessions
+        self.sessions[target] = Session()
+        return self.sessions[target]
+
+
+class Page:
+    def __init__(self) -> None:
+        self.context = Context()
+        self.url = "about:blank"
+        self.page = self.main_frame = self
+        self.on_close: list[Callable[[Any], None]] = []
+
+    def once(self, name: str, receiver: Callable[[Any], None]) -> None:
+        assert name == "close"
+        self.on_close.append(receiver)
+
+
+class Frame:
+    """A frame of another site, in its own process."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.url = "http://frame.example/"
+
+
+class BrowserRequest:
+    """A request of the browser; without a *frame*, that of a service worker."""
+
+    def __init__(self, url: str, frame: Any = None) -> None:
+        self.url = url
+        self._frame = frame
+
+    @property
+    def frame(self) -> Any:
+        if self._frame is None:
+            raise RuntimeError(
+                "Service Worker requests do not have an associated frame."
+            )
+        return self._frame
+
+    def is_navigation_request(self) -> bool:
+        return True
+
+
+async def is_aborted(url: str, frame: Any = None) -> bool:
+    request: Any = BrowserRequest(url, frame)
+    return await abort_forbidden(request)
+
+
+# Requests without a page.
+
+
+@coroutine_test
+async def test_requests_without_a_page() -> None:
+    """If there is one crawl, its robots.txt rules apply to the requests of service workers."""
+    mw, crawler = crawl()
+    assert await is_aborted(PRIVATE)
+    assert not await is_aborted(PUBLIC)
+    assert not await is_aborted("data:,x")
+    assert crawler.stats.get_value("rep/browser/aborted") == 1
+    assert mw is not None
+
+
+@coroutine_test
+async def test_requests_of_an_unknown_crawl(caplog: pytest.LogCaptureFixture) -> None:
+    """If several crawls could own a request without a page, or none, it is aborted, with one
+    log message.
+    """
+    assert await is_aborted(PUBLIC)
+    one, other = crawl(), crawl()
+    assert await is_aborted(PUBLIC)
+    assert len(caplog.records) == 1
+    assert caplog.records[0].levelname == "ERROR"
+    assert "scrapy_rep.Addon" in caplog.text
+    assert (one, other) is not None
+
+
+@coroutine_test
+async def test_crawls_that_do_not_obey(caplog: pytest.LogCaptureFixture) -> None:
+    """If no crawl obeys robots.txt, such requests pass; if one of several does, they are
+    aborted.
+    """
+    free, another = fake_crawler(), fake_crawler()
+    for crawler in (free, another):
+        browsers.register(crawler, None)
+    assert not await is_aborted(PRIVATE)
+    mw, _ = crawl()
+    assert await is_aborted(PUBLIC)
+    assert mw is not None
+
+
+@coroutine_test
+async def test_a_browser_on_a_thread() -> None:
+    """A browser on another thread has robots.txt checked on the event loop of the crawl."""
+    mw, crawler = crawl(**OURS)
+    request = Request(PUBLIC, meta={"playwright": True})
+    await mw.process_request(request)
+
+    def on_thread() -> list[bool]:
+        async def ask() -> list[bool]:
+            return [await is_aborted(url) for url in (PRIVATE, PUBLIC)]
+
+        return asyncio.run(ask())
+
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, on_thread) == [True, False]
+    assert [each.url for each in crawler.engine.asked] == [ROBOTS_URL]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_logged"),
+    [(SpiderClosing("closing"), False), (RuntimeError("x"), True)],
+)
+@coroutine_test
+async def test_what_cannot_be_decided(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    is_logged: bool,
+) -> None:
+    """A request is aborted if the check fails, and while the spider closes."""
+    mw, _ = crawl()
+
+    async def known(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(HostAccess, "known", known)
+    assert await is_aborted(PUBLIC)
+    assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
+    assert mw is not None
+
+
+@coroutine_test
+async def test_a_host_that_cannot_be_read() -> None:
+    """A URL whose host cannot be read is refused to browsers as to spiders."""
+    mw, crawler = crawl()
+    assert await is_aborted("http://a|b/")
+    assert crawler.stats.get_value("rep/denied/bad-url") == 1
+    assert mw is not None
+
+
+# Pages.
+
+
+@coroutine_test
+async def test_a_page_is_watched() -> None:
+    """The requests of a page and their redirects are checked until the page is closed; a page
+    that is reused gets one session.
+    """
+    mw, crawler = crawl(**OURS)
+    page: Any = Page()
+    for _ in range(2):
+        request = Request(PUBLIC, meta={"playwright": True})
+        await mw.process_request(request)
+        await watch_page(page, request)
+    assert page.context.routes == 1
+    assert list(page.context.sessions) == [page]
+    assert not await is_aborted(PUBLIC, page)
+    session = page.context.sessions[page]
+    assert ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}) in session.sent
+    for number, (url, redirected) in enumerate(
+        [(PRIVATE, True), (PUBLIC, True), (PRIVATE, False)]
+    ):
+        event = {
+            "requestId": number,
+            "frameId": "main",
+            "resourceType": "Document",
+            "request": {"url": url},
+        }
+        if redirected:
+            event["redirectedRequestId"] = "0"
+        before = len(session.sent)
+        session.receivers["Fetch.requestPaused"](event)
+        while len(session.sent) == before:
+            await asyncio.sleep(0)
+    assert [method for method, _ in session.sent[-3:]] == [
+        "Fetch.failRequest",
+        "Fetch.continueRequest",
+        "Fetch.continueRequest",
+    ]
+    # The errback of the request gets the refusal.
+    with pytest.raises(RobotsDenied):
+        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
+    for receiver in page.on_close:
+        receiver(page)
+    # The page is forgotten: if it is used again, it gets a new session.
+    page.context.sessions.clear()
+    await watch_page(page, request)
+    assert list(page.context.sessions) == [page]
+    assert crawler.stats.get_value("rep/browser/aborted") == 1
+
+
+@coroutine_test
+async def test_frames_of_other_sites(caplog: pytest.LogCaptureFixture) -> None:
+    """A frame in its own process gets its own session, and one warning names the option of
+    Chromium that avoids this.
+    """
+    mw, crawler = crawl(**OURS)
+    crawler.engine.answers["http://frame.example/robots.txt"] = answer(
+        "http://frame.example/robots.txt", b""
+    )
+    request = Request(PUBLIC, meta={"playwright": True})
+    await mw.process_request(request)
+    page: Any = Page()
+    await watch_page(page, request)
+    frame = Frame(page)
+    for _ in range(2):
+        assert not await is_aborted("http://frame.example/a", frame)
+    assert set(page.context.sessions) == {page, frame}
+    assert caplog.text.count("--disable-site-isolation-trials") == 1
+
+
+@coroutine_test
+async def test_a_callback_of_the_spider_for_its_page() -> None:
+    """The page init callback of a request is called after that of the package, even if the
+    crawl of the page is unknown.
+    """
+    mw, _ = crawl(**OURS)
+    name = f"{__name__}.own_callback"
+    key = "playwright_page_init_callback"
+    request = Request(PUBLIC, meta={"playwright": True, key: name})
+    await mw.process_request(request)
+    assert request.meta[key] == browsers.WATCH_PAGE
+    page: Any = Page()
+    await watch_page(page, request)
+    assert page.context.routes == 1
+    # A retry copies the request.
+    again = request.replace(dont_filter=True)
+    unknown: Any = Page()
+    await watch_page(unknown, again)
+    assert unknown.context.routes == 0
+    await mw.process_request(again)
+    assert [(one, each) for one, each in calls] == [(page, request), (unknown, again)]
+    assert again.meta[key] == browsers.WATCH_PAGE
+
+
+@coroutine_test
+async def test_a_predicate_that_does_not_ask(caplog: pytest.LogCaptureFixture) -> None:
+    """If the project has its own predicate and that does not check robots.txt, one warning
+    says so.
+    """
+    mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
+
+    async def download() -> None:
+        request = Request(PUBLIC, meta={"playwright": True})
+        await mw.process_request(request)
+        assert "playwright_page_init_callback" not in request.meta
+        response = HtmlResponse(PUBLIC, flags=["playwright"], request=request)
+        await mw.process_response(request, response)
+
+    for _ in range(2):
+        await download()
+    assert caplog.text.count("project.abort") == 1
+
+    caplog.clear()
+    mw, _ = crawl(PLAYWRIGHT_ABORT_REQUEST="project.abort")
+    browsers._BY_CRAWLER.clear()
+    browsers.register(mw._crawler, mw._browsers)
+    assert await is_aborted(PRIVATE)
+    response = HtmlResponse(PUBLIC, flags=["playwright"])
+    request = Request(PUBLIC, meta={"playwright": True})
+    await mw.process_response(request, response)
+    assert "project.abort" not in caplog.text
+
+
+# The URL of the response.
+
+
+@pytest.mark.parametrize(("path", "is_used"), [("/used/a", False), ("/free/a", True)])
+@coroutine_test
+async def test_what_the_site_states_of_where_it_arrives(
+    path: str, is_used: bool
+) -> None:
+    """After a redirect in the browser, the usage preferences for the URL of the response
+    count, not those for the URL of the request.
+    """
+    mw, crawler = crawl(REP_PURPOSES=["train-ai"], REP_AGENTS={})
+    reader = IndexingMiddleware.from_crawler(crawler)
+    other = "/free/a" if path == "/used/a" else "/used/a"
+    request = Request(f"{SITE}{other}", meta={"playwright": True})
+    mw._browsers._purposes.note(request, RobotsTxt.parse(ROBOTS), None)
+    response = HtmlResponse(f"{SITE}{path}", flags=["playwright"], request=request)
+    await mw.process_response(request, response)
+    reader.process_response(request, response)
+    denial = request.meta["rep_usage"].denial(["train-ai"])
+    assert (denial is None) is is_used

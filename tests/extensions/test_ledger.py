@@ -1,0 +1,95 @@
+"""The extension that writes a ledger, without a crawl."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import Request, signals
+
+from scrapy_rep.extensions import ledger as module
+from scrapy_rep.extensions.ledger import Ledger
+from scrapy_rep.ledger import writer
+from scrapy_rep.ledger.reader import open_ledger
+from tests.fakes import coroutine_test, fake_crawler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import NoReturn
+
+    from scrapy.crawler import Crawler
+
+pytestmark = pytest.mark.newest
+
+
+def extension(path: Path) -> tuple[Ledger, Crawler]:
+    settings = {"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False}
+    crawler = fake_crawler(settings)
+    return Ledger.from_crawler(crawler), crawler
+
+
+async def crawl(crawler: Crawler) -> None:
+    """Open the spider, have it send requests to two hosts, and close it."""
+    spider = crawler.spider
+    crawler.signals.send_catch_log(signals.spider_opened, spider=spider)
+    for host in "ab":
+        crawler.signals.send_catch_log(
+            signals.request_reached_downloader,
+            request=Request(f"http://{host}.example/"),
+            spider=spider,
+        )
+    await crawler.signals.send_catch_log_async(
+        signals.spider_closed, spider=spider, reason="finished"
+    )
+
+
+@coroutine_test
+async def test_records_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lost records are counted in the stats, and one warning names the ledger."""
+    monkeypatch.setattr(writer, "_MAX_WAITING", 0)
+    path = tmp_path / "ledger"
+    kept, crawler = extension(path)
+    await crawl(crawler)
+    assert crawler.stats.get_value("rep/ledger/dropped") == 2
+    assert [str(path) in line for line in caplog.messages] == [True]
+    assert kept is not None
+
+
+@coroutine_test
+async def test_a_spider_that_never_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If a crawl ends before its spider is open, the extension does nothing."""
+    kept, crawler = extension(tmp_path / "ledger")
+    await crawler.signals.send_catch_log_async(
+        signals.spider_closed, spider=crawler.spider, reason="shutdown"
+    )
+    # Scrapy's CoreStats logs an error of its own here.
+    assert not any(each.name.startswith("scrapy_rep") for each in caplog.records)
+    assert "Ledger" not in caplog.text
+    assert kept is not None
+
+
+@coroutine_test
+async def test_a_package_that_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the metadata of an installed package, the ledger records "not installed"."""
+
+    def version(name: str) -> NoReturn:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version", version)
+    path = tmp_path / "ledger"
+    kept, crawler = extension(path)
+    await crawl(crawler)
+    with closing(open_ledger(str(path))) as connection:
+        (row,) = connection.execute("SELECT versions FROM crawl")
+    assert json.loads(row["versions"])["scrapy-rep"] == "not installed"
+    assert crawler.stats.get_value("rep/ledger/recorded") == 2
+    assert kept is not None

@@ -1,0 +1,248 @@
+"""The caches of robots.txt and tdmrep.json, with a fake fetcher."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scrapy import Request
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
+
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.cache import RobotsTxtCache
+from scrapy_rep.fetching.request import Causes
+from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.protocol.access.results import AccessResult, Entry, State
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.stores.memory import MemoryStore
+from tests.fakes import coroutine_test, fake_crawler
+from tests.stores.places import LockingStore
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_rep.stores.base import Store
+
+pytestmark = pytest.mark.newest
+
+ORIGIN = Origin("http", "example.com", 80)
+ROBOTS_URL = "http://example.com/robots.txt"
+TDMREP_URL = "http://example.com/.well-known/tdmrep.json"
+PAGE = "http://example.com/mining/a"
+ROBOTS = b"User-agent: *\nDisallow: /private\n"
+TDMREP = b'[{"location": "/mining/", "tdm-reservation": 1}]'
+CAUSES = Causes(Request(PAGE))
+
+
+def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResult:
+    error = None if status else "no answer"
+    return AccessResult(url=url, status=status, error=error, body=body)
+
+
+class Fetcher:
+    """A fetcher with a result, an exception or a Deferred for each URL."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {
+            ROBOTS_URL: result(ROBOTS_URL, ROBOTS),
+            TDMREP_URL: result(TDMREP_URL, TDMREP),
+        }
+        self.asked: list[str] = []
+
+    async def fetch(
+        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+    ) -> AccessResult:
+        assert is_robotstxt == (url == ROBOTS_URL)
+        self.asked.append(url)
+        found = self.answers[url]
+        if isinstance(found, Deferred):
+            found = await maybe_deferred_to_future(found)
+        if isinstance(found, BaseException):
+            raise found
+        assert isinstance(found, AccessResult)
+        return found
+
+
+class Cached:
+    """A cache, its store client and its fetcher."""
+
+    def __init__(self, store: Store | None = None, **settings: Any) -> None:
+        self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
+        self.fetcher: Any = Fetcher()
+        self.client = StoreClient(
+            self.crawler, MemoryStore() if store is None else store
+        )
+        self.cache = RobotsTxtCache(
+            self.crawler,
+            self.fetcher,
+            self.client,
+            RepSettings.of(self.crawler),
+            time.time,
+            may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
+        )
+
+    async def learn(self) -> Any:
+        known, _ = await self.cache.learn(ORIGIN, CAUSES)
+        return known
+
+
+def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
+    fetched = time.time() - age
+    return Entry(
+        result=result(url, body), fetched=fetched, expires=fetched + 60, **fields
+    )
+
+
+# robots.txt.
+
+
+@coroutine_test
+async def test_an_entry_of_the_store_is_at_hand() -> None:
+    """A fresh entry in a memory store needs no fetch, and is parsed once."""
+    cached = Cached()
+    assert cached.cache.at_hand(ORIGIN) is None
+    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    known = cached.cache.at_hand(ORIGIN)
+    assert known is not None
+    assert not known.robots.is_allowed("http://example.com/private", ("mybot",))
+    again = cached.cache.at_hand(ORIGIN)
+    assert again is not None
+    assert again.robots is known.robots
+    assert cached.fetcher.asked == []
+
+
+@coroutine_test
+async def test_another_worker_was_faster() -> None:
+    """An entry that another worker stores while this worker waits for the lock is used."""
+
+    class FasterStore(LockingStore):
+        """A store in which another worker puts an entry right before it releases the lock."""
+
+        def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
+            self.put(
+                origin, entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n"), now
+            )
+            return super().lock(origin, owner, seconds, now)
+
+    store = FasterStore()
+    cached = Cached(store)
+    known, is_new = await cached.cache.learn(ORIGIN, CAUSES)
+    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
+    assert not known.robots.is_allowed("http://example.com/other", ("mybot",))
+    assert not is_new
+    assert cached.fetcher.asked == []
+    # The lock is released.
+    assert LockingStore.lock(store, str(ORIGIN), "a third", 1, time.time())
+
+
+@pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
+@coroutine_test
+async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
+    """If another component cancels a fetch, robots.txt counts as unreachable. If the spider is
+    closing, the cancellation is raised.
+    """
+    cached = Cached()
+    cached.fetcher.answers[ROBOTS_URL] = error
+    known, is_new = await cached.cache.learn(ORIGIN, CAUSES)
+    assert known.state is State.UNREACHABLE
+    assert known.entry.result.error == "cancelled"
+    assert is_new
+    cached.crawler.engine._slot.closing = True
+    with pytest.raises(type(error)):
+        await cached.learn()
+
+
+@coroutine_test
+async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None:
+    """After an unexpected error in the fetch, robots.txt counts as unreachable, the traceback
+    is logged, and the last good copy is kept.
+    """
+    cached = Cached()
+    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
+    assert cached.cache.at_hand(ORIGIN) is None
+    cached.fetcher.answers[ROBOTS_URL] = RuntimeError("out of order")
+    known = await cached.learn()
+    assert known.entry.result.error == "RuntimeError: out of order"
+    assert known.entry.copy is not None
+    assert known.entry.copy.body == ROBOTS
+    (record,) = (each for each in caplog.records if each.exc_info)
+    assert ROBOTS_URL in record.getMessage()
+    assert record.levelname == "ERROR"
+
+
+@coroutine_test
+async def test_a_spider_that_closes_learns_nothing() -> None:
+    """SpiderClosing is raised, and nothing is cached."""
+    cached = Cached()
+    cached.fetcher.answers[ROBOTS_URL] = SpiderClosing("closing")
+    with pytest.raises(SpiderClosing):
+        await cached.learn()
+    assert cached.cache.at_hand(ORIGIN) is None
+
+
+# tdmrep.json.
+
+
+@coroutine_test
+async def test_a_robotstxt_without_its_tdmrep_is_not_at_hand() -> None:
+    """With a purpose about mining, an origin is cached only with its tdmrep.json, unless
+    robots.txt forbids to fetch that.
+    """
+    cached = Cached(REP_PURPOSES=["tdm"])
+    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    assert cached.cache.at_hand(ORIGIN) is None
+    known = await cached.learn()
+    assert cached.fetcher.asked == [TDMREP_URL]
+    assert not cached.cache.lacks_tdmrep(known)
+    assert cached.cache.at_hand(ORIGIN) == known
+    assert bool(known.tdmrep.usage(PAGE))
+
+    closed = Cached(REP_PURPOSES=["tdm"])
+    body = b"User-agent: *\nDisallow: /.well-known/\n"
+    await closed.client.put(ORIGIN, entry(ROBOTS_URL, body))
+    at_hand = closed.cache.at_hand(ORIGIN)
+    assert at_hand is not None
+    assert at_hand.tdmrep is None
+    assert not closed.cache.lacks_tdmrep(at_hand)
+    assert (await closed.learn()).tdmrep is None
+    assert closed.fetcher.asked == []
+
+
+@coroutine_test
+async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
+    """Concurrent requests share one fetch of tdmrep.json, which is counted once."""
+    cached = Cached(REP_PURPOSES=["tdm"])
+    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    landing: Deferred[AccessResult] = Deferred()
+    cached.fetcher.answers[TDMREP_URL] = landing
+    waiting = [deferred_from_coro(cached.learn()) for _ in range(5)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert cached.fetcher.asked == [TDMREP_URL]
+    assert not any(one.called for one in waiting)
+    landing.callback(result(TDMREP_URL, TDMREP))
+    known = [await maybe_deferred_to_future(one) for one in waiting]
+    assert len({id(each.tdmrep) for each in known}) == 1
+    assert cached.fetcher.asked == [TDMREP_URL]
+    assert cached.crawler.stats.get_value("rep/tdmrep/successful") == 1
+
+
+@coroutine_test
+async def test_the_last_good_tdmrep_counts() -> None:
+    """While the server is unreachable, the last good copy of tdmrep.json counts; without a
+    copy, nothing is reserved.
+    """
+    cached = Cached(REP_PURPOSES=["tdm"])
+    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    await cached.client.put(TDMREP_URL, entry(TDMREP_URL, TDMREP, age=3600))
+    cached.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
+    assert bool((await cached.learn()).tdmrep.usage(PAGE))
+    assert cached.crawler.stats.get_value("rep/tdmrep/unreachable") == 1
+
+    without = Cached(REP_PURPOSES=["tdm"])
+    without.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
+    assert not (await without.learn()).tdmrep.usage(PAGE)

@@ -1,0 +1,60 @@
+"""The switch to a write-ahead log."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scrapy_rep.sqlitefiles import use_write_ahead_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.newest
+
+
+def connect(path: Path, **arguments: Any) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, timeout=60, **arguments)
+
+
+def test_another_process_writes(tmp_path: Path) -> None:
+    """SQLite does not wait for a lock to switch; use_write_ahead_log() waits for the writer."""
+    path = tmp_path / "file"
+    with (
+        closing(connect(path, check_same_thread=False)) as other,
+        closing(connect(path)) as connection,
+    ):
+        other.execute("CREATE TABLE a (b)")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO a VALUES (1)")
+        ends = threading.Timer(0.1, other.execute, ["COMMIT"])
+        ends.start()
+        use_write_ahead_log(connection)
+        ends.join()
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
+
+
+def test_the_switch_never_works(tmp_path: Path) -> None:
+    """After several failures the file is used without a write-ahead log."""
+    attempts = []
+
+    class Refused(sqlite3.Connection):
+        """A connection that can never switch."""
+
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            if sql == "PRAGMA journal_mode = WAL":
+                attempts.append(sql)
+                raise sqlite3.OperationalError("database is locked")
+            return super().execute(sql, *arguments)
+
+    with closing(connect(tmp_path / "file", factory=Refused)) as connection:
+        use_write_ahead_log(connection)
+        assert 1 < len(attempts) < 100
+        assert not connection.in_transaction
+        connection.execute("CREATE TABLE a (b)")
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)

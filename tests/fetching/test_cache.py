@@ -101,15 +101,15 @@ def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
 
 
 @coroutine_test
-async def test_an_entry_of_the_store_is_at_hand() -> None:
+async def test_an_entry_of_the_store_is_cached() -> None:
     """A fresh entry in a memory store needs no fetch, and is parsed once."""
     cached = Cached()
-    assert cached.cache.at_hand(ORIGIN) is None
+    assert cached.cache.cached(ORIGIN) is None
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
-    known = cached.cache.at_hand(ORIGIN)
+    known = cached.cache.cached(ORIGIN)
     assert known is not None
     assert not known.robots.is_allowed("http://example.com/private", ("mybot",))
-    again = cached.cache.at_hand(ORIGIN)
+    again = cached.cache.cached(ORIGIN)
     assert again is not None
     assert again.robots is known.robots
     assert cached.fetcher.asked == []
@@ -163,7 +163,7 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
     """
     cached = Cached()
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
-    assert cached.cache.at_hand(ORIGIN) is None
+    assert cached.cache.cached(ORIGIN) is None
     cached.fetcher.answers[ROBOTS_URL] = RuntimeError("out of order")
     known = await cached.learn()
     assert known.entry.result.error == "RuntimeError: out of order"
@@ -181,33 +181,33 @@ async def test_a_spider_that_closes_learns_nothing() -> None:
     cached.fetcher.answers[ROBOTS_URL] = SpiderClosing("closing")
     with pytest.raises(SpiderClosing):
         await cached.learn()
-    assert cached.cache.at_hand(ORIGIN) is None
+    assert cached.cache.cached(ORIGIN) is None
 
 
 # tdmrep.json.
 
 
 @coroutine_test
-async def test_a_robotstxt_without_its_tdmrep_is_not_at_hand() -> None:
+async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
     """With a purpose about mining, an origin is cached only with its tdmrep.json, unless
     robots.txt forbids to fetch that.
     """
     cached = Cached(REP_PURPOSES=["tdm"])
     await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
-    assert cached.cache.at_hand(ORIGIN) is None
+    assert cached.cache.cached(ORIGIN) is None
     known = await cached.learn()
     assert cached.fetcher.asked == [TDMREP_URL]
     assert not cached.cache.lacks_tdmrep(known)
-    assert cached.cache.at_hand(ORIGIN) == known
+    assert cached.cache.cached(ORIGIN) == known
     assert bool(known.tdmrep.usage(PAGE))
 
     closed = Cached(REP_PURPOSES=["tdm"])
     body = b"User-agent: *\nDisallow: /.well-known/\n"
     await closed.client.put(ORIGIN, entry(ROBOTS_URL, body))
-    at_hand = closed.cache.at_hand(ORIGIN)
-    assert at_hand is not None
-    assert at_hand.tdmrep is None
-    assert not closed.cache.lacks_tdmrep(at_hand)
+    cached_entry = closed.cache.cached(ORIGIN)
+    assert cached_entry is not None
+    assert cached_entry.tdmrep is None
+    assert not closed.cache.lacks_tdmrep(cached_entry)
     assert (await closed.learn()).tdmrep is None
     assert closed.fetcher.asked == []
 

@@ -62,6 +62,7 @@ class Session:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Any]] = []
+        self.has_sent = asyncio.Event()
         self.receivers: dict[str, Callable[[Any], None]] = {}
 
     def on(self, name: str, receiver: Callable[[Any], None]) -> None:
@@ -69,6 +70,7 @@ class Session:
 
     async def send(self, method: str, arguments: Any = None) -> Any:
         self.sent.append((method, arguments))
+        self.has_sent.set()
         return {"frameTree": {"frame": {"id": "main"}}}
 
 
@@ -254,10 +256,9 @@ async def test_a_page_is_watched() -> None:
         }
         if redirected:
             event["redirectedRequestId"] = "0"
-        before = len(session.sent)
+        session.has_sent.clear()
         session.receivers["Fetch.requestPaused"](event)
-        while len(session.sent) == before:
-            await asyncio.sleep(0)
+        await session.has_sent.wait()
     assert [method for method, _ in session.sent[-3:]] == [
         "Fetch.failRequest",
         "Fetch.continueRequest",

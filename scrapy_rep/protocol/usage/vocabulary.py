@@ -40,8 +40,8 @@ TDM = "tdm"
 
 CATEGORIES: dict[str, str] = {
     TRAIN_AI: "training a generative AI model",
-    AI_USE: "input to a generative AI model, as for answers with sources",
-    SEARCH: "a search that leads its users to the page",
+    AI_USE: "input to a generative AI model, such as for answers with sources",
+    SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
 """The categories of use: label and description. The first three labels are those of AIPREF;

@@ -128,7 +128,7 @@ def _replay(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--purge-list",
         metavar="FILE",
-        help="write the URLs that were fetched and are now forbidden to this file",
+        help="write to this file the URLs that were fetched and are now forbidden",
     )
     _add_format(parser)
 

@@ -112,8 +112,8 @@ def _replay(parser: ArgumentParser) -> None:
         "ledgers",
         nargs="+",
         metavar="LEDGER",
-        help="the ledger of a crawl; it has the URLs that were fetched only if the crawl "
-        "had REP_LEDGER_LEVEL = 'all'",
+        help="the ledger of a crawl; without REP_LEDGER_LEVEL = 'all' it lacks the URLs "
+        "that were fetched, so none is shown as newly forbidden",
     )
     _add_profile(parser, default="from each past crawl")
     parser.add_argument(
@@ -128,7 +128,7 @@ def _replay(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--purge-list",
         metavar="FILE",
-        help="write the URLs that were fetched and are now forbidden to this file",
+        help="write to this file the URLs that were fetched and are now forbidden",
     )
     _add_format(parser)
 
@@ -143,7 +143,7 @@ def _report(parser: ArgumentParser) -> None:
         default="robots-report.html",
         metavar="FILE",
         help="the file to write, or - for standard output (default: %(default)s); an "
-        "older report is replaced, any other file is kept",
+        "older report is replaced, any other existing file is an error",
     )
     parser.add_argument(
         "--hosts",

@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """What changed for agents that have the same lines in both files."""
+    """What changed for some agents, which all follow the same groups."""
 
     agents: tuple[str, ...]
     """In lower case; ``*`` is everyone."""
@@ -88,14 +88,14 @@ def group_changes(old: RobotsTxt, new: RobotsTxt) -> tuple[list[GroupChange], bo
 
 
 def sample_paths(*files: RobotsTxt) -> Iterator[str]:
-    """Yield paths that the patterns of robots.txt files match, each once."""
+    """Yield two paths for each pattern in robots.txt files, but no path twice."""
     seen = set()
     for robots in files:
         for group in robots.groups:
             for pattern in _patterns(group):
                 path = pattern.replace("*", "").rstrip("$")
                 path = path if path.startswith("/") else f"/{path}"
-                # A pattern with a $ matches the first of these paths only.
+                # A pattern with a $ may match only the first of these paths.
                 for sample in (path, f"{path}x"):
                     if sample not in seen:
                         seen.add(sample)

@@ -55,7 +55,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if arguments.dialects:
         dialects += [each for each in DIALECTS.values() if each != profile.dialect]
     if "-" in arguments.urls and (len(arguments.urls) > 1 or arguments.robots == "-"):
-        raise UsageError("- reads all of standard input: give it alone")
+        raise UsageError("- reads all of standard input: give it once, as the only URL")
     given: Given = {}
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)

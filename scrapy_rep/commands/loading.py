@@ -48,7 +48,7 @@ class Page:
     """The values of its ``X-Robots-Tag`` field lines."""
 
     fields: Sequence[tuple[str, bytes]] = ()
-    """Its header fields about use; names in lower case."""
+    """Its other header fields about use, with names in lower case."""
 
     tdmrep: UsagePreferences = NOTHING_STATED
     """What the tdmrep.json of its origin states."""
@@ -100,7 +100,7 @@ async def fetched_page(
 ) -> Page:
     """Fetch a page, and follow its redirects.
 
-    A URL that robots.txt forbids, also one of a redirect, is fetched only with *force*.
+    Without *force*, a page or redirect target that robots.txt forbids is not fetched.
     """
     redirects: list[str] = []
     while True:

@@ -223,7 +223,7 @@ class Replayer:
     def _compare_usage(
         self, past: PastDecision, loaded: LoadedRobotsTxt, profile: Profile
     ) -> None:
-        """Show whether the content of a URL may be used for other purposes than then."""
+        """Report a change in the permitted purposes of a URL that is still allowed."""
         if past.snapshot is None:
             return
         robots = self._past_robotstxt(past.snapshot, loaded.dialect)

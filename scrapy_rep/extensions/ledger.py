@@ -109,15 +109,15 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "A write to the ledger %s failed; the crawl continues, and the write is "
-                "retried every two seconds: %s",
+                "A write to the ledger %s failed; the crawl continues, and the next write "
+                "is tried in two seconds: %s",
                 self._path,
                 writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records of the ledger %s were lost, since they could not be written in "
-                "time; the stat rep/ledger/dropped counts them",
+                "Records of the ledger %s were lost, since they could not be written; the "
+                "stat rep/ledger/dropped counts them",
                 self._path,
             )
 

@@ -31,7 +31,7 @@ class PageDecision(NamedTuple):
     """The cache entry of the robots.txt, if the statement is from there."""
 
     def decided(self, url: str, page: str | None, now: float) -> Decided:
-        """Return the row about *url*, which is *page* or is linked from it, at *now*."""
+        """Return the row about *url*, decided at *now*; *page* is *url* or links to it."""
         origin, shown = _place(url)
         agent, statement = None, self.because
         fetched, line, source = None, None, None

@@ -57,8 +57,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         connection.execute("COMMIT")
         # Committed transactions survive when the process is killed.
         use_write_ahead_log(connection)
-        # They also survive a power failure. The price is one fsync for each batch, so at
-        # most two each second.
+        # They also survive a power failure. The price is one fsync for each batch, so
+        # about two each second.
         connection.execute("PRAGMA synchronous = FULL")
     except ForeignFile as error:
         connection.close()
@@ -75,7 +75,7 @@ def close_and_merge_log(connection: sqlite3.Connection) -> None:
     The file can then be read in a read-only folder.
     """
     try:
-        # This fails if another process has the file open, which merges the log later.
+        # This fails if another process has the file open, and still needs the log.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_VALUE = 16 * 1024 * 1024
-"""The most bytes of a value. A robots.txt has 500 KiB, a text some thousand characters."""
+"""The most bytes of a value. A robots.txt has 500 KiB at most, a text 4,096 characters."""
 
 # The steps of SQLite's virtual machine that reading may take: for each byte of the file, and
 # in addition to these. Reading a ledger of a crawl takes far fewer.

@@ -134,7 +134,7 @@ class Decided(NamedTuple):
     """Where a usage statement was found, such as ``tdmrep.json``."""
 
     via: str | None = None
-    """How a browser came to request *url*; None if a spider requested it."""
+    """How a browser came to *url*, and from which page; None if a spider requested it."""
 
     @property
     def weight(self) -> int:

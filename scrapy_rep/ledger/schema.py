@@ -21,7 +21,7 @@ CREATE TABLE crawl (
     user_agent TEXT NOT NULL,   -- the header, from the settings
     agents TEXT NOT NULL,       -- JSON list: the product tokens that were followed
     dialect TEXT NOT NULL,
-    settings TEXT NOT NULL,     -- JSON object: of this package, and ROBOTSTXT_*
+    settings TEXT NOT NULL,     -- JSON object: REP_* and ROBOTSTXT_*
     versions TEXT NOT NULL,     -- JSON object: of scrapy-rep, Scrapy, Twisted, Python
     started REAL NOT NULL,
     ended REAL,                 -- NULL: killed, or still running
@@ -31,7 +31,7 @@ CREATE TABLE crawl (
 
 CREATE TABLE body (
     sha256 TEXT PRIMARY KEY,    -- hex
-    body BLOB NOT NULL          -- the robots.txt as received
+    body BLOB NOT NULL          -- the robots.txt, as far as it is read
 );
 
 CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loaded
@@ -42,8 +42,8 @@ CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loa
     redirects TEXT NOT NULL,    -- JSON list; the last URL sent the answer
     access TEXT NOT NULL,       -- successful, unavailable, unreachable
     status INTEGER,             -- NULL: there was no answer
-    error TEXT,                 -- why there was no answer
-    headers TEXT NOT NULL,      -- JSON list of [name, value]: about freshness
+    error TEXT,                 -- why there was none, or it was not followed
+    headers TEXT NOT NULL,      -- JSON list of [name, value]: type, freshness
     fetched REAL NOT NULL,
     expires REAL NOT NULL,
     copy_of REAL,               -- when the older copy followed instead was fetched
@@ -58,15 +58,15 @@ CREATE TABLE decision (
     time REAL NOT NULL,
     origin TEXT NOT NULL,       -- of url
     url TEXT NOT NULL,
-    page TEXT,                  -- the page of the link or item
-    agent TEXT,                 -- whose rule or statement decided; NULL: none did
+    page TEXT,                  -- of the statement, link or item; NULL: a request
+    agent TEXT,                 -- that the rule or statement names; NULL: none
     layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
     verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
-                                -- noted (a statement of a page, and no outcome)
+                                -- noted (a statement of a site, and no outcome)
     reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- in the robots.txt, from 1
-    statement TEXT,             -- the rule or the statement as written
+    statement TEXT,             -- the rule, statement or override as written
     form TEXT,                  -- the refused form of url; NULL: url as written
     source TEXT,                -- place of a usage statement: robots.txt,
                                 -- tdmrep.json, header, meta

@@ -66,9 +66,9 @@ _TRANSIENT = (sqlite3.OperationalError, OSError, LedgerError)
 class LedgerWriter:
     """Takes records from one thread, and writes them to the file at *path* in another.
 
-    It raises nothing. A failed write is counted in ``errors``, is in ``error`` until a write
-    succeeds, and is retried. Records that exceed the memory limit meanwhile, or are not
-    written by the end, are counted in ``dropped``.
+    It raises nothing. A failed write is counted in ``errors``, and is in ``error`` until a
+    write succeeds. It is retried if the error may pass. Records that exceed the memory limit,
+    or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
     def __init__(self, path: str | os.PathLike[str], crawl: StartedCrawl) -> None:
@@ -102,7 +102,7 @@ class LedgerWriter:
         self._thread.start()
 
     def write(self, record: Snapshot | Decided) -> None:
-        """Queue *record*, which is written within a second. Does not block."""
+        """Queue *record*, to be written within a second, unless the queue is full."""
         weight = record.weight
         if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
             self._turned_away += 1
@@ -117,7 +117,7 @@ class LedgerWriter:
         self._thread.join(_CLOSE_TIMEOUT)
         self._turned_away += len(self._batch) + len(self._queue)
 
-    # The methods below run in the thread.
+    # The methods below run in the other thread.
 
     def _run(self) -> None:
         pause = _WRITE_INTERVAL

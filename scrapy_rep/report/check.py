@@ -1,4 +1,4 @@
-"""Checks again whether the requests of a crawl were allowed.
+"""Checks again whether the requests that a crawl let through were allowed.
 
 A ledger has each robots.txt that decided, the agent whose group was followed, and the URL.
 So the report does not have to trust the decisions of the crawl.

@@ -91,7 +91,7 @@ SELECT count(*) FROM (
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a report shows at most. It says how much it leaves out."""
+    """The most that a report shows. The report says how much it leaves out."""
 
     hosts: int = 10_000
     """Rows of the table of hosts."""
@@ -106,7 +106,7 @@ class Limits:
 def collect(scratch: Scratch, limits: Limits) -> Report:
     """Return the report on the ledgers in *scratch*.
 
-    Iterating over its hosts, URLs and documents reads them from the database.
+    Its hosts, URLs and documents are read while they are iterated, from the open *scratch*.
     """
     crawls = tuple(sorted(scratch.crawls.values(), key=attrgetter("started")))
     documents = Documents(scratch, limits.documents)

@@ -21,8 +21,8 @@ VERSIONS = 3
 WHOLE = 16_000
 """A robots.txt of at most this many characters, and 1,000 lines, is shown completely."""
 
-# The number of lines shown of a longer robots.txt: at its beginning, before and after each
-# line that decided, and of the lines that decided most.
+# A longer one is cut to lines at its beginning, and to the lines that decided most, each
+# with lines before and after it. These are the numbers of lines.
 _BEGINNING = 40
 _AROUND = 2
 _MARKED = 100
@@ -38,8 +38,8 @@ GROUP BY origin ORDER BY decided DESC, origin LIMIT ?
 _ALL = "SELECT count(DISTINCT origin) FROM snapshot WHERE sha256 IS NOT NULL"
 
 _VERSIONS = """
-SELECT sha256, ledger, crawl, url, min(fetched) AS first,
-       max(fetched) AS last, max(copy_of) AS copy_of
+SELECT sha256, ledger, crawl, url, min(coalesce(copy_of, fetched)) AS first,
+       max(coalesce(copy_of, fetched)) AS last, max(copy_of) AS copy_of
 FROM snapshot WHERE origin = ? AND sha256 IS NOT NULL
 GROUP BY sha256 ORDER BY last DESC
 """
@@ -97,10 +97,10 @@ class Version:
     last: float
 
     copy_of: float | None
-    """When it was fetched, if it was followed later as an older copy."""
+    """When it was fetched, if it was followed later, during an outage."""
 
     size: int
-    """In bytes, as received."""
+    """In bytes, as far as the ledger has it."""
 
     cut: bool
     """Whether it was longer than the dialect reads."""

@@ -74,7 +74,7 @@ class Use:
     origin: str
 
     purpose: str
-    """A category of use, or the signal of a statement without one, such as a licence."""
+    """A category of use, the signal of a statement without one, or ``stopped``."""
 
     verdict: str
 
@@ -82,7 +82,7 @@ class Use:
     """Where the statement was found."""
 
     statement: str | None
-    """None if nothing was stated, and REP_USAGE_UNKNOWN denied the use."""
+    """None if REP_USAGE_UNKNOWN denied the use, or the download was stopped."""
 
     line: int | None
     count: int
@@ -114,7 +114,7 @@ class Report:
     let_through_by_override: int
 
     arrived: int
-    """Responses that were refused because a redirect had led a browser to a forbidden URL."""
+    """Responses that were refused because a browser had been led to a forbidden URL."""
 
     check: Check
 

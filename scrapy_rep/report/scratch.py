@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 TEXT_LIMIT = 20_000
-"""The most bytes of a URL or a statement to copy. Those in ledgers of crawls are shorter."""
+"""The most bytes of a URL or a statement to copy. A crawl writes shorter ones."""
 
 # The most URLs of a host to copy from each ledger.
 _URLS_OF_HOST = 50
@@ -95,7 +95,7 @@ FROM decision WHERE layer = 'usage'
 GROUP BY origin, reason, verdict, place, said, line
 """  # noqa: S608
 
-# The URLs of each host with the most decisions. One more row sums up the others.
+# The URLs of each host with the most decisions. One row for each layer sums up the others.
 _JUDGED = f"""
 WITH judged AS (
     SELECT origin, url, verdict, layer, reason, line, statement, count(*) AS times,
@@ -114,7 +114,7 @@ SELECT origin, NULL, NULL, layer, NULL, NULL, NULL, sum(times), count(*)
 FROM judged WHERE place > {_URLS_OF_HOST} GROUP BY origin, layer
 """  # noqa: S608
 
-# Requests that an override let through are left out, since no delay applies to them.
+# Requests that an override let through are left out: the site's delay does not apply.
 _TIMES = """
 SELECT origin, time FROM decision
 WHERE verdict = 'allowed' AND layer = 'robots.txt' AND page IS NULL
@@ -162,7 +162,7 @@ class Scratch:
         """Raises LedgerError for a file that is damaged or is not a ledger."""
         self.crawls: dict[int, Crawl] = {}
         self.arrived = 0
-        """Responses refused because a redirect had led a browser to a forbidden URL."""
+        """Responses that were refused because a browser had been led to a forbidden URL."""
 
         self.ledgers: list[tuple[str, sqlite3.Connection]] = []
         with ExitStack() as opened:

@@ -57,7 +57,7 @@ def moment(seconds: float) -> str:
 
 
 def span(first: float, last: float) -> str:
-    """``2026-11-21 09:30 to 10:15``, in UTC; an equal day is not repeated."""
+    """``2026-11-21 09:30 to 10:15``, in UTC; the same day is not repeated."""
     start, end = moment(first), moment(last)
     if end == start:
         return start

@@ -89,7 +89,7 @@ def headline(report: Report) -> Headline:
 def _of_refusals(report: Report) -> Headline:
     refused, dropped = report.total(Verdict.REFUSED), report.total(Verdict.DROPPED)
     if not report.crawls:
-        return Headline("No crawl has written into this ledger", True, ())
+        return Headline("No crawl has written to this ledger", True, ())
     sentence = (
         f"{count(refused, 'request')} {'was' if refused == 1 else 'were'} refused, "
         f"{count(dropped, 'item or link', 'items and links')} dropped"
@@ -124,8 +124,8 @@ def _notes(report: Report) -> list[str]:
         )
     if report.arrived:
         notes.append(
-            f"{count(report.arrived, 'forbidden page')} fetched by a browser that followed "
-            "a redirect; the spider did not receive the response."
+            f"{count(report.arrived, 'forbidden page')} fetched by a browser that a "
+            "redirect or a script led there; the spider did not receive the response."
         )
     by_override = report.let_through_by_override
     if by_override:

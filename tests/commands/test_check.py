@@ -34,7 +34,7 @@ def test_denied(rep: Rep) -> None:
         "  6 | Allow: /basket/help\n"
         "  7 | Sitemap: https://shop.example/sitemap.xml\n"
         "\n"
-        "  robots.txt: robots.txt, as given\n"
+        "  robots.txt: robots.txt, given with --robots\n"
         "  crawl delay: 2 seconds\n"
         "  sitemap: https://shop.example/sitemap.xml\n"
         "\n"

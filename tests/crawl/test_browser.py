@@ -146,7 +146,7 @@ def test_what_has_arrived(site: Site, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     assert run(tmp_path / "ledger.sqlite", "-o", report) == 0
     assert (
-        "4 forbidden pages fetched by a browser that followed a redirect"
+        "4 forbidden pages fetched by a browser that a redirect or a script led there"
         in report.read_text()
     )
     # The crawler fetched robots.txt, not the browser.

@@ -11,6 +11,7 @@ import pytest
 from scrapy_rep.report.collect import Limits, collect
 from scrapy_rep.report.documents import Gap, ShownLine
 from scrapy_rep.report.model import Overridden
+from scrapy_rep.report.render import render
 from scrapy_rep.report.scratch import Scratch
 from scrapy_rep.report.urls import JudgedUrl
 from scrapy_rep.report.words import headline, without_robotstxt
@@ -142,6 +143,17 @@ def test_a_body_that_was_cut(ledger: Ledger) -> None:
     assert not any(isinstance(one, Gap) for one in document.versions[1].shown)
 
 
+def test_the_dates_of_a_copy(ledger: Ledger) -> None:
+    """An older copy that was followed has the date of its own fetch, not of the failed one."""
+    crawl = ledger.crawl()
+    busy = {"access": "unreachable", "status": 503, "copy_of": START - 4000}
+    ledger.snapshot(crawl, ORIGIN, PRESS, **busy)
+    with closing(Scratch([ledger.close()])) as scratch:
+        (document,) = collect(scratch, DEFAULT).documents
+    (version,) = document.versions
+    assert version.first == version.last == version.copy_of == START - 4000
+
+
 def test_delay(ledger: Ledger) -> None:
     """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
     group, even if only its User-Agent is known; none if the dialect ignores them.
@@ -248,6 +260,19 @@ def test_overridden_urls(ledger: Ledger) -> None:
     assert (one.verdict, one.layer, one.statement) == (
         "allowed", "override", "a.example: ignore",
     )  # fmt: skip
+
+
+def test_a_rule_of_an_override_that_allows(ledger: Ledger) -> None:
+    """The page does not call a rule that allows a URL a rule that forbids it."""
+    given = {"layer": "override", "reason": "rule", "statement": "Allow: /own"}
+    ledger.allowed(ledger.crawl(), None, f"{ORIGIN}/own", line=2, **given)
+    with closing(Scratch([ledger.close()])) as scratch:
+        page = "".join(render(collect(scratch, DEFAULT), START))
+    for section in ("urls", "overridden"):
+        text = page.partition(f'<section id="{section}"')[2].partition("</section>")[0]
+        assert "Allow: /own" in text
+        assert "a rule matches" in text
+        assert "forbid" not in text
 
 
 def test_without_a_robotstxt(ledger: Ledger) -> None:

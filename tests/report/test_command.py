@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.report.shown import visible
 from tests.report import ledgers
 from tests.report.making import make_report, run
 
@@ -29,6 +30,14 @@ def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert all(each.startswith("#") or each == "data:," for each in markup)
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert page.count("<script>") == page.count("</script>") == 1
+
+
+def test_an_example_of_a_code(tmp_path: Path) -> None:
+    """The footer shows the code of an invisible character as the report writes it."""
+    page = make_report(tmp_path, ledgers.empty).read_text()
+    found = re.search(r"as codes, such as <code>(.+?)</code>", page)
+    assert found
+    assert found[1] == visible(found[1].encode().decode("unicode_escape"))
 
 
 def test_an_older_report_is_replaced(tmp_path: Path) -> None:

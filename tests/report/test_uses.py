@@ -79,6 +79,18 @@ def test_on_the_page(tmp_path: Path) -> None:
     assert "robots.txt, line 2; for example https://a.example/a/0" in page
 
 
+def test_a_stopped_download(tmp_path: Path) -> None:
+    """The page says that a download was stopped, and not that nothing was stated."""
+    ledger = Ledger(tmp_path / "ledger.rep")
+    given = {"layer": "usage", "reason": "stopped", "verdict": "dropped"}
+    ledger.decision(ledger.crawl(), None, f"{ORIGIN}/x", page=f"{ORIGIN}/x", **given)
+    with closing(Scratch([ledger.close()])) as scratch:
+        page = "".join(render(collect(scratch, Limits()), START))
+    section = page.partition('<section id="usage"')[2].partition("</section>")[0]
+    assert "<td>the download was stopped after the headers</td>" in section
+    assert "<td>not recorded <" in section
+
+
 def test_a_ledger_of_an_earlier_version(tmp_path: Path) -> None:
     """A ledger of an earlier version can be read, without the source of a statement."""
     path = used(tmp_path)

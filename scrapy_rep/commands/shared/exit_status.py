@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 CLEAN, FOUND, WRONG_USAGE = 0, 1, 2
-"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage."""
+"""0: allowed, or nothing found. 1: denied, or something found. 2: wrong usage or input."""
 
 # The status that shells give a process that a signal ended.
 _INTERRUPTED, _BROKEN_PIPE = 128 + 2, 128 + 13

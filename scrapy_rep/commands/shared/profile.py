@@ -75,7 +75,7 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
 def _with_options(
     settings: Settings, arguments: Namespace, names: list[str]
 ) -> RepSettings:
-    """Put the options into *settings*. An error names the option, not its setting."""
+    """Put the options into *settings*, and read them. An error names the option given."""
     # Reading these settings would create the folder of a crawl and the file of its store.
     changed: dict[str, Any] = {"JOBDIR": None, "REP_STORE": "memory://"}
     options = {}

@@ -129,7 +129,7 @@ def describe_access(loaded: LoadedRobotsTxt) -> str:
     """Return the result of loading a robots.txt, in words."""
     result = loaded.result
     if result is None:
-        return "set in the settings" if loaded.is_override else "as given"
+        return "set in the settings" if loaded.is_override else "given with --robots"
     words = f"{result.access} ({result})"
     if result.redirects:
         words += f", redirected to {result.redirects[-1]}"

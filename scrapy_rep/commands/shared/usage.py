@@ -111,7 +111,7 @@ def _record(statement: UsageStatement | None) -> dict[str, Any] | None:
 
 
 def show_usage(output: Output, preferences: UsagePreferences, profile: Profile) -> None:
-    """Show each purpose with its statements; nothing without purposes and statements."""
+    """Show each purpose with its statements, unless there are neither."""
     if not preferences and not profile.rep.purposes:
         return
     for purpose in shown_purposes(profile):

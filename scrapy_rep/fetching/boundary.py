@@ -62,7 +62,9 @@ class Boundary:
         return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
 
     def may_use(self, response: Response) -> bool:
-        """Whether the server of *response* has an address to which a redirect may lead."""
+        """Whether the fetcher may use *response*: not if its server has a private address, and
+        the redirect that :meth:`may_follow` checked last came from a public one.
+        """
         is_known = self._is_from_outside and not _is_proxied(response)
         return not (is_known and _is_answer_inside(response))
 

@@ -293,7 +293,7 @@ class Worker:
 
     def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
         """The result of a script; None if the server fails, or refuses the call because it is
-        late or the lease of this worker has expired. After a refusal, send a heartbeat.
+        late or this worker is not registered. After a refusal, send a heartbeat.
         """
         found = self._run(script, self._link.deadline, *args)
         if found is None:

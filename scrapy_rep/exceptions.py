@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 class SettingError(ValueError):
-    """A setting has an invalid value. The message has its name, the value and what is
-    allowed.
-    """
+    """A setting has an invalid value. The message has both, and says what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")

@@ -49,6 +49,7 @@ class Boundary:
         self._is_from_outside = False
         if self._settings.redirect_private:
             return True
+        # With addresses of both kinds, the source counts as public, and the target as private.
         source, leads_to = _host(asked), _host(target)
         is_proxied = _is_proxied(response)
         inside = None if is_proxied else _is_answer_inside(response)

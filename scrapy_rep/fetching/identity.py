@@ -99,9 +99,7 @@ class Identity:
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* allows *url* for any of the product tokens, to a request that this
-        package makes itself.
-        """
+        """Whether this package itself may fetch *url*, for any of its product tokens."""
         return any(
             robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
         )

@@ -125,9 +125,7 @@ class Purposes:
         return found if of_site is None else of_site.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
-        """The cache entry of the robots.txt at the time of *request*; None if :meth:`note` has
-        recorded nothing for it.
-        """
+        """The cache entry of the robots.txt for *request*; None if :meth:`note` recorded none."""
         of_site = self._of_sites.get(request) if request is not None else None
         return None if of_site is None else of_site.entry
 

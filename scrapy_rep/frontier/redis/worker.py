@@ -242,7 +242,7 @@ class Worker:
         return bool(found[0])
 
     def release(self, number: str, host: str, delay: float) -> None:
-        """Free a place that was acquired, after *delay* seconds."""
+        """Free a place that was acquired. Its host is ready again in *delay* seconds."""
         self._run("release", number, host, round(delay * 1000))
 
     # This worker.

@@ -46,7 +46,8 @@ class Addon:
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
     """If the scheduler is that of scrapy-redis, let its workers share a host queue and a
-    store, unless the project sets its own.
+    store, unless the project sets its own. With this queue, replace scrapy-redis' duplicate
+    filter by the subclass for it.
     """
     scheduler = load_object(settings["SCHEDULER"])
     package = sys.modules.get("scrapy_redis.scheduler")
@@ -58,7 +59,7 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
     url = _redis_url(settings)
     if settings.getpriority("REP_STORE") is None and url is not None:
         settings.set("REP_STORE", url, "addon")
-    # Our subclass of the filter leaves the fingerprints to our queue, so it needs that queue.
+    # The subclass leaves the fingerprints to this queue, so it works with no other.
     from scrapy_rep.frontier.redis import HostQueue  # noqa: PLC0415  needs scrapy-redis
 
     is_ours = issubclass(load_object(settings["SCHEDULER_QUEUE_CLASS"]), HostQueue)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SettingError(ValueError):
-    """A setting has an invalid value. The message names it, and says what is allowed."""
+    """A setting has an invalid value. The message has both, and says what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
@@ -65,7 +65,9 @@ class RobotsDenied(IgnoreRequest):
 
 
 class SpiderClosing(IgnoreRequest):
-    """The spider closes, so a request stops waiting for a robots.txt or for its turn."""
+    """The spider closes, so a request stops waiting for a robots.txt or for its turn. This
+    says nothing about the site.
+    """
 
 
 class IndexingDenied(IgnoreRequest):
@@ -94,7 +96,7 @@ class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
     The message has the URL of the page and the statement that forbids the use. *denial*
     has the purpose and all statements. *entry* is the cache entry of the robots.txt, if
-    that states usage preferences.
+    that or the tdmrep.json of the site may state usage preferences.
     """
 
     def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:

@@ -11,16 +11,16 @@ Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *rules
 """
 
 item_annotated = object()
-"""The indexing rules of a page that must not be indexed were written into one of its items,
-if the item has a field for them.
+"""The page of an item must not be indexed. Its indexing rules were written into the item, if
+that has a field for them.
 
 Arguments: *item*, *response* (scrapy.http.Response, the page), *rules* (IndexingRules),
 and *spider*.
 """
 
 link_dropped = object()
-"""A request that a callback made is dropped, because its page forbids crawlers to follow its
-links, or this link.
+"""A request that a callback made is dropped, because its page says ``nofollow``, or marks the
+link with a ``rel`` that the crawl does not follow.
 
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response, the page),
 *reason* (str: ``"page"`` or ``"rel"``), *statement* (Statement of the page, or the value
@@ -34,7 +34,7 @@ Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reaso
 ``"noindex"``, ``"noimageindex"``, or the purpose that is denied), *page_url* (str: the URL
 that denies it, of the file itself or of the page whose item names the file), *statement*
 (Statement, UsageStatement or None), *entry* (Entry: the cache entry of the robots.txt, if
-that states usage preferences for the file; else None), and *spider*.
+that or the tdmrep.json of the site may state usage preferences; else None), and *spider*.
 """
 
 request_allowed = object()
@@ -64,8 +64,8 @@ that waited for it), and *spider*.
 """
 
 usage_annotated = object()
-"""The uses that a page allows were written into one of its items, and the page denies a
-purpose of the crawl.
+"""The page of an item denies a purpose of the crawl. The uses that it allows were written
+into the item, if that has a field for them.
 
 Arguments: *item*, *response* (scrapy.http.Response, the page), *denial* (Denial), *entry*
 (Entry, as in ``media_refused``), and *spider*.

@@ -247,9 +247,12 @@ def test_the_last_port() -> None:
 
 @pytest.mark.parametrize("dialect", ["classic", "rfc9309", MINE])
 def test_two_dialects(dialect: Any) -> None:
-    """REP_GOOGLE_COMPATIBLE with another REP_DIALECT is an error."""
-    with pytest.raises(SettingError, match="because REP_GOOGLE_COMPATIBLE is True"):
+    """REP_GOOGLE_COMPATIBLE with another REP_DIALECT is an error, which names that dialect."""
+    name = getattr(dialect, "name", dialect)
+    with pytest.raises(SettingError) as caught:
         read(REP_GOOGLE_COMPATIBLE=True, REP_DIALECT=dialect)
+    allowed = "'google' or not set, because REP_GOOGLE_COMPATIBLE is True"
+    assert str(caught.value) == f"REP_DIALECT is {name!r}, but it must be {allowed}."
 
 
 TEXTS: dict[str, list[tuple[str, object]]] = {

@@ -64,7 +64,7 @@ REP_LEDGER_LEVEL = "all"
 # Seconds that a request waits for an unreachable robots.txt before it is refused.
 # REP_UNREACHABLE_WAIT = 600
 
-# For several workers on one queue in Redis: seconds without a sign of life after which
+# For several workers on one queue in Redis: seconds without a heartbeat after which
 # other workers get a worker's requests.
 # REP_QUEUE_LEASE = 60
 

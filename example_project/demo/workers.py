@@ -23,7 +23,7 @@ DUPEFILTER_CLASS = "scrapy_rep.frontier.redis.dupefilter.DupeFilter"
 # The ledger: one for each worker.
 REP_LEDGER = "demo-%(pid)s.ledger"
 
-# Seconds without a sign of life after which other workers get a worker's requests.
+# Seconds without a heartbeat after which other workers get a worker's requests.
 REP_QUEUE_LEASE = float(os.environ.get("LEASE", "60"))
 
 # The site that all workers crawl, and the name of this worker: see demo/many.py.

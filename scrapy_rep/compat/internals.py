@@ -38,7 +38,7 @@ PROXY_AUTH_META_KEY = "_auth_proxy"
 
 
 class SlotState(NamedTuple):
-    """The state of a download slot: seconds, and moments on the monotonic clock."""
+    """The state of a download slot. Times are in seconds, moments on the monotonic clock."""
 
     concurrency: int
     active: int = 0

@@ -182,7 +182,7 @@ class RobotsTxtMiddleware:
     def _copy(self, known: Known, request: Request) -> Response | None:
         """The cached response to a spider's own request for a robots.txt.
 
-        None if no response is cached, so that Scrapy downloads it.
+        None if there is none or robots.txt is unreachable, so that Scrapy downloads it.
         """
         result = known.entry.result
         if result.status is None or result.access is access.Access.UNREACHABLE:

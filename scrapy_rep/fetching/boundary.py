@@ -49,6 +49,7 @@ class Boundary:
         self._is_from_outside = False
         if self._settings.redirect_private:
             return True
+        # With addresses of both kinds, the source counts as public, and the target as private.
         source, leads_to = _host(asked), _host(target)
         is_proxied = _is_proxied(response)
         inside = None if is_proxied else _is_answer_inside(response)
@@ -62,7 +63,9 @@ class Boundary:
         return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
 
     def may_use(self, response: Response) -> bool:
-        """Whether the server of *response* has an address to which a redirect may lead."""
+        """Whether the fetcher may use *response*: not if its server has a private address, and
+        the redirect that :meth:`may_follow` checked last came from a public one.
+        """
         is_known = self._is_from_outside and not _is_proxied(response)
         return not (is_known and _is_answer_inside(response))
 

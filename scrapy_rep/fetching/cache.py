@@ -38,7 +38,9 @@ class Known(NamedTuple):
 
     @property
     def state(self) -> State:
-        """What the crawler follows: the rules of the last answer, of an older copy, or none."""
+        """Whether the crawler follows the rules of the last answer or of an older copy, or may
+        fetch everything, or nothing.
+        """
         return self.entry.state(self.robots.dialect)
 
 

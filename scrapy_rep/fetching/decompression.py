@@ -1,4 +1,4 @@
-"""Checks a compressed robots.txt before Scrapy decompresses it: that its body is complete.
+"""Checks that a compressed robots.txt is complete, before Scrapy decompresses it.
 
 If the end of a compressed body is missing, Scrapy returns what it could decompress, or an
 empty body. Then rules would be missing, and the crawler would fetch what they disallow.
@@ -31,7 +31,7 @@ class IncompleteBody(Exception):
 
 def before_decompression(request: Request, response: Response) -> None:
     """Limit the decompression of a robots.txt, and raise IncompleteBody if its end is
-    missing.
+    missing or damaged.
 
     Called between download and decompression, since a limit that is set before the download
     makes long files fail instead of cutting them.
@@ -41,10 +41,11 @@ def before_decompression(request: Request, response: Response) -> None:
 
 
 def check_complete(response: Response) -> None:
-    """Raise IncompleteBody if the body of *response* is compressed, and its end is missing.
+    """Raise IncompleteBody if the body of *response* is compressed, and its end is missing
+    or damaged.
 
-    Does nothing if the encoding is unknown here, or the body is not in the encoding that the
-    header names: Scrapy handles these.
+    Does nothing if the download was stopped at the size limit. Leaves the body to Scrapy if
+    its encoding is unknown here, or is not the one that the header names.
     """
     named = response.headers.get("Content-Encoding") or b""
     encoding = named.strip().lower().decode("latin-1")

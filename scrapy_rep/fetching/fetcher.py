@@ -55,7 +55,7 @@ class Turn(Protocol):
         self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
         """Wait until *request* may be sent to its host. Other requests to the host wait until
-        the context ends. *is_redirected* is True for a redirect to another origin.
+        the context ends. *is_redirected* is True after a redirect to another origin.
         """
 
 
@@ -178,7 +178,8 @@ class RobotsTxtFetcher:
         return replace(result, status=status, body=response.body)
 
     async def _ask(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
-        """Send a request for *url* until there is a response or no attempt is left.
+        """Send a request for *url* until there is a response, a component drops the request,
+        or no attempt is left.
 
         A refusal by a proxy is retried; it is the answer only of the last attempt.
         """

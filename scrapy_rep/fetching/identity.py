@@ -55,7 +55,7 @@ class Identity:
 
     def purposes(self, request: Request | None) -> tuple[str, ...]:
         """The purposes of the response to *request*. Raises ValueError if the value of its
-        meta key is not a list of purposes.
+        meta key is neither a purpose nor a list of purposes.
         """
         own = None if request is None else request.meta.get(PURPOSES)
         if own is None:
@@ -99,7 +99,7 @@ class Identity:
         return paces[0] if len(paces) == 1 else Pace.of(records)
 
     def may_fetch(self, robots: RobotsTxt, url: str) -> bool:
-        """Whether *robots* allows *url* to this package, by any of the product tokens."""
+        """Whether this package itself may fetch *url*, for any of its product tokens."""
         return any(
             robots.is_allowed(url, tokens) for tokens in self.purposes_by_tokens(None)
         )

@@ -23,8 +23,9 @@ _MAX_CAUSES = 8
 class RobotsTxtRequest(Request):
     """A request for robots.txt that this package makes.
 
-    RobotsTxtMiddleware passes only these requests without a decision. It recognises them by
-    their class, which ``replace()`` keeps; a meta key could be copied to other requests.
+    Of all HTTP requests, RobotsTxtMiddleware passes only these without a decision. It
+    recognises them by their class, which ``replace()`` keeps; a spider could copy a meta key
+    to other requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

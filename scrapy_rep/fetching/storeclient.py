@@ -99,7 +99,7 @@ class StoreClient:
             if self._is_closed:
                 # The closed store is not called, so the lock was not really acquired.
                 raise SpiderClosing(
-                    f"The spider closes, so the robots.txt of {origin} is not fetched"
+                    f"The spider closes, so the file of {origin} is not fetched"
                 )
             if has_lock:
                 # Another worker may have stored the file before it released the lock.

@@ -15,11 +15,11 @@ _SEPARATORS = re.compile(r"[\s,]+")
 
 
 def only_marked(response: Response, rels: frozenset[str]) -> dict[str, str]:
-    """The URLs of a page's ``<a>`` and ``<area>`` links if all links to the URL have one of
-    *rels*, in lower case.
+    """The URLs for which every ``<a>`` or ``<area>`` link of a page has one of *rels*, given in
+    lower case.
 
     The keys are canonical URLs (see :func:`canonical`), the values the ``rel`` of the first
-    such link, as written.
+    link to the URL, as written.
     """
     if not isinstance(response, HtmlResponse):
         return {}

@@ -78,7 +78,8 @@ class Purposes:
         refusals: Iterable[tuple[str, Decision]] = (),
     ) -> None:
         """Record the preferences of the site for the URL of *request*, which is about to be
-        sent. *refusals* are the purposes whose own product tokens must not fetch the URL.
+        sent. *refusals* are the purposes whose own product tokens must not fetch the URL,
+        each with the decision. Records nothing if the site cannot state preferences.
         """
         if not (refusals or tdmrep is not None or robots.may_state_usage):
             return
@@ -124,7 +125,7 @@ class Purposes:
         return found if of_site is None else of_site.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
-        """The entry of the robots.txt at the time of *request*; None if nothing is stated."""
+        """The cache entry of the robots.txt for *request*; None if :meth:`note` recorded none."""
         of_site = self._of_sites.get(request) if request is not None else None
         return None if of_site is None else of_site.entry
 

@@ -43,6 +43,7 @@ class RefusedImages:
         # By kind of refusal and URL: the number of items with the URL, and the last refusal.
         self._items: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], tuple[str, Any]] = {}
+        # The ids of the items that no media pipeline has begun to process.
         self._unmet: set[int] = set()
 
     @classmethod

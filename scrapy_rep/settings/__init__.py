@@ -105,7 +105,8 @@ class RepSettings:
     """Seconds. Nothing is fetched from a host that asks for a longer delay."""
 
     queue_lease: float = _setting("REP_QUEUE_LEASE", 60, Values.seconds)
-    """The seconds without a heartbeat after which a worker's requests return to the queue."""
+    """The seconds without a heartbeat after which a worker's requests return to the queue in
+    Redis."""
 
     shared_delay: bool = _setting("REP_SHARED_DELAY", True, Values.flag)
     """Whether workers that share a store share the delay of a host too."""
@@ -200,7 +201,9 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
 
 
 def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
-    """Every setting of this package by name, without credentials; *read* is their reading."""
+    """The values of this package's settings and Scrapy's for robots.txt, by name, without
+    credentials. *read* are the same settings, checked.
+    """
     names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
     found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
     found["REP_STORE"] = readers.displayed_store(read.store)

@@ -50,7 +50,9 @@ def dialect(values: Values, name: str = "REP_DIALECT") -> Dialect:
         return found
     if values.is_set(name) and found != GOOGLE:
         allowed = "'google' or not set, because REP_GOOGLE_COMPATIBLE is True"
-        raise values.error(name, allowed)
+        value = values.get(name)
+        shown = value if isinstance(value, str) else found.name
+        raise SettingError(name, shown, allowed)
     return GOOGLE
 
 

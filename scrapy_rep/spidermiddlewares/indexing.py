@@ -96,7 +96,7 @@ class IndexingGateMiddleware:
             return True
         why, statement = found
         logger.debug(
-            "Not followed from %(response)s (%(why)s): %(request)s is dropped",
+            "Dropped %(request)s: its link on %(response)s must not be followed (%(why)s)",
             {"response": response, "why": why, "request": request},
             extra={"spider": self._crawler.spider},
         )

@@ -49,7 +49,8 @@ _NOT_AN_ENTRY = (
 
 class Store(ABC):
     """Keeps entries by origin, and locks that let only one of several workers fetch a
-    robots.txt. An origin is passed as ``str(Origin)``.
+    robots.txt. An *origin* is any string: ``str(Origin)`` for a robots.txt, the URL of a
+    tdmrep.json, or the name of the lock for the turn at a host.
 
     A subclass implements the storage of bytes. All methods may be called from several
     threads. Methods that use a disk or a network raise StoreError if that fails; later calls
@@ -88,11 +89,12 @@ class Store(ABC):
 
     @abstractmethod
     def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-        """Lock *origin*, so that only *owner* fetches its robots.txt. Return whether *owner*
-        has the lock.
+        """Lock *origin*, so that only *owner* fetches its file, or has the turn at its host.
+        Return whether *owner* has the lock.
 
         The lock expires after *seconds*. A call by its owner renews it for *seconds*. Calls
-        for the same origin must pass similar *seconds*.
+        for the same origin must pass similar *seconds*: a store may ignore a lock that expires
+        much later, as from before its clock was set back.
         """
 
     @abstractmethod

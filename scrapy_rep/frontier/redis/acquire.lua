@@ -17,6 +17,6 @@ end
 call('HDEL', key, 'asked')
 call('HSET', prefix .. ':leases:' .. worker, '@' .. number, host)
 call('HSET', key, 'out', 1, 'free', now)
--- The host must not expire while a request is in flight.
+-- The key must not expire while a request is in flight.
 if not state[3] then call('PERSIST', key) end
 return { 0, now, 1 }

@@ -1,6 +1,6 @@
 -- Functions for requests that arrive at a queue.
 
--- Schedule a queue that is not empty for now, unless it is scheduled already.
+-- Schedule a check, at once, of a queue that is not empty, unless one is scheduled already.
 local function arrive(queue)
     if call('ZSCORE', prefix .. ':ready', queue) then return end
     if call('ZSCORE', prefix .. ':unknown', queue) then return end

@@ -45,13 +45,14 @@ local function is_late(deadline)
     return deadline > 0 and now > deadline
 end
 
--- Whether the lease of a worker has expired.
+-- Whether a worker is not registered: it is new, or its lease has expired, and another worker
+-- has returned all it had to the queue.
 local function is_dead(worker)
     return not call('ZSCORE', prefix .. ':workers', worker)
 end
 
--- Whether a worker must get nothing now, because its call is late or its lease has expired:
--- what it gets would never return to the queue if it died. It must send a heartbeat first.
+-- Whether a worker must get nothing now, because its call is late, or it is not registered:
+-- then what it gets would never return to the queue if it died. It must send a heartbeat first.
 local function is_refused(worker, deadline)
     return is_late(deadline) or is_dead(worker)
 end

@@ -141,8 +141,8 @@ class InFlight:
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits that the settings give. Must not be called before the engine exists,
-        since its downloader has read them."""
+        """The limits in the settings, as the engine's downloader has read them: the engine must
+        exist."""
         slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
         of_hosts = {slot: self._limits_of(slot) for slot in slots}
         text = json.dumps(of_hosts) if of_hosts else ""

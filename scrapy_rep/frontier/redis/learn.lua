@@ -1,9 +1,9 @@
 -- Needs: common, places
 -- Give a worker queues whose robots.txt it must fetch.
 --
--- ARGV: worker, deadline, the most queues to return, the number of ready queues from which on
--- none is returned, 1 if the crawl does not obey robots.txt. Returns whether the call is
--- refused, the time, and a list of queues, each with the delay of its host and one request.
+-- ARGV: worker, deadline, how many queues to return at most, how many ready queues are enough
+-- to return none, 1 if the crawl does not obey robots.txt. Returns whether the call is refused,
+-- the time, and a list of queues, each with the delay of its host and one request.
 local worker, quota, enough = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local ready, unknown = prefix .. ':ready', prefix .. ':unknown'
 if is_refused(worker, ARGV[2]) then return { 1, now } end

@@ -24,8 +24,8 @@ else
     call('HDEL', key, 'd ' .. queue)
 end
 if delay > 0 or before then
-    -- The longest delay of the queues of the host. Forget those whose robots.txt expired
-    -- some time ago.
+    -- The longest delay of the queues of the host. Forget those whose robots.txt expired an
+    -- hour ago or earlier.
     local longest, fields, gone = 0, call('HGETALL', key), {}
     for index = 1, #fields, 2 do
         local name = string.match(fields[index], '^k (.*)')

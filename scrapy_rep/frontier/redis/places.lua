@@ -34,8 +34,8 @@ local function free_place(host, had, fetched, delay, gap)
         if gap > 0 then call('HSET', key, 'gap', gap) end
         if wait > 0 then
             call('HSET', key, 'free', free)
-            -- A host without a known robots.txt expires when its next request may be sent; no
-            -- host expires before.
+            -- The key must not expire before the next request may be sent. It expires then if
+            -- no request is in flight and no robots.txt is known.
             local life = call('PTTL', key)
             local is_idle = out <= 0 and not state[4]
             if is_idle or (life >= 0 and life < wait) then call('PEXPIRE', key, wait) end

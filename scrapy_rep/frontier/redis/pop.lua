@@ -16,13 +16,14 @@ local ready, leases = prefix .. ':ready', prefix .. ':leases:' .. worker
 if is_late(ARGV[2]) then return { 1, now } end
 
 -- Most calls report one request, which has left the downloader and is done. If the worker still
--- has it, its lease has not expired, so that need not be checked.
+-- has it, the worker is registered, so that need not be checked.
 local first_left, ended = 9 + ARGV[8], 0
 local is_one = ARGV[8] == '1' and ARGV[9] == ARGV[10]
 local fields = is_one and call('HDEL', leases, '=' .. ARGV[9], '@' .. ARGV[9]) or 0
 if fields == 0 and is_dead(worker) then return { 1, now } end
 if fields > 0 then
-    -- Two fields: the place is freed now. One field: it was freed by an earlier call.
+    -- Two fields: the place is freed now. One field: an earlier call has freed it. No place
+    -- outlasts its request.
     free_place(ARGV[11], fields == 2, ARGV[12] == '1', 0, tonumber(ARGV[13]))
     ended, first_left = 1, first_left + 4
 else
@@ -83,7 +84,7 @@ for _ = 1, looks do
             else
                 call('HSET', key, 'out', out)
             end
-            -- The host must not expire while a request is in flight.
+            -- The key must not expire while a request is in flight.
             if free > 0 and not state[6] then call('PERSIST', key) end
             if is_empty(queue) then
                 call('ZREM', ready, queue)

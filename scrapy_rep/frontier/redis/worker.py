@@ -242,7 +242,7 @@ class Worker:
         return bool(found[0])
 
     def release(self, number: str, host: str, delay: float) -> None:
-        """Free a place that was acquired, after *delay* seconds."""
+        """Free a place that was acquired. Its host is ready again in *delay* seconds."""
         self._run("release", number, host, round(delay * 1000))
 
     # This worker.
@@ -293,7 +293,7 @@ class Worker:
 
     def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
         """The result of a script; None if the server fails, or refuses the call because it is
-        late or the lease of this worker has expired. After a refusal, send a heartbeat.
+        late or this worker is not registered. After a refusal, send a heartbeat.
         """
         found = self._run(script, self._link.deadline, *args)
         if found is None:

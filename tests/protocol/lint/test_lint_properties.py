@@ -49,7 +49,7 @@ def check(body: bytes, dialect: Dialect) -> None:
         assert finding.message.isprintable()
         assert 0 < len(finding.message) < 500
         assert len(finding.text) <= MAX_TEXT
-        if "more like this" not in finding.message:
+        if "more findings with this code" not in finding.message:
             assert finding.message.count(": ") >= 1, "no remedy"
     assert [f.line for f in found] == sorted(f.line for f in found)
     counts = [[f.code for f in found].count(code) for code in CODES]

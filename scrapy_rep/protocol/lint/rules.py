@@ -122,7 +122,7 @@ def _report(mark: int, winner: int, file: LintedFile) -> None:
         file.add(mark >> 1, "redundant-rule", f"{message} result: delete this rule")
     else:
         says = "allows" if allows else "forbids"
-        message = f"line {line} decides wherever this rule matches, and {says} it"
+        message = f"line {line} decides wherever this rule matches, and {says} the URL"
         first = file.dialect.rule_choice == "first"
         remedy = "put this one first" if first else "lengthen this pattern"
         file.add(mark >> 1, "shadowed-rule", f"{message}: delete one, or {remedy}")

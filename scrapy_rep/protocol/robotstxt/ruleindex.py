@@ -43,7 +43,7 @@ _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
 
 class RuleIndex:
-    """Finds the rule that decides on a target in time that hardly grows with their number.
+    """Finds the rule that decides on a target. More rules hardly make this slower.
 
     The head of a pattern is its literal part, up to the first ``*``. Heads are sorted. The
     parent of a head is the longest other head that it begins with. A binary search finds the
@@ -281,7 +281,7 @@ def _inherit(
 ) -> None:
     """Give each literal that begins with the literal of an earlier rule the mark of that rule.
 
-    If the first rule wins, the earlier rule always decides.
+    In a dialect where the first rule wins, the earlier rule always decides.
     """
     for place in range(1, len(marks)):
         earlier = marks[parents[place]]

@@ -27,7 +27,8 @@ _HEADER = re.compile(
 )
 _LIST = re.compile(rb"[a-z0-9_*-]+\s*[,;|]\s*[a-z*]", re.IGNORECASE)
 _VERSION = re.compile(rb"(?:/v?[0-9.x]*)?\*?", re.IGNORECASE)
-_SHOWN = 2000
+# The number of octets of a value that are checked.
+_MAX_CHECKED = 2000
 
 
 def check_agents(file: LintedFile) -> None:
@@ -51,7 +52,7 @@ def check_agents(file: LintedFile) -> None:
 def _check_agent(line: Line, file: LintedFile) -> None:
     number, _, whole = line
     dialect = file.dialect
-    value = whole[:_SHOWN]
+    value = whole[:_MAX_CHECKED]
     tokens = agents_of_line(value, dialect)
     token = tokens[0]
     if dialect.agent_match == "letters" and token != EVERYONE:

@@ -108,9 +108,10 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
     if segments[0]:
         yield witness
     elif not witness.strip(_ANYTHING) or not segments[1].startswith("/"):
-        # Every URL has a "/" before the part that the first "*" matches.
+        # Every target begins with a "/", which the first "*" must match.
         yield "/" + witness
     else:
+        # The first "*" may also match nothing.
         yield "/" + witness
         yield witness.removeprefix(_ANYTHING)
 

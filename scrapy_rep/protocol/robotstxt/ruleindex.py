@@ -34,8 +34,8 @@ _ROOT = "/"
 # The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# With more patterns with a * than this, trying them one by one takes too long: for a long
-# target, and for any target.
+# With more patterns with a * than the first limit, trying them one by one takes too long for
+# a long target; with more than the second, for any target.
 _MANY_WILDCARDS = 200
 _TOO_MANY_WILDCARDS = 1_000
 
@@ -119,7 +119,7 @@ class RuleIndex:
             if not at:
                 break
             at = parents[at]
-        while place and not marks[place]:  # the head of wildcards alone
+        while place and not marks[place]:  # the head of patterns with a *
             place = parents[place]
         mark = marks[place]
         if best is not None:
@@ -146,7 +146,7 @@ class RuleIndex:
         if self._exact and target in self._exact:
             exact = self._exact[target]
             best = exact if best is None else max(best, exact)
-        while place and not marks[place]:  # the head of wildcards alone
+        while place and not marks[place]:  # the head of patterns with a *
             place = parents[place]
         mark = marks[place]
         if mark:

@@ -81,15 +81,17 @@ def _check_agent(line: Line, file: LintedFile) -> None:
         message = f"crawlers ignore {quoted(rest)} after the name: write"
         file.add(number, "agent-version", f"{message} {quoted(token.encode())}")
     elif rest:
-        message = f"crawlers read only {quoted(token.encode())}: write the crawler's"
-        message += " product token"
-        if token == EVERYONE:
-            message = "crawlers read only '*', so the line names all crawlers: write"
-            message += " only *, or a product token"
-        elif is_product_token(value.decode("utf-8", "replace")):
-            message = f"Google reads only {quoted(token.encode())}: use a product token"
-            message += " of letters, - and _, if the crawler has one"
-        file.add(number, "agent-cut", message)
+        file.add(number, "agent-cut", _how_cut(value, token))
+
+
+def _how_cut(value: bytes, token: str) -> str:
+    read = quoted(token.encode())
+    if token == EVERYONE:
+        return "crawlers read only '*', for all crawlers: write only *, or a product token"
+    if is_product_token(value.decode("utf-8", "replace")):
+        remedy = "use a product token of letters, - and _, if the crawler has one"
+        return f"Google reads only {read}: {remedy}"
+    return f"crawlers read only {read}: write the crawler's product token"
 
 
 def check_groups(file: LintedFile) -> None:
@@ -122,12 +124,10 @@ def _check_names(group: Group, seen: dict[str, int], file: LintedFile) -> None:
         earlier = [_earlier(token, seen, dialect) for token in group.agents if token]
         if all(earlier):
             message = f"crawlers follow the group of line {earlier[0]} and ignore this"
-            message += " one: "
+            remedy = "move this group above that one"
             if group.agents[0] in seen:
-                message += "move the rules there, and delete this group"
-            else:
-                message += "move this group above that one"
-            file.add(group.lines[0], "hidden-group", message)
+                remedy = "move the rules there, and delete this group"
+            file.add(group.lines[0], "hidden-group", f"{message} one: {remedy}")
     ours: set[str] = set()
     for token, number in zip(group.agents, group.lines, strict=True):
         if token and token in ours:

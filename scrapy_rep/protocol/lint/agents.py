@@ -87,7 +87,7 @@ def _check_agent(line: Line, file: LintedFile) -> None:
 def _how_cut(value: bytes, token: str) -> str:
     read = quoted(token.encode())
     if token == EVERYONE:
-        return "crawlers read only '*', for all crawlers: write only *, or a product token"
+        return "crawlers read only '*', for everyone: write only *, or a product token"
     if is_product_token(value.decode("utf-8", "replace")):
         remedy = "use a product token of letters, - and _, if the crawler has one"
         return f"Google reads only {read}: {remedy}"

@@ -54,7 +54,7 @@ class Result:
 
     passed: Counter[str] = field(default_factory=Counter)
     disputed: int = 0
-    """The number of disputed cases, which are not counted, with the answer in the file."""
+    """How many disputed cases it answers as the file does. They count neither way."""
 
     failures: list[Failure] = field(default_factory=list)
 

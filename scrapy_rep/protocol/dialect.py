@@ -96,8 +96,8 @@ class Dialect:
     user-agent line after a rule begins the next group (RFC 2.1)."""
 
     misspelt_fields: bool = False
-    """Whether lines count whose field only begins with a known field or one of its
-    misspellings, or that have white space instead of a colon (Google's parser)."""
+    """Whether a line has an effect if its field only begins with a known field or a common
+    misspelling, or if white space stands in place of the colon (Google's parser)."""
 
     crawl_delay: bool = True
     """Whether ``Crawl-delay``, ``Request-rate`` and ``Visit-time`` have an effect (Google:

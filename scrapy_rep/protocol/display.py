@@ -48,7 +48,7 @@ def without_credentials(text: str) -> str:
 
 def address_without_credentials(address: str) -> str:
     """Return the address of a store with its credentials masked: everything between ``//``
-    and the last ``@``, and user names and passwords in the query. It may be malformed.
+    and the last ``@``, and user names and passwords in the query. *address* may be malformed.
     """
     before, at, after = address.rpartition("@")
     if at:

@@ -96,8 +96,9 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> f
     """Return the seconds to wait before the next fetch, after *attempts* failed ones in a row.
 
     ``Retry-After`` (RFC 9110, 10.2.3) decides, between a second and a day. Without it, the
-    wait doubles with each attempt. *jitter*, from 0 to 1, keeps crawlers from fetching at the
-    same time. *now* is the time of the last fetch.
+    wait doubles with each attempt, from 30 seconds up to an hour; *jitter*, from 0 to 1, adds
+    up to half, so that crawlers do not all fetch at the same time. *now* is the time of the
+    last fetch.
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)

@@ -65,7 +65,7 @@ _MAX_LENGTH = 80
 """Longer text, in characters, is not read as a date."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=timezone.utc)
 """An earlier date is the zero value of some program, such as the year 1."""
-# dateutil needs it for missing parts. _CompleteDates rejects dates without these.
+# dateutil takes a missing time from this. _CompleteDates rejects a date with missing parts.
 _NO_DEFAULT = datetime(2000, 1, 1)
 
 

@@ -75,7 +75,7 @@ _SKIPPABLE = re.compile(
 
 
 class StartTag(NamedTuple):
-    """A start tag at one of the offsets."""
+    """A start tag that :func:`find_tags` found."""
 
     start: int
     """The offset of its ``<``."""
@@ -125,7 +125,7 @@ def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
             position = _text_end(html, position, name)
 
 
-# Each of these functions returns -1 if the page ends first.
+# Each of these functions returns -1 as the offset if the page ends first.
 
 
 def _comment_end(html: bytes, position: int, proper: bool) -> int:

@@ -112,7 +112,8 @@ class Statement(NamedTuple):
     name: str
     """In lower case."""
     value: Value = None
-    """None for no value, and for an invalid one; then the statement has no effect."""
+    """None if the rule takes no value. Also None for an invalid value of a rule that takes
+    one; such a statement has no effect."""
     known: bool = True
     """Whether the name is in the dialect's vocabulary. Other statements have no effect."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.agents import (
     EVERYONE,
     agents_of_line,
+    is_product_token,
     is_rfc_token,
     product_tokens,
 )
@@ -26,7 +27,8 @@ _HEADER = re.compile(
 )
 _LIST = re.compile(rb"[a-z0-9_*-]+\s*[,;|]\s*[a-z*]", re.IGNORECASE)
 _VERSION = re.compile(rb"(?:/v?[0-9.x]*)?\*?", re.IGNORECASE)
-_SHOWN = 2000
+# The number of octets of a value that are checked.
+_MAX_CHECKED = 2000
 
 
 def check_agents(file: LintedFile) -> None:
@@ -43,14 +45,14 @@ def check_agents(file: LintedFile) -> None:
                 file.add(line.number, "rule-after-blank-line", message)
             else:
                 message = "no user-agent line stands above, so crawlers ignore this"
-                message += " rule: write User-agent: * above it"
-                file.add(line.number, "rule-before-group", message)
+                meant = "move it below one" if first else "write User-agent: * above it"
+                file.add(line.number, "rule-before-group", f"{message} rule: {meant}")
 
 
 def _check_agent(line: Line, file: LintedFile) -> None:
     number, _, whole = line
     dialect = file.dialect
-    value = whole[:_SHOWN]
+    value = whole[:_MAX_CHECKED]
     tokens = agents_of_line(value, dialect)
     token = tokens[0]
     if dialect.agent_match == "letters" and token != EVERYONE:
@@ -67,7 +69,7 @@ def _check_agent(line: Line, file: LintedFile) -> None:
         meant = names[0] if names else "the crawler's product token"
         file.add(number, "browser-header", f"{message}: write {meant}")
     elif is_list or _LIST.match(value):
-        message = "crawlers do not split this list of names"
+        message = "few crawlers split a list of names"
         if is_list:
             message = "Google reads only the first of several names in one line"
         message += ": write a user-agent line for each"
@@ -79,9 +81,17 @@ def _check_agent(line: Line, file: LintedFile) -> None:
         message = f"crawlers ignore {quoted(rest)} after the name: write"
         file.add(number, "agent-version", f"{message} {quoted(token.encode())}")
     elif rest:
-        message = f"crawlers read only {quoted(token.encode())}, so the line names each"
-        message += " crawler called that: write the crawler's product token"
-        file.add(number, "agent-cut", message)
+        file.add(number, "agent-cut", _how_cut(value, token))
+
+
+def _how_cut(value: bytes, token: str) -> str:
+    read = quoted(token.encode())
+    if token == EVERYONE:
+        return "crawlers read only '*', for everyone: write only *, or a product token"
+    if is_product_token(value.decode("utf-8", "replace")):
+        remedy = "use a product token of letters, - and _, if the crawler has one"
+        return f"Google reads only {read}: {remedy}"
+    return f"crawlers read only {read}: write the crawler's product token"
 
 
 def check_groups(file: LintedFile) -> None:
@@ -114,8 +124,10 @@ def _check_names(group: Group, seen: dict[str, int], file: LintedFile) -> None:
         earlier = [_earlier(token, seen, dialect) for token in group.agents if token]
         if all(earlier):
             message = f"crawlers follow the group of line {earlier[0]} and ignore this"
-            message += " one: move the rules there"
-            file.add(group.lines[0], "hidden-group", message)
+            remedy = "move this group above that one"
+            if group.agents[0] in seen:
+                remedy = "move the rules there, and delete this group"
+            file.add(group.lines[0], "hidden-group", f"{message} one: {remedy}")
     ours: set[str] = set()
     for token, number in zip(group.agents, group.lines, strict=True):
         if token and token in ours:
@@ -123,8 +135,8 @@ def _check_names(group: Group, seen: dict[str, int], file: LintedFile) -> None:
             file.add(number, "repeated-agent", message)
         elif token and token in seen and dialect.merge_groups:
             message = "most crawlers, but not all, merge this group with the one of"
-            message += f" line {seen[token]}: move the rules there"
-            file.add(number, "merged-group", message)
+            message += f" line {seen[token]}: move the rules there, and delete this"
+            file.add(number, "merged-group", f"{message} line")
         ours.add(token)
 
 
@@ -147,5 +159,6 @@ def _check_no_rules(
     if everyone_is_restricted and EVERYONE not in group.agents:
         message += ", even what the * group forbids: repeat those rules here"
     else:
-        message += ": write Disallow: / to forbid it, or an empty Disallow: to say so"
+        message += ": write Disallow: / to forbid everything, or an empty Disallow: to"
+        message += " make clear that the group allows it"
     file.add(group.lines[-1], "group-without-rules", message)

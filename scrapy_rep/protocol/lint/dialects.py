@@ -52,7 +52,7 @@ _REASONS = {
     ),
     "index_html_quirk": (
         "whether a rule that allows index.html also allows its directory",
-        "add a rule for the directory that ends with $",
+        "add a rule for the directory, with $ at the end",
     ),
     "comma_separated_agents": (
         "whether commas separate names",

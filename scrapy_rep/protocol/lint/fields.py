@@ -22,7 +22,7 @@ _FIELDS = (
 _PROPER = {field.lower(): field for field in _FIELDS}
 
 # Fields about the use of content (IETF AIPREF drafts, contentsignals.org, RSL 1.0).
-_ELSEWHERE = {
+_USAGE_FIELDS = {
     "content-signal": "Content-Signal",
     "content-usage": "Content-Usage",
     "license": "License",
@@ -52,7 +52,8 @@ _LETTERS = re.compile("[^a-z]")
 # The least similarity of a misspelling and its word (see difflib.get_close_matches).
 _MIN_LIKENESS = 0.8
 _BY_LETTERS = {
-    _LETTERS.sub("", field): proper for field, proper in (_PROPER | _ELSEWHERE).items()
+    _LETTERS.sub("", field): proper
+    for field, proper in (_PROPER | _USAGE_FIELDS).items()
 }
 
 
@@ -92,7 +93,7 @@ class FieldCheck:
             return
         word = words[0]
         name = word[:_MAX_LENGTH].decode("utf-8", "replace").lower()
-        meant = (_PROPER | _ELSEWHERE).get(name) or self._field_meant(name)
+        meant = (_PROPER | _USAGE_FIELDS).get(name) or self._field_meant(name)
         if meant and len(words) <= 2:
             message = "the line has no colon, so crawlers ignore it: write"
             message += f" {meant}: and the value"
@@ -126,7 +127,7 @@ class FieldCheck:
         elif name in {"http", "https"}:
             message = "crawlers ignore a URL without a field: write Sitemap: before it"
             add(number, "missing-field", message)
-        elif name not in _ELSEWHERE:
+        elif name not in _USAGE_FIELDS:
             self._check_unknown(number, written, name)
 
     def _check_unknown(self, number: int, written: bytes, name: str) -> None:

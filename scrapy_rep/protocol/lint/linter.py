@@ -94,7 +94,7 @@ def _check_page(file: LintedFile) -> bool:
     for number, raw in enumerate(file.written, 1):
         if raw.strip():
             if _PAGE(raw):
-                message = "crawlers find no rules in an HTML page: send the rules as"
+                message = "this is an HTML page, not a robots.txt: send the rules as"
                 message += " text/plain, or answer 404 if there are none"
                 file.add(number, "html", message)
                 return True
@@ -107,11 +107,12 @@ def _check_octets(number: int, raw: bytes, file: LintedFile) -> None:
     limit = GOOGLE.line_limit
     if limit is not None and len(content) > limit:
         message = f"the line has {len(content)} bytes, and Google reads only {limit}"
-        file.add(number, "line-too-long", f"{message}: split it")
+        file.add(number, "line-too-long", f"{message}: shorten it")
     if content.isascii():
         if b"\0" in content:
-            message = "crawlers cannot read null characters, as UTF-16 has them"
-            file.add(number, "null-characters", f"{message}: save the file as UTF-8")
+            message = "crawlers misread a line with null characters: delete them, or"
+            message += " save the file as UTF-8 if it is in UTF-16"
+            file.add(number, "null-characters", message)
         return
     if BOM_UTF8 in content:
         message = "crawlers read this byte order mark as part of the line: delete it"
@@ -120,6 +121,6 @@ def _check_octets(number: int, raw: bytes, file: LintedFile) -> None:
         content.decode()
     except UnicodeDecodeError as error:
         octet = content[error.start]
-        message = f"crawlers read the byte 0x{octet:02X}, which is not UTF-8, as"
-        message += f" %{octet:02X}: save the file as UTF-8"
+        message = f"the byte 0x{octet:02X} is not UTF-8, and counts as %{octet:02X}"
+        message += " in a path: save the file as UTF-8"
         file.add(number, "invalid-utf-8", message)

@@ -113,11 +113,13 @@ def _check_encoding(number: int, value: bytes, file: LintedFile) -> None:
         message = "%2F matches only %2F in a URL, never a /: write / to match a slash"
         file.add(number, "encoded-slash", message)
     if _ENCODED_WILDCARD(value):
-        message = "%2A and %24 match the characters * and $ in a URL"
+        message = "%2A and %24 match only the characters * and $ in a URL"
         if reading == "high-octets":
             message = "%2A and %24 match only %2A and %24 in a URL"
-        message += ": use * to match any text, or $ to match the end"
-        file.add(number, "encoded-wildcard", message)
+        meant = "* to match any text, or $ to match the end"
+        if not file.dialect.wildcards:
+            meant = "the beginning of a path to match more"
+        file.add(number, "encoded-wildcard", f"{message}: write {meant}")
     if _LOWER_CASE_HEX(value):
         message = "some crawlers do not match %aa with %AA: write it in upper case"
         file.add(number, "lower-case-hex", message)
@@ -147,5 +149,8 @@ def _check_wildcards(number: int, value: bytes, file: LintedFile) -> None:
         message = "patterns match every path that begins with them: leave out the final"
         file.add(number, "trailing-star", f"{message} {end}")
     if b"$" in value[:-1]:
-        message = "a $ that is not at the end matches only itself: write %24, or move"
-        file.add(number, "dollar-inside", f"{message} it to the end")
+        message = "a $ that is not at the end matches only itself: move it to the end"
+        if file.dialect.path_encoding == "rfc3986":
+            # RFC 9309, 2.2.3, writes a literal $ like this. Google does not decode it.
+            message += ", or write %24"
+        file.add(number, "dollar-inside", message)

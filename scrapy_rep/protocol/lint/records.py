@@ -66,6 +66,8 @@ def check_delays(file: LintedFile) -> None:
         return
     delays: dict[str, tuple[float, int]] = {}
     for group in file.groups:
+        if not file.dialect.merge_groups:
+            delays = {}
         agents: dict[int, list[str]] = {}
         for agent, run in zip(group.agents, group.runs, strict=True):
             agents.setdefault(run, []).append(agent)

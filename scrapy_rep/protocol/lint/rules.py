@@ -108,9 +108,10 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
     if segments[0]:
         yield witness
     elif not witness.strip(_ANYTHING) or not segments[1].startswith("/"):
-        # Every URL has a "/" before the part that the first "*" matches.
+        # Every target begins with a "/", which the first "*" must match.
         yield "/" + witness
     else:
+        # The first "*" may also match nothing.
         yield "/" + witness
         yield witness.removeprefix(_ANYTHING)
 
@@ -122,7 +123,7 @@ def _report(mark: int, winner: int, file: LintedFile) -> None:
         file.add(mark >> 1, "redundant-rule", f"{message} result: delete this rule")
     else:
         says = "allows" if allows else "forbids"
-        message = f"line {line} decides wherever this rule matches, and {says} it"
+        message = f"line {line} decides wherever this rule matches, and {says} the URL"
         first = file.dialect.rule_choice == "first"
         remedy = "put this one first" if first else "lengthen this pattern"
         file.add(mark >> 1, "shadowed-rule", f"{message}: delete one, or {remedy}")

@@ -128,7 +128,8 @@ class _UsageCheck:
 
     def compare(self, records: Iterable[Line]) -> None:
         """Find records for one path and one crawler that contradict each other."""
-        said: dict[tuple[object, str], tuple[bool, int]] = {}
+        said: dict[tuple[object, str], tuple[bool, Line]] = {}
+        first_wins = self._dialect.rule_choice == "first"
         octets = 0
         for line in records:
             octets += len(line.value)
@@ -140,11 +141,13 @@ class _UsageCheck:
                 if each.value is None:
                     continue
                 key = pattern[:2] if pattern else path, each.category
-                other, number = said.setdefault(key, (each.value, line.number))
+                other, first = said.setdefault(key, (each.value, line))
                 if other is not each.value:
+                    is_first = first_wins and first.field == line.field
+                    followed = "first line" if is_first else "line that forbids"
                     message = (
-                        f"line {number} says the opposite about {each.category} for the same "
-                        "path, and crawlers follow the line that forbids: delete one of them"
+                        f"line {first.number} says the opposite about {each.category} for the "
+                        f"same path, and crawlers follow the {followed}: delete one of them"
                     )
                     self._add(line.number, "contradicting-preferences", message)
 

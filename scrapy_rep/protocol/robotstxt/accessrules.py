@@ -69,7 +69,7 @@ class CrawlerRules:
         self.index: RuleIndex | None = None
 
         self.has_decided = False
-        """Whether these rules have decided on a URL before."""
+        """Whether a :class:`RuleScan` has decided on a URL, so the next URL needs an index."""
 
     @property
     def weight(self) -> int:
@@ -251,7 +251,7 @@ class AccessRules:
 
     def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
         """Return what finds the rule that decides: a scan of the text for the first URL, an
-        index for later ones. A crawl fetches only one page of many hosts, and building the
+        index for later ones. From many hosts, a crawl fetches only one page, and building the
         index costs more than a scan.
         """
         if not followed.has_decided and can_scan(target, followed.groups, self.dialect):

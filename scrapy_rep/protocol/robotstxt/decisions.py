@@ -21,7 +21,7 @@ class Reason(str, Enum):
     ROBOTS_TXT = "robots-txt"
     """The URL is the one of robots.txt itself."""
     UNAVAILABLE = "unavailable"
-    """There is no robots.txt (RFC 9309, 2.3.1.3)."""
+    """robots.txt does not exist, or access to it is denied (RFC 9309, 2.3.1.3)."""
     UNREACHABLE = "unreachable"
     """robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
     OVERRIDE = "override"
@@ -34,7 +34,7 @@ class Reason(str, Enum):
     """The URL has an invalid host or port, so there is no robots.txt for it."""
     TOO_LONG = "too-long"
     """The URL is too long to compare with all rules that have a ``*``: its path and query
-    have over 65,536 octets, or it would take over 4,000,000 octets of comparisons."""
+    have over 65,536 octets, or over 4,000,000 octets would be compared."""
 
     __str__ = str.__str__
 
@@ -48,7 +48,7 @@ class Decision(NamedTuple):
     """The rule that decided, or None."""
 
     agent: str | None
-    """The product token, or ``*``, whose groups the crawler follows; None if there are none."""
+    """The product token, or ``*``, whose groups the crawler followed; None if it followed none."""
 
     reason: Reason
 

@@ -60,7 +60,7 @@ def parse_groups(body: bytes, dialect: Dialect) -> Groups:
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> Groups:
-    """Return the groups and sitemap lines among *lines*. *rule_fields* begin rules."""
+    """Return the groups and sitemap lines among *lines*. *rule_fields* are the fields of rules."""
     groups: list[Group] = []
     sitemaps: list[Line] = []
     agents: list[tuple[str, int, int]] = []

@@ -1,4 +1,4 @@
-"""Limits that bound the time of a decision: of comparing a target with patterns."""
+"""Limits for the time that one decision may take to compare a target with patterns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
 
 MAX_COMPARED = 4_000_000
-"""How many octets one decision may compare with patterns that have a ``*``: enough for a 1 KB
-target and 4,000 patterns. This takes some hundredths of a second."""
+"""How many octets one decision may compare with patterns that have a ``*``: about those of a
+1 KB target with 4,000 patterns. This takes some hundredths of a second."""
 
 # The cost of a pattern's segment, in octets compared.
 _SEGMENT = 64

@@ -101,7 +101,7 @@ def _is_utf_16(body: bytes) -> bool:
 
 def canonical_text(text: bytes, dialect: Dialect) -> bytes:
     """Return *text* with the fields user-agent, allow and disallow spelt as in RFC 9309, so
-    that a search needs no other spellings.
+    that a search needs no other spellings, and with lines cut where the dialect cuts them.
     """
     limit = dialect.line_limit
     if limit is not None and len(text) > limit:

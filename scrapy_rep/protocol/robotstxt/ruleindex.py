@@ -34,8 +34,8 @@ _ROOT = "/"
 # The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
 _LITERAL_WEIGHT, _EXACT_WEIGHT, _WILDCARD_WEIGHT = 100, 250, 600
 
-# With more patterns with a * than this, trying them one by one takes too long: for a long
-# target, and for any target.
+# With more patterns with a * than the first limit, trying them one by one takes too long for
+# a long target; with more than the second, for any target.
 _MANY_WILDCARDS = 200
 _TOO_MANY_WILDCARDS = 1_000
 
@@ -43,7 +43,7 @@ _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 
 
 class RuleIndex:
-    """Finds the rule that decides on a target in time that hardly grows with their number.
+    """Finds the rule that decides on a target. More rules hardly make this slower.
 
     The head of a pattern is its literal part, up to the first ``*``. Heads are sorted. The
     parent of a head is the longest other head that it begins with. A binary search finds the
@@ -119,7 +119,7 @@ class RuleIndex:
             if not at:
                 break
             at = parents[at]
-        while place and not marks[place]:  # the head of wildcards alone
+        while place and not marks[place]:  # the head of patterns with a *
             place = parents[place]
         mark = marks[place]
         if best is not None:
@@ -146,7 +146,7 @@ class RuleIndex:
         if self._exact and target in self._exact:
             exact = self._exact[target]
             best = exact if best is None else max(best, exact)
-        while place and not marks[place]:  # the head of wildcards alone
+        while place and not marks[place]:  # the head of patterns with a *
             place = parents[place]
         mark = marks[place]
         if mark:
@@ -281,7 +281,7 @@ def _inherit(
 ) -> None:
     """Give each literal that begins with the literal of an earlier rule the mark of that rule.
 
-    If the first rule wins, the earlier rule always decides.
+    In a dialect where the first rule wins, the earlier rule always decides.
     """
     for place in range(1, len(marks)):
         earlier = marks[parents[place]]

@@ -23,7 +23,7 @@ _BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")
 
 
 class Rule(NamedTuple):
-    """The line that decided: allow or disallow (RFC 9309, 2.2.2), a delay or a window."""
+    """An allow or disallow line (RFC 9309, 2.2.2), or a delay or window line that decided."""
 
     kind: str
     """``allow`` or ``disallow``; for a delay or window line, its field in lower case."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LazyRule: TypeAlias = tuple[int, str, "paths.Pattern | None"]
 """A rule's mark, its value, and its pattern if it is already parsed."""
 
+# It matches no target: all begin with "/".
 _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]

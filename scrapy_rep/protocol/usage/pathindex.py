@@ -27,8 +27,8 @@ class PathIndex:
     """Finds the statements for a URL among records with paths, with the index for rules.
 
     For a URL, the record with the longest matching pattern counts, or the first that matches,
-    depending on the dialect. If the longest counts, records with equal or equally long
-    patterns count together. Records without a path count for URLs that no path matches.
+    depending on the dialect. A record without a path matches all URLs, and is the shortest.
+    If the longest counts, records with equal or equally long patterns count together.
     """
 
     __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_rivals")

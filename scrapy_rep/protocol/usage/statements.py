@@ -144,7 +144,7 @@ def _read_dictionary(octets: bytes) -> Expression:
     try:
         found: Any = parse(octets, tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
-        message = f"crawlers cannot read this dictionary (RFC 9651): {error}"
+        message = f"crawlers ignore this, as it is no RFC 9651 dictionary: {error}"
         return Expression(findings=(("bad-preference", message[:200]),))
     pairs: list[tuple[str, str | None]] = []
     for label, member in found.items():

@@ -66,7 +66,7 @@ def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ..
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
         if isinstance(location, str) and (location := location.strip(" \t\v\f")):
-            # A "#" does not begin a comment in JSON.
+            # The index would read a comment after "#"; a location has none.
             octets = location.replace("#", "%23").encode("utf-8", "surrogatepass")
             yield octets, tuple(_statements(number, location, rule))
 

@@ -89,7 +89,7 @@ ROWS = (
     Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), _CONTENT_SIGNALS),
-    # "immediate" forbids to store or reuse content, so neither an index nor a model may be
+    # "immediate" forbids storing or reusing content, so neither an index nor a model may be
     # built from it. The other levels, reference and full, forbid none of these categories.
     Row(
         Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),

@@ -18,7 +18,7 @@ from scrapy_rep.frontier.frontier import Frontier, is_exempt
 from scrapy_rep.frontier.hostaccess import HostAccess
 from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
 from scrapy_rep.frontier.judge import Judge
-from scrapy_rep.frontier.outcomes import (
+from scrapy_rep.frontier.reporter import (
     BAD_URL,
     BY_USER,
     ROBOTS_TXT,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
 
-    from scrapy_rep.frontier.outcomes import Via
+    from scrapy_rep.frontier.reporter import Via
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules

@@ -20,7 +20,7 @@ from scrapy_rep.compat.browsers import (
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
-from scrapy_rep.frontier.outcomes import (
+from scrapy_rep.frontier.reporter import (
     BAD_URL,
     BY_USER,
     ROBOTS_TXT,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.outcomes import DecisionReporter
+    from scrapy_rep.frontier.reporter import DecisionReporter
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.pace import Pace

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known, RobotsTxtCache
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.outcomes import DecisionReporter
     from scrapy_rep.frontier.refusals import Refusals
+    from scrapy_rep.frontier.reporter import DecisionReporter
     from scrapy_rep.protocol.origins import Origin
 
 # The number of robots.txt files that are looked up or fetched at once. Most of these tasks

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.hostaccess import HostAccess
-    from scrapy_rep.frontier.outcomes import Case, DecisionReporter
+    from scrapy_rep.frontier.reporter import Case, DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.pace import Pace

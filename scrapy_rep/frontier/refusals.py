@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import fail, is_scraper_full, wake
-from scrapy_rep.frontier.outcomes import Case
+from scrapy_rep.frontier.reporter import Case
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.backqueue import BackQueue
     from scrapy_rep.frontier.clock import Alarms
     from scrapy_rep.frontier.outages import Outage
-    from scrapy_rep.frontier.outcomes import DecisionReporter
+    from scrapy_rep.frontier.reporter import DecisionReporter
 
 logger = get_logger(__name__)
 

@@ -27,7 +27,7 @@ class SettingError(ValueError):
 
 
 class RobotsDenied(IgnoreRequest):
-    """A request is not sent, because robots.txt does not allow it.
+    """A request is refused, because robots.txt forbids it.
 
     Scrapy passes it to the errback of the request. *robotstxt_url* is empty if no
     robots.txt decided: the URL of the request has no valid host or port, or an entry of
@@ -65,9 +65,7 @@ class RobotsDenied(IgnoreRequest):
 
 
 class SpiderClosing(IgnoreRequest):
-    """The spider closes, so a request stops waiting for a robots.txt or for its turn. This
-    says nothing about the site.
-    """
+    """The spider closes, so a request stops waiting for robots.txt or for its turn."""
 
 
 class IndexingDenied(IgnoreRequest):
@@ -94,9 +92,9 @@ class ItemDenied(DropItem):
 
 class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the URL of the page and the statement that forbids the use. *denial*
-    has the purpose and all statements. *entry* is the cache entry of the robots.txt, if
-    that or the tdmrep.json of the site may state usage preferences.
+    The message has the URL of the page and the statement that disallows the use. *denial*
+    has the purpose and all statements. *entry* is the cache entry of robots.txt, if that
+    or tdmrep.json may state usage preferences.
     """
 
     def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
@@ -120,9 +118,7 @@ class MediaUsageDenied(IgnoreRequest):
 
 
 class QueueStateError(ValueError):
-    """A crawl can't be resumed from the queue in its JOBDIR. The message names the folder,
-    the reason and what to do.
-    """
+    """A crawl can't be resumed from the queue in its JOBDIR. The message says what to do."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(

@@ -1,5 +1,4 @@
-"""Opens the SQLite files of this package: recognises them, makes their tables, and lets
-several processes share them."""
+"""The SQLite files of this package: their tables, and how several processes share them."""
 
 from __future__ import annotations
 

@@ -42,15 +42,13 @@ class Boundary:
         self._settings = settings
         self._is_from_outside = False
 
-    async def may_follow(self, asked: str, response: Response, target: str) -> bool:
-        """Whether the fetcher may follow the redirect to the URL *target*, which is in the
-        *response* to a request for the URL *asked*.
-        """
+    async def may_follow(self, url: str, response: Response, target: str) -> bool:
+        """Whether the fetcher may follow the redirect from *url* to *target* in *response*."""
         self._is_from_outside = False
         if self._settings.redirect_private:
             return True
         # With addresses of both kinds, the source counts as public, and the target as private.
-        source, leads_to = _host(asked), _host(target)
+        source, leads_to = _host(url), _host(target)
         is_proxied = _is_proxied(response)
         inside = None if is_proxied else _is_answer_inside(response)
         if inside is None:
@@ -99,19 +97,18 @@ def _is_answer_inside(response: Response) -> bool | None:
 
 
 async def _addresses_of(name: str, timeout: float) -> list[Address]:
-    """The addresses of the host *name*; an empty list if the resolver finds none in *timeout*
-    seconds.
+    """The addresses of the host *name* that the resolver finds in *timeout* seconds.
 
     This uses the resolver of the downloader: with a reactor, the one that Scrapy has
     installed, which caches the addresses for the download (``DNSCACHE_ENABLED``).
     """
     try:
         if "twisted.internet.reactor" in sys.modules:
-            found = await maybe_deferred_to_future(_ask_reactor(name, timeout))
+            found = await maybe_deferred_to_future(_resolve(name, timeout))
         else:
             loop = asyncio.get_running_loop()
-            asked = loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            answers = await asyncio.wait_for(asked, timeout)
+            lookup = loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers = await asyncio.wait_for(lookup, timeout)
             found = [str(address[0]) for *_, address in answers]
         return [ip_address(address) for address in found]
     except CancelledError:
@@ -139,10 +136,10 @@ class _Receiver:
             self.done.callback(self.found)
 
 
-def _ask_reactor(name: str, timeout: float) -> Deferred[list[str]]:
+def _resolve(name: str, timeout: float) -> Deferred[list[str]]:
     from twisted.internet import reactor
 
     receiver = _Receiver()
-    asked: Any = reactor
-    asked.nameResolver.resolveHostName(receiver, name)
-    return receiver.done.addTimeout(timeout, asked)
+    untyped: Any = reactor
+    untyped.nameResolver.resolveHostName(receiver, name)
+    return receiver.done.addTimeout(timeout, untyped)

@@ -187,8 +187,7 @@ class _Shapes:
         self._dialect = dialect
 
         self.literals = {_ROOT: 0}
-        """Heads, each with the mark of the rule whose whole pattern it is; 0 if there is no
-        such rule."""
+        """Heads, each with the mark of the rule whose whole pattern it is; 0 for none."""
 
         self.written: dict[int, str] = {}
         """The values of literal patterns that differ from their normalized form, by mark."""

@@ -19,8 +19,7 @@ _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
 """A candidate; its pattern if it is already parsed; and, for a pattern with only a head and a
-needle, the first position where the needle can begin.
-"""
+needle, the first position where the needle can begin."""
 
 
 class Wildcards:

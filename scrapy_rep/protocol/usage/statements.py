@@ -42,8 +42,6 @@ class UsageStatement(NamedTuple):
     """A site's statement about the use of its content."""
 
     source: Source
-    """Where the statement is made."""
-
     signal: Signal
     """The kind of header, record or tag."""
 
@@ -123,9 +121,7 @@ def split_path(value: bytes) -> tuple[bytes, bytes]:
 
 
 def read_expression(signal: Signal, octets: bytes) -> Expression:
-    """Parse the value of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or
-    ``Content-Signal`` without its path.
-    """
+    """Parse the value of a *signal* without its path (draft-ietf-aipref-vocab-08, 6.5)."""
     if not octets.strip():
         return Expression(findings=(("no-preference", "the line states nothing"),))
     if len(octets) > MAX_TEXT:

@@ -22,7 +22,7 @@ _AFTERMATH = "Unclosed client session"
 
 
 class _TracebackFilter(logging.Filter):
-    """Logs these errors without a traceback, and removes what Scrapy's libraries add to them."""
+    """Logs these errors without a traceback, and removes what Twisted and aiohttp add."""
 
     is_expecting = False
     """Whether such an error was raised, and not logged yet."""

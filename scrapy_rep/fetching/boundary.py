@@ -40,34 +40,34 @@ class Boundary:
 
     def __init__(self, settings: RepSettings) -> None:
         self._settings = settings
-        self._is_from_outside = False
+        self._is_from_public = False
 
     async def may_follow(self, url: str, response: Response, target: str) -> bool:
         """Whether the fetcher may follow the redirect from *url* to *target* in *response*."""
-        self._is_from_outside = False
+        self._is_from_public = False
         if self._settings.redirect_private:
             return True
         # With addresses of both kinds, the source counts as public, and the target as private.
         source, leads_to = _host(url), _host(target)
         is_proxied = _is_proxied(response)
-        inside = None if is_proxied else _is_answer_inside(response)
-        if inside is None:
-            inside = await self._is_inside(source, is_proxied=is_proxied, by=all)
-        if inside:
+        private = None if is_proxied else _is_server_private(response)
+        if private is None:
+            private = await self._is_host_private(source, is_proxied=is_proxied, by=all)
+        if private:
             return True
-        self._is_from_outside = True
+        self._is_from_public = True
         if leads_to == source:
             return True
-        return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
+        return not await self._is_host_private(leads_to, is_proxied=is_proxied, by=any)
 
     def may_use(self, response: Response) -> bool:
         """Whether the fetcher may use *response*: not if its server has a private address, and
         the redirect that :meth:`may_follow` checked last came from a public one.
         """
-        is_known = self._is_from_outside and not _is_proxied(response)
-        return not (is_known and _is_answer_inside(response))
+        is_known = self._is_from_public and not _is_proxied(response)
+        return not (is_known and _is_server_private(response))
 
-    async def _is_inside(
+    async def _is_host_private(
         self, host: str, *, is_proxied: bool, by: Callable[[Iterable[bool]], bool]
     ) -> bool:
         address = address_in(host)
@@ -90,7 +90,7 @@ def _is_proxied(response: Response) -> bool:
     return response.request is not None and bool(response.request.meta.get("proxy"))
 
 
-def _is_answer_inside(response: Response) -> bool | None:
+def _is_server_private(response: Response) -> bool | None:
     """Whether the server has a private address; None if the handler does not report it."""
     address = response.ip_address
     return None if address is None else is_private(address)

@@ -102,9 +102,9 @@ class RobotsTxtFetcher:
         about robots.txt do not count it.
 
         *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
-        uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2). Errors of the server or the network are
-        in the result. Raises SpiderClosing if the spider closes while the request waits for
-        its turn.
+        uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
+        Errors of the server or the network are in the result. Raises SpiderClosing if the
+        spider closes while the request waits for its turn.
         """
         file = _File(causes, CookieJar(), is_robotstxt)
         self._count(file, stats.REQUEST_COUNT)

@@ -93,7 +93,7 @@ class FileCache(ABC, Generic[_Parsed]):
         """Parse the file in *entry*."""
 
     def _cached(self, key: Key) -> CachedFile[_Parsed] | None:
-        """The file of *key* if it is in memory and fresh, or has just arrived."""
+        """The file of *key*, if it is in memory and fresh, or has just arrived."""
         now = self._now()
         cached = self._files.get(key)
         if cached is None:

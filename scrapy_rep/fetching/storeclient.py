@@ -118,7 +118,7 @@ class StoreClient:
         await self._call(lambda: self._store.unlock(str(origin), self._owner), None)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        """Lock the turn at *host* for *seconds* for *place*. Return whether *place* has it."""
+        """Lock the turn at *host* for *seconds*; return whether *place*, its owner, has it."""
         return await self._lock_for(_PLACE.format(host), place, seconds)
 
     async def vacate(self, host: str, place: str, seconds: float) -> None:

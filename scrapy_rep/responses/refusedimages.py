@@ -27,11 +27,12 @@ INDEXING = "indexing"
 USAGE = "usage"
 
 Refusals: TypeAlias = "dict[str, tuple[str, Statement | Denial | None]]"
-"""By INDEXING or USAGE: the URL of the page that refuses images, and the statement or denial."""
+"""The refusals of an image, by INDEXING or USAGE: the URL of the page, and its statement or
+denial."""
 
 
 class RefusedImages:
-    """The image URLs in items whose pages refuse their images.
+    """The image URLs of items whose pages refuse the indexing or use of their images.
 
     The URLs of an item are kept only until it has passed the pipelines, since another page
     may allow the same image.

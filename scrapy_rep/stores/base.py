@@ -93,8 +93,8 @@ class Store(ABC):
         Return whether *owner* has the lock.
 
         The lock expires after *seconds*. A call by its owner renews it for *seconds*. Calls
-        for the same origin must pass similar *seconds*: a store may ignore a lock that expires
-        much later, as from before its clock was set back.
+        for the same origin must pass similar *seconds*: a lock that expires much later was made
+        before the clock was set back, and a store may ignore it.
         """
 
     @abstractmethod

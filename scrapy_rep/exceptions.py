@@ -48,7 +48,7 @@ class RobotsDenied(IgnoreRequest):
         else:
             place = robotstxt_url
         if not place:
-            why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
+            why = f"scrapy-rep: the host or port of the URL cannot be read ({decision.reason})"
         elif decision.rule is None:
             reason = f"{decision.reason}: {detail}" if detail else decision.reason
             why = f"{place} ({reason})"
@@ -118,7 +118,7 @@ class MediaUsageDenied(IgnoreRequest):
 
 
 class QueueStateError(ValueError):
-    """A crawl can't be resumed from the queue in its JOBDIR. The message says what to do."""
+    """A crawl cannot be resumed from the queue in its JOBDIR. The message says what to do."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class QueueStateError(ValueError):
 
 
 class StoreError(Exception):
-    """A store can't be read or written now. The message has its address and the reason."""
+    """A store cannot be read or written now. The message has its address and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))
@@ -140,7 +140,7 @@ class StoreNotInstalled(StoreError):
 
 
 class LedgerError(Exception):
-    """A ledger can't be read or written. The message has its path and the reason."""
+    """A ledger cannot be read or written. The message has its path and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))

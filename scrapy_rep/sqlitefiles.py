@@ -1,4 +1,4 @@
-"""The SQLite files of this package: their tables, and how several processes share them."""
+"""Opens the SQLite files of this package, makes their tables, and lets processes share them."""
 
 from __future__ import annotations
 

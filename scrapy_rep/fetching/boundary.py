@@ -30,9 +30,9 @@ class Boundary:
 
     A site could redirect its robots.txt to the router or the metadata service in the
     crawler's network. So the fetcher does not follow a redirect from a public address to a
-    private one. It checks the address or name in the URL and the resolved addresses before
-    it sends a request, and the address of the server after the response, since a resolver
-    can give another address the next time.
+    private one. Before it sends a request, it checks the URL and the resolved addresses.
+    After the response, it checks the address of the server, since a resolver can give
+    another address the next time.
 
     The addresses that a proxy connects to are not known, so for a request through a proxy
     only the URL is checked.

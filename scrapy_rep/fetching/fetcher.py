@@ -90,7 +90,7 @@ class RobotsTxtFetcher:
     def leaves_room(self) -> bool:
         """Whether fewer pages than ``CONCURRENT_REQUESTS`` are in flight.
 
-        Scrapy can't tell: this class raises Scrapy's limit for each robots.txt request, and
+        Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
         lowers it only a little after that request has left the downloader.
         """
         return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)

@@ -27,7 +27,7 @@ class TdmRepCache(FileCache[TdmRep]):
 
     @cached_property
     def _waiting(self) -> dict[str, list[Deferred[None]]]:
-        """The waiters for each fetch in progress, by the URL of the file."""
+        """For each fetch in progress, by URL, what the calls that wait for it await."""
         return {}
 
     def cached(self, origin: Origin) -> TdmRep | None:

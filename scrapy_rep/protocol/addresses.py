@@ -1,4 +1,4 @@
-"""Tells public IP addresses from those of one machine or a private network.
+"""Distinguishes public IP addresses from those of a machine itself or a private network.
 
 Sources: the registries of special-purpose addresses (RFC 6890), as in Python's
 ``ipaddress``; WHATWG URL, 3.5 (IPv4 numbers, in the forms that ``inet_aton`` reads); RFC

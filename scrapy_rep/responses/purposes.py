@@ -39,7 +39,7 @@ _NAMES = frozenset(_FIELDS)
 
 
 class SiteStatements(NamedTuple):
-    """The usage preferences for a URL in robots.txt and tdmrep.json, as of its request."""
+    """The usage preferences for a URL in robots.txt and tdmrep.json when it was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED

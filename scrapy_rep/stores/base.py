@@ -63,7 +63,7 @@ class Store(ABC):
 
     def get(self, origin: str, now: float) -> Entry | None:
         """The entry of *origin*, even if it has expired, but at most KEEP seconds ago. None
-        if there is no such entry, or it can't be read.
+        if there is no such entry, or it cannot be read.
         """
         data = self.read(origin)
         entry = None if data is None else loads(data)
@@ -74,7 +74,7 @@ class Store(ABC):
     def put(self, origin: str, entry: Entry, now: float) -> None:
         """Store *entry* as the entry of *origin*, and replace the one before.
 
-        If *entry* can't be written, or expired more than KEEP seconds ago, remove the one
+        If *entry* cannot be written, or expired more than KEEP seconds ago, remove the one
         before without a replacement.
         """
         until = entry.expires + KEEP

@@ -1,7 +1,7 @@
 """How long a robots.txt stays fresh, and when to fetch an unreachable one again.
 
-RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111; section numbers below are
-those of RFC 9111. Header fields are pairs of a name in lower case and a value. Durations are
+RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111, to which the section numbers
+below refer. Header fields are pairs of a name in lower case and a value. Durations are
 in seconds, points in time in seconds since the epoch.
 """
 

@@ -158,12 +158,12 @@ class Entry:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
         if self.copy is None or must_revalidate(self.copy.headers):
-            limit, denies = dialect.unreachable_without_copy, None
+            limit, stale_after = dialect.unreachable_without_copy, None
         else:
-            limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
+            limit, stale_after = dialect.unreachable_limit, dialect.unreachable_denies
         if limit is not None and outage >= limit:
             return State.GIVEN_UP
-        if denies is not None and outage >= denies:
+        if stale_after is not None and outage >= stale_after:
             return State.STALE
         return State.UNREACHABLE
 

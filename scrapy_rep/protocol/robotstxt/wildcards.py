@@ -25,9 +25,8 @@ needle, the first position where the needle can begin."""
 class Wildcards:
     """The patterns with one head.
 
-    The *needle* of a pattern is the longest of the parts that a target must contain. A search
-    for the needle rules out most patterns. A pattern is parsed when a target with its needle
-    first occurs.
+    The *needle* of a pattern is its longest literal part after the head. A search for the
+    needle rules out most patterns. A pattern is parsed when a target first has its needle.
     """
 
     __slots__ = ("_dialect", "_needles", "_rules", "_tests")

@@ -44,7 +44,7 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use: label and description. The first three labels are those of AIPREF;
+"""The categories of use: label and description. The first three labels come from AIPREF;
 the last is for TDMRep, which makes no finer distinction."""
 
 

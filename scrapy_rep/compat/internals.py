@@ -117,7 +117,7 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
 
 def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
     """Whether the downloader has room for another request. Requests of the class *apart* do not
-    count; its limit was *raised* by this number for them.
+    count. *raised* is how far its limit is raised for them.
     """
     limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
     active = active_requests(crawler)

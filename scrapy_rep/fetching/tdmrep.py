@@ -27,7 +27,7 @@ class TdmRepCache(FileCache[TdmRep]):
 
     @cached_property
     def _waiting(self) -> dict[str, list[Deferred[None]]]:
-        """For each fetch in progress, by URL, what the calls that wait for it await."""
+        """The Deferreds of the calls that wait for a fetch in progress, by the URL of the file."""
         return {}
 
     def cached(self, origin: Origin) -> TdmRep | None:

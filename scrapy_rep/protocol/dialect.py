@@ -87,7 +87,8 @@ class Dialect:
     reported but not verified; Google's parser reads only the first name)."""
 
     merge_groups: bool = True
-    """Whether a crawler follows all groups that name it (RFC 2.2.1), or one (1996, 3.2.1)."""
+    """Whether a crawler follows all groups that name it (RFC 2.2.1), or only the first
+    (1996, 3.2.1)."""
 
     blank_line_ends_group: bool = False
     """Whether a blank line ends a group (a "record" in 1994). Otherwise the first

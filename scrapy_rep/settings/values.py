@@ -152,7 +152,7 @@ class Values:
 
 
 def tokens_in(setting: str, value: object) -> tuple[str, ...]:
-    """The product tokens in *value*, a User-Agent header or a list of names, of *setting*."""
+    """The product tokens in the *value* of *setting*: a User-Agent header or a list of names."""
     names = _listed(value)
     if isinstance(value, str) and names is not None:
         # A browser's User-Agent has commas too; only a list has product tokens between them.

@@ -119,7 +119,7 @@ class Store(ABC):
 
 
 def dumps(entry: Entry) -> bytes:
-    """Serialise *entry*. Raises ValueError for a body over MAX_BODY or an infinite time."""
+    """Serialise *entry*. Raises ValueError for a body over MAX_BODY or a non-finite time."""
     bodies: list[bytes] = []
     header = _header(entry, bodies)
     written = json.dumps(header, separators=(",", ":"), allow_nan=False)

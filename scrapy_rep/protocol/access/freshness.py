@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
     """The operator's limits for the lifetime of a robots.txt, in seconds."""
 
     min_age: float = 5 * 60.0
-    """The shortest lifetime. With less, ``max-age=0`` would cause a fetch before each page."""
+    """The shortest lifetime. Without it, ``max-age=0`` would cause a fetch before each page."""
 
     max_age: float = DAY
     """The longest lifetime. Only dialects with such a limit use it (RFC 9309, 2.4)."""

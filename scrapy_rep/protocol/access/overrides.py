@@ -67,7 +67,7 @@ class OverrideError(ValueError):
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """Return the overrides of a setting, the most specific first. Raises OverrideError."""
+    """The overrides of a setting, the most specific first. Raises OverrideError if invalid."""
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
     return tuple(sorted(overrides, key=lambda each: each.specificity, reverse=True))
 

@@ -121,7 +121,9 @@ def split_path(value: bytes) -> tuple[bytes, bytes]:
 
 
 def read_expression(signal: Signal, octets: bytes) -> Expression:
-    """Parse the value of a *signal* without its path (draft-ietf-aipref-vocab-08, 6.5)."""
+    """Parse the value of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or
+    ``Content-Signal`` without its path.
+    """
     if not octets.strip():
         return Expression(findings=(("no-preference", "the line states nothing"),))
     if len(octets) > MAX_TEXT:

@@ -45,8 +45,8 @@ class Addon:
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:
-    """If the scheduler is that of scrapy-redis, let its workers share a host queue and a
-    store, unless the project sets its own. With this queue, replace scrapy-redis' duplicate
+    """With the scheduler of scrapy-redis, let all workers share a host queue and a store,
+    unless the project sets its own. With this queue, also replace scrapy-redis' duplicate
     filter by the subclass for it.
     """
     scheduler = load_object(settings["SCHEDULER"])
@@ -70,7 +70,7 @@ def _prepare_for_workers(settings: BaseSettings) -> None:
 
 
 def _redis_url(settings: BaseSettings) -> str | None:
-    """The URL of the server of scrapy-redis; None if a URL cannot express its settings."""
+    """The URL of scrapy-redis' server; None if a URL cannot express its settings."""
     if settings.get("REDIS_URL"):
         return str(settings["REDIS_URL"])
     if settings.getdict("REDIS_PARAMS"):

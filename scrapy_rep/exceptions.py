@@ -27,7 +27,7 @@ class SettingError(ValueError):
 
 
 class RobotsDenied(IgnoreRequest):
-    """A request is not sent, because robots.txt does not allow it.
+    """A request is refused, because robots.txt forbids it.
 
     Scrapy passes it to the errback of the request. *robotstxt_url* is empty if no
     robots.txt decided: the URL of the request has no valid host or port, or an entry of
@@ -48,7 +48,7 @@ class RobotsDenied(IgnoreRequest):
         else:
             place = robotstxt_url
         if not place:
-            why = f"scrapy-rep: the host or port of the URL can't be read ({decision.reason})"
+            why = f"scrapy-rep: the host or port of the URL cannot be read ({decision.reason})"
         elif decision.rule is None:
             reason = f"{decision.reason}: {detail}" if detail else decision.reason
             why = f"{place} ({reason})"
@@ -65,9 +65,7 @@ class RobotsDenied(IgnoreRequest):
 
 
 class SpiderClosing(IgnoreRequest):
-    """The spider closes, so a request stops waiting for a robots.txt or for its turn. This
-    says nothing about the site.
-    """
+    """The spider closes, so a request stops waiting for robots.txt or for its turn."""
 
 
 class IndexingDenied(IgnoreRequest):
@@ -94,9 +92,9 @@ class ItemDenied(DropItem):
 
 class UsageDenied(DropItem):
     """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the URL of the page and the statement that forbids the use. *denial*
-    has the purpose and all statements. *entry* is the cache entry of the robots.txt, if
-    that or the tdmrep.json of the site may state usage preferences.
+    The message has the URL of the page and the statement that disallows the use. *denial*
+    has the purpose and all statements. *entry* is the cache entry of robots.txt, if that
+    or tdmrep.json may state usage preferences.
     """
 
     def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
@@ -120,9 +118,7 @@ class MediaUsageDenied(IgnoreRequest):
 
 
 class QueueStateError(ValueError):
-    """A crawl can't be resumed from the queue in its JOBDIR. The message names the folder,
-    the reason and what to do.
-    """
+    """A crawl cannot be resumed from the queue in its JOBDIR. The message says what to do."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(
@@ -133,7 +129,7 @@ class QueueStateError(ValueError):
 
 
 class StoreError(Exception):
-    """A store can't be read or written now. The message has its address and the reason."""
+    """A store cannot be read or written now. The message has its address and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))
@@ -144,7 +140,7 @@ class StoreNotInstalled(StoreError):
 
 
 class LedgerError(Exception):
-    """A ledger can't be read or written. The message has its path and the reason."""
+    """A ledger cannot be read or written. The message has its path and the reason."""
 
     def __init__(self, where: str, why: object) -> None:
         super().__init__(visible(f"{where}: {why}"))

@@ -7,8 +7,7 @@ import logging
 from scrapy_rep.protocol.display import visible
 
 _ITEM = "item"
-"""The name of an item in Scrapy's log records. Scrapy itself writes items on several
-lines, so they are not escaped."""
+"""The name of an item in log records: not escaped, as Scrapy writes it on several lines."""
 
 
 class _Visible(logging.Filter):

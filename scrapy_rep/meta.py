@@ -20,8 +20,8 @@ EXEMPT_ORIGIN = "_rep_exempt_origin"
 A rendering service may change its URL later."""
 
 PAGE_INIT = "_rep_page_init_callback"
-"""Internal: the spider's own function for scrapy-playwright to call with a new page. This
-package puts a function of its own in its place, which calls it."""
+"""Internal: the spider's own function for new pages of scrapy-playwright. This package replaces
+it by a function that calls it at its end."""
 
 REFUSALS = "_rep_refusals"
 """Internal: the statements by which the page of an item forbids the indexing or use of the

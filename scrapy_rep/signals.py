@@ -33,8 +33,8 @@ media_refused = object()
 Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
 ``"noindex"``, ``"noimageindex"``, or the purpose that is denied), *page_url* (str: the URL
 that denies it, of the file itself or of the page whose item names the file), *statement*
-(Statement, UsageStatement or None), *entry* (Entry: the cache entry of the robots.txt, if
-that or the tdmrep.json of the site may state usage preferences; else None), and *spider*.
+(Statement, UsageStatement or None), *entry* (Entry: the cache entry of robots.txt, if that
+or tdmrep.json may state usage preferences; else None), and *spider*.
 """
 
 request_allowed = object()
@@ -49,7 +49,7 @@ the URL, if no spider requested it; else None), and *spider*.
 """
 
 request_denied = object()
-"""A request is not sent, because robots.txt does not allow it.
+"""A request is refused, because robots.txt forbids it.
 
 Arguments: those of ``request_allowed``, and *robotstxt_url* (str; empty if *origin* is None
 or an override decided).

@@ -1,5 +1,4 @@
-"""Opens the SQLite files of this package: recognises them, makes their tables, and lets
-several processes share them."""
+"""Opens the SQLite files of this package, makes their tables, and lets processes share them."""
 
 from __future__ import annotations
 

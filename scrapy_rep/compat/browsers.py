@@ -37,8 +37,8 @@ def is_from_browser(response: Response) -> bool:
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
     """The import path of a download handler for http or https that uses a browser, and
-    whether it is scrapy-playwright's; None if there is none. Its name and those of its base
-    classes decide.
+    whether it is scrapy-playwright's; None if there is none. The names of the class and its
+    base classes decide.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):

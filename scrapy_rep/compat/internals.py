@@ -116,8 +116,8 @@ def room_in_downloader(crawler: Crawler) -> Iterator[None]:
 
 
 def has_room(crawler: Crawler, *, raised: int, apart: type[Request]) -> bool:
-    """Whether the downloader has room for another request, not counting requests of the class
-    *apart*, for which its limit is *raised* by that number.
+    """Whether the downloader has room for another request. Requests of the class *apart* do not
+    count. *raised* is how far its limit is raised for them.
     """
     limit = (_find(crawler.engine, "downloader.total_concurrency") or 0) - raised
     active = active_requests(crawler)

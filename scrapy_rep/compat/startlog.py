@@ -22,7 +22,7 @@ _AFTERMATH = "Unclosed client session"
 
 
 class _TracebackFilter(logging.Filter):
-    """Removes the traceback of these errors from the log, and what is logged with it."""
+    """Logs these errors without a traceback, and removes what Twisted and aiohttp add."""
 
     is_expecting = False
     """Whether such an error was raised, and not logged yet."""

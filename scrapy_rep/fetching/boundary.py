@@ -30,9 +30,9 @@ class Boundary:
 
     A site could redirect its robots.txt to the router or the metadata service in the
     crawler's network. So the fetcher does not follow a redirect from a public address to a
-    private one. It checks the address or name in the URL and the resolved addresses before
-    it sends a request, and the address of the server after the response, since a resolver
-    can give another address the next time.
+    private one. Before it sends a request, it checks the URL and the resolved addresses.
+    After the response, it checks the address of the server, since a resolver can give
+    another address the next time.
 
     The addresses that a proxy connects to are not known, so for a request through a proxy
     only the URL is checked.
@@ -40,36 +40,34 @@ class Boundary:
 
     def __init__(self, settings: RepSettings) -> None:
         self._settings = settings
-        self._is_from_outside = False
+        self._is_from_public = False
 
-    async def may_follow(self, asked: str, response: Response, target: str) -> bool:
-        """Whether the fetcher may follow the redirect to the URL *target*, which is in the
-        *response* to a request for the URL *asked*.
-        """
-        self._is_from_outside = False
+    async def may_follow(self, url: str, response: Response, target: str) -> bool:
+        """Whether the fetcher may follow the redirect from *url* to *target* in *response*."""
+        self._is_from_public = False
         if self._settings.redirect_private:
             return True
         # With addresses of both kinds, the source counts as public, and the target as private.
-        source, leads_to = _host(asked), _host(target)
+        source, leads_to = _host(url), _host(target)
         is_proxied = _is_proxied(response)
-        inside = None if is_proxied else _is_answer_inside(response)
-        if inside is None:
-            inside = await self._is_inside(source, is_proxied=is_proxied, by=all)
-        if inside:
+        private = None if is_proxied else _is_server_private(response)
+        if private is None:
+            private = await self._is_host_private(source, is_proxied=is_proxied, by=all)
+        if private:
             return True
-        self._is_from_outside = True
+        self._is_from_public = True
         if leads_to == source:
             return True
-        return not await self._is_inside(leads_to, is_proxied=is_proxied, by=any)
+        return not await self._is_host_private(leads_to, is_proxied=is_proxied, by=any)
 
     def may_use(self, response: Response) -> bool:
         """Whether the fetcher may use *response*: not if its server has a private address, and
         the redirect that :meth:`may_follow` checked last came from a public one.
         """
-        is_known = self._is_from_outside and not _is_proxied(response)
-        return not (is_known and _is_answer_inside(response))
+        is_known = self._is_from_public and not _is_proxied(response)
+        return not (is_known and _is_server_private(response))
 
-    async def _is_inside(
+    async def _is_host_private(
         self, host: str, *, is_proxied: bool, by: Callable[[Iterable[bool]], bool]
     ) -> bool:
         address = address_in(host)
@@ -92,26 +90,25 @@ def _is_proxied(response: Response) -> bool:
     return response.request is not None and bool(response.request.meta.get("proxy"))
 
 
-def _is_answer_inside(response: Response) -> bool | None:
+def _is_server_private(response: Response) -> bool | None:
     """Whether the server has a private address; None if the handler does not report it."""
     address = response.ip_address
     return None if address is None else is_private(address)
 
 
 async def _addresses_of(name: str, timeout: float) -> list[Address]:
-    """The addresses of the host *name*; an empty list if the resolver finds none in *timeout*
-    seconds.
+    """The addresses of the host *name* that the resolver finds in *timeout* seconds.
 
     This uses the resolver of the downloader: with a reactor, the one that Scrapy has
     installed, which caches the addresses for the download (``DNSCACHE_ENABLED``).
     """
     try:
         if "twisted.internet.reactor" in sys.modules:
-            found = await maybe_deferred_to_future(_ask_reactor(name, timeout))
+            found = await maybe_deferred_to_future(_resolve(name, timeout))
         else:
             loop = asyncio.get_running_loop()
-            asked = loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            answers = await asyncio.wait_for(asked, timeout)
+            lookup = loop.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers = await asyncio.wait_for(lookup, timeout)
             found = [str(address[0]) for *_, address in answers]
         return [ip_address(address) for address in found]
     except CancelledError:
@@ -139,10 +136,10 @@ class _Receiver:
             self.done.callback(self.found)
 
 
-def _ask_reactor(name: str, timeout: float) -> Deferred[list[str]]:
+def _resolve(name: str, timeout: float) -> Deferred[list[str]]:
     from twisted.internet import reactor
 
     receiver = _Receiver()
-    asked: Any = reactor
-    asked.nameResolver.resolveHostName(receiver, name)
-    return receiver.done.addTimeout(timeout, asked)
+    untyped: Any = reactor
+    untyped.nameResolver.resolveHostName(receiver, name)
+    return receiver.done.addTimeout(timeout, untyped)

@@ -38,9 +38,7 @@ class Known(NamedTuple):
 
     @property
     def state(self) -> State:
-        """Whether the crawler follows the rules of the last answer or of an older copy, or may
-        fetch everything, or nothing.
-        """
+        """What the crawler follows until the next fetch."""
         return self.entry.state(self.robots.dialect)
 
 
@@ -105,8 +103,8 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         just fetched.
 
         *causes* are the requests that wait for it, as :meth:`cause_of` makes them. Raises
-        SpiderClosing or a cancellation if the spider closes meanwhile; then nothing is
-        stored. After any other error robots.txt counts as unreachable.
+        SpiderClosing or a cancellation, and stores nothing, if the spider closes meanwhile.
+        After any other error robots.txt counts as unreachable.
         """
         cached, is_new = await self._obtain(origin, causes)
         known = Known(origin, cached.entry, cached.parsed)

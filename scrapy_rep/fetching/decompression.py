@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 # The limit for a decompressed robots.txt, in bytes. The crawler does not request compression,
-# and the dialect limits how much is parsed; this protects from servers that send a
-# decompression bomb.
+# and the dialect limits how much is parsed; this limit stops a decompression bomb.
 _MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 _CHUNK = 65_536

@@ -82,7 +82,7 @@ class RobotsTxtFetcher:
         self._crawler = crawler
         self._settings = settings
         self._turn = turn
-        self._places = DeferredSemaphore(MAX_ON_NETWORK)
+        self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
         self._on_network = 0
 
@@ -90,11 +90,10 @@ class RobotsTxtFetcher:
     def leaves_room(self) -> bool:
         """Whether fewer pages than ``CONCURRENT_REQUESTS`` are in flight.
 
-        Scrapy can't tell: this class raises Scrapy's limit for each robots.txt, and lowers
-        it only a little after the robots.txt has left the downloader.
+        Scrapy cannot tell: this class raises Scrapy's limit for each robots.txt request, and
+        lowers it only a little after that request has left the downloader.
         """
-        raised = self._on_network
-        return has_room(self._crawler, raised=raised, apart=RobotsTxtRequest)
+        return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
 
     async def fetch(
         self, url: str, causes: Causes, *, is_robotstxt: bool = True
@@ -102,11 +101,10 @@ class RobotsTxtFetcher:
         """Fetch the file at *url*. If it is not a robots.txt (*is_robotstxt*), Scrapy's stats
         about robots.txt do not count it.
 
-        *causes* are the requests that wait for it, as :func:`cause_of` makes them. The first
-        attempt uses the proxy of the first of them, the next attempt that of the next one.
-        Follows redirects itself (RFC 9309, 2.3.1.2). Errors of the server or the network are
-        in the result. Raises SpiderClosing if the spider closes while the request waits for
-        its turn.
+        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
+        uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
+        Errors of the server or the network are in the result. Raises SpiderClosing if the
+        spider closes while the request waits for its turn.
         """
         file = _File(causes, CookieJar(), is_robotstxt)
         self._count(file, stats.REQUEST_COUNT)
@@ -124,18 +122,18 @@ class RobotsTxtFetcher:
                 )
 
     async def _follow(self, url: str, file: _File) -> AccessResult:
-        asked, redirects = url, list[str]()
+        current, redirects = url, list[str]()
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
-            is_redirected = origin_of(asked) != where
-            answer = await self._ask(asked, file, is_redirected=is_redirected)
+            is_redirected = origin_of(current) != where
+            answer = await self._request(current, file, is_redirected=is_redirected)
             response, error = answer.response, answer.error
             if response is not None and not boundary.may_use(response):
-                response, error = None, _PRIVATE.format(origin_of(asked))
+                response, error = None, _PRIVATE.format(origin_of(current))
             if response is None or response.status not in _REDIRECTS:
                 break
-            target = redirect_target(asked, response)
+            target = redirect_target(current, response)
             if target is None:
                 error = "redirected to something other than an http or https URL"
                 break
@@ -144,11 +142,11 @@ class RobotsTxtFetcher:
                 if target in {url, *redirects}:
                     error += ", in a loop"
                 break
-            if not await boundary.may_follow(asked, response, target):
+            if not await boundary.may_follow(current, response, target):
                 response, error = None, _PRIVATE.format(origin_of(target))
                 break
             redirects.append(target)
-            asked = target
+            current = target
         result = AccessResult(
             url=url,
             status=None,
@@ -159,8 +157,7 @@ class RobotsTxtFetcher:
         if response is None:
             return result
         self._count(file, stats.RESPONSE_COUNT)
-        key = stats.RESPONSE_STATUS_COUNT.format(status=response.status)
-        self._count(file, key)
+        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=response.status))
         return self._answered(result, response)
 
     def _count(self, file: _File, key: str) -> None:
@@ -177,7 +174,7 @@ class RobotsTxtFetcher:
             return replace(result, error="compressed in an unsupported encoding")
         return replace(result, status=status, body=response.body)
 
-    async def _ask(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
+    async def _request(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
         """Send a request for *url* until there is a response, a component drops the request,
         or no attempt is left.
 
@@ -230,16 +227,15 @@ class RobotsTxtFetcher:
 
     async def _download(self, request: Request) -> Response:
         # Acquired last, so that a request that waits for its turn does not block others.
-        await maybe_deferred_to_future(self._places.acquire())
+        await maybe_deferred_to_future(self._permits.acquire())
         self._on_network += 1
         try:
             # A slow robots.txt must not reduce the number of concurrent pages.
             with room_in_downloader(self._crawler):
-                response = await self._crawler.engine.download_async(request)
+                return await self._crawler.engine.download_async(request)
         finally:
             self._on_network -= 1
-            self._places.release()
-        return response
+            self._permits.release()
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -250,7 +246,7 @@ class RobotsTxtFetcher:
 
 
 class _File(NamedTuple):
-    """What the requests for one file have in common, those after a redirect too."""
+    """What all requests for one file share, including those after redirects."""
 
     causes: Causes
     cookies: CookieJar

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
-    Place: TypeAlias = Origin | str
+    Key: TypeAlias = Origin | str
 
 logger = get_logger(__name__)
 
@@ -69,7 +69,7 @@ class CachedFile(Generic[_Parsed]):
 class FileCache(ABC, Generic[_Parsed]):
     """One file per origin, while it is fresh.
 
-    The key of a file is its *place*: the Origin for a robots.txt, the URL for another file.
+    The *key* of a file is the Origin for a robots.txt, the URL for another file.
     *now* returns the seconds since the epoch.
     """
 
@@ -92,78 +92,75 @@ class FileCache(ABC, Generic[_Parsed]):
     def _parse(self, entry: Entry) -> _Parsed:
         """Parse the file in *entry*."""
 
-    def _cached(self, place: Place) -> CachedFile[_Parsed] | None:
-        """The file at *place* if it is in memory and fresh, or has just arrived."""
+    def _cached(self, key: Key) -> CachedFile[_Parsed] | None:
+        """The file of *key*, if it is in memory and fresh, or has just arrived."""
         now = self._now()
-        cached = self._files.get(place)
+        cached = self._files.get(key)
         if cached is None:
-            entry = self._store_client.get_from_memory(place, now)
+            entry = self._store_client.get_from_memory(key, now)
             if entry is None:
                 return None
-            cached = self._cache(place, entry)
+            cached = self._cache(key, entry)
         has_just_arrived = 0.0 <= now - cached.arrived < _JUST_NOW
         return cached if has_just_arrived or cached.entry.is_fresh(now) else None
 
     async def _obtain(
-        self, place: Place, causes: Causes
+        self, key: Key, causes: Causes
     ) -> tuple[CachedFile[_Parsed], bool]:
-        """The file at *place*, from the store or its server, and whether it was just fetched.
+        """The file of *key*, from the store or its server, and whether it was just fetched.
 
         *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
         the spider closes meanwhile. After any other error the file counts as unreachable.
         """
         try:
-            entry, is_new = await self._learn(place, causes)
-            return self._cache(place, entry), is_new
+            entry, is_new = await self._learn(key, causes)
+            return self._cache(key, entry), is_new
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):
             if is_closing(self._crawler):
                 raise
             # Another component cancelled the fetch. The waiting requests must continue.
-            entry = self._renewed(place, _failed(place, "cancelled"), None)
-            return self._cache(place, entry), True
+            error = "cancelled"
         except Exception as exception:
             logger.exception(
                 "%(url)s counts as unreachable and will be fetched again later: an error in "
                 "this crawler, not of the site, interrupted its fetch or storage",
-                {"url": _url(place)},
+                {"url": _url(key)},
                 extra={"spider": self._crawler.spider},
             )
             error = in_words(exception)
-            entry = self._renewed(place, _failed(place, error), None)
-            return self._cache(place, entry), True
+        result = AccessResult(url=_url(key), status=None, error=error)
+        return self._cache(key, self._renewed(key, result, None)), True
 
-    async def _learn(self, place: Place, causes: Causes) -> tuple[Entry, bool]:
-        stored = await self._store_client.get(place)
+    async def _learn(self, key: Key, causes: Causes) -> tuple[Entry, bool]:
+        stored = await self._store_client.get(key)
         if stored is not None and stored.is_fresh(self._now()):
             return stored, False
         if not self._store_client.is_shared:
             # No other process can be fetching it, so no lock is needed.
-            entry = self._renewed(place, await self._fetch(place, causes), stored)
-            await self._store_client.put(place, entry)
+            entry = self._renewed(key, await self._fetch(key, causes), stored)
+            await self._store_client.put(key, entry)
             return entry, True
-        brought = await self._store_client.entry_or_lock(place, stored)
-        if brought is not None:
-            return brought, False
+        newer = await self._store_client.entry_or_lock(key, stored)
+        if newer is not None:
+            return newer, False
         try:
-            with self._store_client.renewing(place):
-                result = await self._fetch(place, causes)
-            entry = self._renewed(place, result, stored)
-            await self._store_client.put(place, entry)
+            with self._store_client.renewing(key):
+                result = await self._fetch(key, causes)
+            entry = self._renewed(key, result, stored)
+            await self._store_client.put(key, entry)
         finally:
-            await self._store_client.unlock(place)
+            await self._store_client.unlock(key)
         return entry, True
 
-    def _fetch(self, place: Place, causes: Causes) -> Awaitable[AccessResult]:
-        is_robotstxt = not isinstance(place, str)
-        return self._fetcher.fetch(_url(place), causes, is_robotstxt=is_robotstxt)
+    def _fetch(self, key: Key, causes: Causes) -> Awaitable[AccessResult]:
+        is_robotstxt = not isinstance(key, str)
+        return self._fetcher.fetch(_url(key), causes, is_robotstxt=is_robotstxt)
 
-    def _renewed(
-        self, place: Place, result: AccessResult, before: Entry | None
-    ) -> Entry:
+    def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
         if before is None:
-            cached = self._files.get(place)
+            cached = self._files.get(key)
             before = cached.entry if cached else None
         return renew(
             result,
@@ -174,18 +171,14 @@ class FileCache(ABC, Generic[_Parsed]):
             jitter=random.random(),  # noqa: S311
         )
 
-    def _cache(self, place: Place, entry: Entry) -> CachedFile[_Parsed]:
+    def _cache(self, key: Key, entry: Entry) -> CachedFile[_Parsed]:
         parsed = self._parse(entry)
-        return self._put(place, CachedFile(entry, parsed, entry.fetched, parsed.weight))
+        return self._put(key, CachedFile(entry, parsed, entry.fetched, parsed.weight))
 
-    def _put(self, place: Place, cached: CachedFile[_Parsed]) -> CachedFile[_Parsed]:
-        self._files.put(place, cached, cached.weight)
+    def _put(self, key: Key, cached: CachedFile[_Parsed]) -> CachedFile[_Parsed]:
+        self._files.put(key, cached, cached.weight)
         return cached
 
 
-def _url(place: Place) -> str:
-    return place if isinstance(place, str) else place.robotstxt_url
-
-
-def _failed(place: Place, error: str) -> AccessResult:
-    return AccessResult(url=_url(place), status=None, error=error)
+def _url(key: Key) -> str:
+    return key if isinstance(key, str) else key.robotstxt_url

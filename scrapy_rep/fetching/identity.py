@@ -71,8 +71,8 @@ class Identity:
     def purposes_by_tokens(
         self, request: Request | None
     ) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """The product tokens to follow for *request*, with the purposes that use them. None
-        stands for a request without a User-Agent header of its own.
+        """The product tokens to follow for *request*, each with the purposes that use them. None
+        stands for a request without its own User-Agent.
         """
         purposes = self.purposes(request)
         if not purposes or not self._tokens_by_purpose:

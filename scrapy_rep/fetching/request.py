@@ -96,7 +96,7 @@ class Causes:
         return self._requests[attempt % len(self._requests)]
 
     def add(self, request: Request) -> bool:
-        """Add *request*, if its proxy is new. Return whether it is."""
+        """Add *request* if no cause has its proxy. Return whether it was added."""
         proxy = request.meta.get("proxy")
         if len(self._requests) >= _MAX_CAUSES or any(
             each.meta.get("proxy") == proxy for each in self._requests

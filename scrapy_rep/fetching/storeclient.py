@@ -118,8 +118,7 @@ class StoreClient:
         await self._call(lambda: self._store.unlock(str(origin), self._owner), None)
 
     async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        """Lock the turn at *host* for *seconds*, with *place* as the owner. Return whether
-        *place* has the lock."""
+        """Lock the turn at *host* for *seconds*; return whether *place*, its owner, has it."""
         return await self._lock_for(_PLACE.format(host), place, seconds)
 
     async def vacate(self, host: str, place: str, seconds: float) -> None:
@@ -159,11 +158,7 @@ class StoreClient:
         )
 
     async def _call(
-        self,
-        function: Callable[[], _T],
-        otherwise: _T,
-        *,
-        writes: bool = True,
+        self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
     ) -> _T:
         """The result of a call of the store, or *otherwise* if the store fails."""
         if self._is_closed or self._is_paused():
@@ -172,11 +167,11 @@ class StoreClient:
         self._is_testing = self._failed_at is not None
         try:
             if self._store.blocking:
-                found, was_asked = await run_in_thread(
-                    self._ask_store, function, otherwise
+                found, was_called = await run_in_thread(
+                    self._call_on_thread, function, otherwise
                 )
             else:
-                found, was_asked = function(), True
+                found, was_called = function(), True
         except StoreError as error:
             if not self._is_closed:
                 self._failed(error)
@@ -185,7 +180,7 @@ class StoreClient:
         finally:
             self._is_testing = False
         # A store that is locked can be read, but not written.
-        is_proof = was_asked and (writes or not self._failed_to_write)
+        is_proof = was_called and (writes or not self._failed_to_write)
         if is_proof and self._failed_at is not None:
             self._failed_at = None
             self._failed_to_write = False
@@ -201,7 +196,9 @@ class StoreClient:
             return False
         return self._is_testing or time.monotonic() < self._failed_at + _PAUSE
 
-    def _ask_store(self, function: Callable[[], _T], otherwise: _T) -> tuple[_T, bool]:
+    def _call_on_thread(
+        self, function: Callable[[], _T], otherwise: _T
+    ) -> tuple[_T, bool]:
         """Call *function* on this thread, and return its result and True. If the store failed
         while the call waited for a thread, return *otherwise* and False instead.
         """

@@ -27,7 +27,7 @@ class TdmRepCache(FileCache[TdmRep]):
 
     @cached_property
     def _waiting(self) -> dict[str, list[Deferred[None]]]:
-        """The waiters for each fetch in progress, by the URL of the file."""
+        """The Deferreds of the calls that wait for a fetch in progress, by the URL of the file."""
         return {}
 
     def cached(self, origin: Origin) -> TdmRep | None:

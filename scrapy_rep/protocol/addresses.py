@@ -1,4 +1,4 @@
-"""Tells public IP addresses from those of one machine or a private network.
+"""Distinguishes public IP addresses from those of a machine itself or a private network.
 
 Sources: the registries of special-purpose addresses (RFC 6890), as in Python's
 ``ipaddress``; WHATWG URL, 3.5 (IPv4 numbers, in the forms that ``inet_aton`` reads); RFC
@@ -22,9 +22,9 @@ _NUMBER = re.compile(r"0x0*([0-9a-f]{0,8})|0+([0-7]{0,11})|([1-9][0-9]{0,9})").f
 
 
 def address_in(host: str) -> Address | None:
-    """Return the IP address that the host of an Origin is, or None for a name.
+    """Return the IP address in the host of an Origin, or None if the host is a name.
 
-    It reads all forms that resolvers accept as addresses: ``127.0.0.1``, ``127.1``,
+    All forms count that resolvers accept as addresses: ``127.0.0.1``, ``127.1``,
     ``0x7f000001``, ``017700000001``, ``[::1]``.
     """
     if host.startswith("["):
@@ -50,11 +50,10 @@ def is_local_name(host: str) -> bool:
 
 
 def is_private(address: Address) -> bool:
-    """Whether an address is not a public one.
+    """Whether an address is not public: it is loopback, unspecified, link-local, private (RFC
+    1918, unique local, shared by a carrier), multicast or reserved.
 
-    Such are loopback, unspecified, link-local, private (RFC 1918, unique local, shared by a
-    carrier), multicast and reserved addresses. For an IPv6 address with an IPv4 address
-    inside, the IPv4 address decides.
+    For an IPv6 address with an IPv4 address inside, the IPv4 address decides.
     """
     if isinstance(address, IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour

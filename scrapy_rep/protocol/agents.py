@@ -40,9 +40,7 @@ _BROWSERS = frozenset(
 
 
 def is_product_token(token: str) -> bool:
-    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``: the characters of
-    tokens in real robots.txt files.
-    """
+    """Whether *token* has only letters, digits, ``_``, ``-`` and ``.``, as in real files."""
     return bool(_PRODUCT_TOKEN(token))
 
 
@@ -97,8 +95,8 @@ def tokens_for(
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """Return the agents that the value of a user-agent line names: product tokens in lower
-    case, or ``*``; one empty string if the line names no agent.
+    """Return the crawlers that the value of a user-agent line names: product tokens in lower
+    case, or ``*``; one empty string if the line names no crawler.
     """
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     found = [token for name in names for token in _agents_of_name(name, dialect)]

@@ -62,8 +62,7 @@ class Dialect:
     it. Otherwise it matches nothing (Google: such a rule is ignored)."""
 
     index_html_quirk: bool = False
-    """Whether ``Allow: /dir/index.htm*`` also allows ``/dir/`` itself (Google's
-    parser)."""
+    """Whether ``Allow: /dir/index.htm*`` also allows ``/dir/`` itself (Google's parser)."""
 
     robotstxt_allowed: bool = True
     """Whether ``/robots.txt`` is allowed whatever the rules say (RFC 2.2.2)."""
@@ -135,8 +134,7 @@ class Dialect:
     """How many bytes of a line are read (Google's parser); None for all."""
 
     partial_bom: bool = False
-    """Whether an incomplete UTF-8 byte order mark is skipped like a complete one (Google's
-    parser)."""
+    """Whether an incomplete UTF-8 byte order mark is skipped too (Google's parser)."""
 
     # The result of a fetch, and how long it is fresh.
 

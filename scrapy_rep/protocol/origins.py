@@ -29,8 +29,7 @@ class Origin(NamedTuple):
     scheme: str
 
     host: str
-    """In lower case and percent-decoded: a name in Punycode, or an address, which is in
-    brackets for IPv6."""
+    """A name in Punycode and lower case, percent-decoded; or an address, IPv6 in brackets."""
 
     port: int
 

@@ -73,7 +73,7 @@ def decide(
 ) -> Decision:
     """Decide on *url* in each form in which a server may see it.
 
-    If *robots* allows the URL as written but denies one of its :func:`other_forms`, return
+    If *robots* allows the URL as written but forbids one of its :func:`other_forms`, return
     the decision on that form, with the form as its ``form``.
     """
     decision = robots.decide(url, agents)
@@ -144,14 +144,14 @@ def is_robotstxt(url: str) -> bool:
 
 
 def _targets(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
-    whole = [(path, query)]
+    targets = [(path, query)]
     end = _WHITE_SPACE(path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
-        whole.append((path, mark + query))
-    for one in whole:
-        short = _without_parameters(one[0], clients), "" if one[1] == "?" else one[1]
-        for each in dict.fromkeys((one, short)):
+        targets.append((path, mark + query))
+    for path, query in targets:
+        short = _without_parameters(path, clients), "" if query == "?" else query
+        for each in dict.fromkeys(((path, query), short)):
             yield from _forms(*each, clients)
 
 

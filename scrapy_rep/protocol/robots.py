@@ -68,7 +68,6 @@ class RobotsTxt(AccessRules):
 
     def lint(self) -> tuple[Finding, ...]:
         """Return the findings about this file, in the order of lines; computed at each call."""
-        # Imported here, since few programs lint.
         from scrapy_rep.protocol.lint.linter import lint  # noqa: PLC0415
 
         return () if self._blanket else lint(self.body, self.dialect, self._url)

@@ -39,13 +39,12 @@ _NAMES = frozenset(_FIELDS)
 
 
 class SiteStatements(NamedTuple):
-    """The usage preferences for a URL in the robots.txt and tdmrep.json of its site, at the
-    time of the request."""
+    """The usage preferences for a URL in robots.txt and tdmrep.json when it was requested."""
 
     robotstxt: UsagePreferences = NOTHING_STATED
     tdmrep: UsagePreferences = NOTHING_STATED
     entry: Entry | None = None
-    """The cache entry of the robots.txt."""
+    """The cache entry of robots.txt."""
 
 
 class Purposes:
@@ -54,7 +53,7 @@ class Purposes:
     def __init__(self, crawler: Crawler) -> None:
         self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
-        # The robots.txt at the time of the request applies to the response.
+        # The files as they were at the time of the request apply to the response.
         self._of_sites: WeakKeyDictionary[Request, SiteStatements] = WeakKeyDictionary()
 
     @classmethod
@@ -125,7 +124,7 @@ class Purposes:
         return found if of_site is None else of_site.robotstxt | found
 
     def entry(self, request: Request | None) -> Entry | None:
-        """The cache entry of the robots.txt for *request*; None if :meth:`note` recorded none."""
+        """The cache entry of robots.txt for *request*; None if :meth:`note` recorded none."""
         of_site = self._of_sites.get(request) if request is not None else None
         return None if of_site is None else of_site.entry
 
@@ -136,8 +135,8 @@ class Purposes:
         *,
         image: bool = False,
     ) -> Denial | None:
-        """The denial of the first purpose of *request* for which *preferences* forbid the use
-        of its response; None if they forbid none.
+        """The denial of the first purpose of *request* for which *preferences* disallow the use
+        of its response; None if they disallow none.
         """
         purposes = self._identity.purposes(request)
         if not purposes:

@@ -1,4 +1,4 @@
-"""The images of items whose pages forbid their indexing or use."""
+"""The images of items whose pages refuse their indexing or use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ INDEXING = "indexing"
 USAGE = "usage"
 
 Refusals: TypeAlias = "dict[str, tuple[str, Statement | Denial | None]]"
-"""Why a page refuses the images of its items, by INDEXING or USAGE: the URL of the page, and
-the statement or denial."""
+"""The refusals of an image, by INDEXING or USAGE: the URL of the page, and its statement or
+denial."""
 
 
 class RefusedImages:
-    """The image URLs in items whose pages refuse their images.
+    """The image URLs of items whose pages refuse the indexing or use of their images.
 
     The URLs of an item are kept only until it has passed the pipelines, since another page
     may allow the same image.
@@ -44,34 +44,34 @@ class RefusedImages:
         self._items: Counter[tuple[str, str]] = Counter()
         self._last: dict[tuple[str, str], tuple[str, Any]] = {}
         # The ids of the items that no media pipeline has begun to process.
-        self._unmet: set[int] = set()
+        self._unprocessed: set[int] = set()
 
     @classmethod
     def of(cls, crawler: Crawler) -> RefusedImages:
         """The instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    def because(self, request: Request, against: str) -> tuple[str, Any] | None:
+    def because(self, request: Request, kind: str) -> tuple[str, Any] | None:
         """The page that refuses the image at the URL of *request*, and its statement or
         denial; None if no page does. If the request has no record of its item, the last page
         counts whose item has the URL.
         """
         refusals: Refusals | None = request.meta.get(REFUSALS)
         if refusals is None:
-            return self._last.get((against, request.url))
-        return refusals.get(against)
+            return self._last.get((kind, request.url))
+        return refusals.get(kind)
 
     def refusals(self, item: Any, url: str) -> Refusals:
         """The refusals of the image at *url* of *item*, which a media pipeline begins to
         process. An unknown item may be the replacement of an item that no media pipeline has
         processed; then the refusals of such an item with the same URL apply.
         """
-        self._unmet.discard(id(item))
+        self._unprocessed.discard(id(item))
         if id(item) in self._of_item:
             return self._of_item[id(item)][1]
-        if not any(url in self._of_item[each][0] for each in self._unmet):
+        if not any(url in self._of_item[each][0] for each in self._unprocessed):
             return {}
-        keys = ((against, url) for against in (INDEXING, USAGE))
+        keys = ((kind, url) for kind in (INDEXING, USAGE))
         return {key[0]: self._last[key] for key in keys if key in self._last}
 
     def add(self, item: Any, refusals: Refusals) -> None:
@@ -80,11 +80,11 @@ class RefusedImages:
         urls = frozenset(safe_url_string(text) for text in _texts(item))
         if urls:
             self._of_item[id(item)] = urls, refusals
-            self._unmet.add(id(item))
-            for against, because in refusals.items():
+            self._unprocessed.add(id(item))
+            for kind, because in refusals.items():
                 for url in urls:
-                    self._items[against, url] += 1
-                    self._last[against, url] = because
+                    self._items[kind, url] += 1
+                    self._last[kind, url] = because
         if len(self._of_item) > _MAX_ITEMS:
             self._forget(next(iter(self._of_item)))
 
@@ -92,9 +92,9 @@ class RefusedImages:
         self._forget(id(item))
 
     def _forget(self, item_id: int) -> None:
-        self._unmet.discard(item_id)
+        self._unprocessed.discard(item_id)
         urls, refusals = self._of_item.pop(item_id, ((), {}))
-        for key in ((against, url) for against in refusals for url in urls):
+        for key in ((kind, url) for kind in refusals for url in urls):
             self._items[key] -= 1
             if not self._items[key]:
                 del self._items[key], self._last[key]

@@ -105,8 +105,7 @@ class RepSettings:
     """Seconds. Nothing is fetched from a host that asks for a longer delay."""
 
     queue_lease: float = _setting("REP_QUEUE_LEASE", 60, Values.seconds)
-    """The seconds without a heartbeat after which a worker's requests return to the queue in
-    Redis."""
+    """The seconds without a heartbeat after which the requests of a worker are queued again."""
 
     shared_delay: bool = _setting("REP_SHARED_DELAY", True, Values.flag)
     """Whether workers that share a store share the delay of a host too."""

@@ -152,8 +152,7 @@ class Values:
 
 
 def tokens_in(setting: str, value: object) -> tuple[str, ...]:
-    """The product tokens in *value*: a User-Agent header, or a list of names. *setting* is
-    the name of the setting, for the error."""
+    """The product tokens in the *value* of *setting*: a User-Agent header or a list of names."""
     names = _listed(value)
     if isinstance(value, str) and names is not None:
         # A browser's User-Agent has commas too; only a list has product tokens between them.
@@ -175,8 +174,7 @@ def tokens_in(setting: str, value: object) -> tuple[str, ...]:
 
 
 def _listed(value: object) -> list[str] | None:
-    """The strings in *value*, which is a list, a list in JSON, or a string with commas; None
-    for any other value."""
+    """The strings in a list, a list in JSON, or a string with commas; None for other values."""
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
             return [part.strip() for part in value.split(",") if part.strip()]

@@ -63,7 +63,7 @@ class Store(ABC):
 
     def get(self, origin: str, now: float) -> Entry | None:
         """The entry of *origin*, even if it has expired, but at most KEEP seconds ago. None
-        if there is no such entry, or it can't be read.
+        if there is no such entry, or it cannot be read.
         """
         data = self.read(origin)
         entry = None if data is None else loads(data)
@@ -74,7 +74,7 @@ class Store(ABC):
     def put(self, origin: str, entry: Entry, now: float) -> None:
         """Store *entry* as the entry of *origin*, and replace the one before.
 
-        If *entry* can't be written, or expired more than KEEP seconds ago, remove the one
+        If *entry* cannot be written, or expired more than KEEP seconds ago, remove the one
         before without a replacement.
         """
         until = entry.expires + KEEP
@@ -93,8 +93,8 @@ class Store(ABC):
         Return whether *owner* has the lock.
 
         The lock expires after *seconds*. A call by its owner renews it for *seconds*. Calls
-        for the same origin must pass similar *seconds*: a store may ignore a lock that expires
-        much later, as from before its clock was set back.
+        for the same origin must pass similar *seconds*: a lock that expires much later was made
+        before the clock was set back, and a store may ignore it.
         """
 
     @abstractmethod
@@ -119,10 +119,7 @@ class Store(ABC):
 
 
 def dumps(entry: Entry) -> bytes:
-    """Serialise *entry*.
-
-    Raises ValueError if a body is longer than MAX_BODY or a time is not finite.
-    """
+    """Serialise *entry*. Raises ValueError for a body over MAX_BODY or a non-finite time."""
     bodies: list[bytes] = []
     header = _header(entry, bodies)
     written = json.dumps(header, separators=(",", ":"), allow_nan=False)

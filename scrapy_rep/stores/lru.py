@@ -44,7 +44,7 @@ class LRU(Generic[V]):
 
     def put(self, key: Hashable, value: V, cost: int) -> None:
         """Store *value* under *key*, and remove the least recently used values beyond the
-        limits. A value that costs more than the limit by itself is not stored.
+        limits. A value that alone costs more than the limit is not stored.
         """
         with self._mutex:
             self._pop(key)

@@ -19,17 +19,14 @@ class MemoryStore(Store):
     """Keeps at most *max_entries* with *max_bytes* in total, and removes the least recently
     used entries beyond that.
 
-    An entry is one bytes object, with its body deflated. It counts with the bytes of its
-    data and origin, and 370 for Python's objects, so *max_bytes* limits the memory that the
-    store uses.
+    An entry counts with the bytes of its data and origin, and 370 for Python's objects, so
+    *max_bytes* limits the memory that the store uses.
     """
 
     blocking = False
 
     def __init__(
-        self,
-        max_entries: int = MAX_ENTRIES,
-        max_bytes: int = MAX_BYTES,
+        self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
     ) -> None:
         self._entries: LRU[bytes] = LRU(max_entries, max_bytes)
         self._closed = False

@@ -180,7 +180,7 @@ async def test_a_host_that_cannot_be_read(url: str) -> None:
     request = Request("http://example.com/")
     request._url = url  # Like verbatim_url, where Scrapy has it.
     with pytest.raises(
-        RobotsDenied, match="host or port of the URL can't be read"
+        RobotsDenied, match="host or port of the URL cannot be read"
     ) as caught:
         await ask(mw, request)
     assert caught.value.decision.reason == "bad-url"

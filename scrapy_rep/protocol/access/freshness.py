@@ -1,7 +1,7 @@
 """How long a robots.txt stays fresh, and when to fetch an unreachable one again.
 
-RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111; section numbers below are
-those of RFC 9111. Header fields are pairs of a name in lower case and a value. Durations are
+RFC 9309, 2.4, lets crawlers use the cache control of RFC 9111, to which the section numbers
+below refer. Header fields are pairs of a name in lower case and a value. Durations are
 in seconds, points in time in seconds since the epoch.
 """
 
@@ -42,8 +42,7 @@ class Bounds(NamedTuple):
     """The operator's limits for the lifetime of a robots.txt, in seconds."""
 
     min_age: float = 5 * 60.0
-    """The shortest lifetime: with ``max-age=0``, the crawler would otherwise fetch robots.txt
-    before each page."""
+    """The shortest lifetime. Without it, ``max-age=0`` would cause a fetch before each page."""
 
     max_age: float = DAY
     """The longest lifetime. Only dialects with such a limit use it (RFC 9309, 2.4)."""

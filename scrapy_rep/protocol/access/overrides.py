@@ -67,20 +67,14 @@ class OverrideError(ValueError):
 def parse_overrides(
     written: Mapping[str, object], dialect: Dialect
 ) -> tuple[Override, ...]:
-    """Return the overrides of a setting, the most specific first.
-
-    Raises OverrideError for an invalid one.
-    """
+    """The overrides of a setting, the most specific first. Raises OverrideError if invalid."""
     overrides = [_parse(pattern, value, dialect) for pattern, value in written.items()]
-    return tuple(sorted(overrides, key=lambda one: one.specificity, reverse=True))
+    return tuple(sorted(overrides, key=lambda each: each.specificity, reverse=True))
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
     """Return the override that decides for *origin*, or None."""
-    for override in overrides:
-        if override.covers(origin):
-            return override
-    return None
+    return next((each for each in overrides if each.covers(origin)), None)
 
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:

@@ -33,7 +33,6 @@ HEADERS = frozenset(
 )
 """The headers that a result keeps: the body's type and lifetime, and ``Retry-After``."""
 
-
 MAX_AHEAD = 300.0
 """How many seconds the clock of another worker may be ahead."""
 
@@ -62,8 +61,7 @@ class AccessResult:
     """The status of the last response; None if there was none."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """The headers of the last response that are in ``HEADERS``: pairs of a name in lower
-    case and a value."""
+    """The ``HEADERS`` of the last response: pairs of a name in lower case and a value."""
 
     body: bytes = b""
     """The body of the last response, if it was successful."""
@@ -126,10 +124,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """The cache entry for the robots.txt of an origin.
-
-    Points in time are in seconds since the epoch.
-    """
+    """The cache entry for the robots.txt of an origin. Times are in seconds since the epoch."""
 
     result: AccessResult
     """The result of the last fetch."""
@@ -163,12 +158,12 @@ class Entry:
             return State(self.result.access.value)
         outage = timedelta(seconds=self.fetched - self.unreachable_since)
         if self.copy is None or must_revalidate(self.copy.headers):
-            limit, denies = dialect.unreachable_without_copy, None
+            limit, stale_after = dialect.unreachable_without_copy, None
         else:
-            limit, denies = dialect.unreachable_limit, dialect.unreachable_denies
+            limit, stale_after = dialect.unreachable_limit, dialect.unreachable_denies
         if limit is not None and outage >= limit:
             return State.GIVEN_UP
-        if denies is not None and outage >= denies:
+        if stale_after is not None and outage >= stale_after:
             return State.STALE
         return State.UNREACHABLE
 
@@ -191,8 +186,7 @@ def renew(
 ) -> Entry:
     """Return the entry after a fetch with *result*; *before* is the entry until then.
 
-    *jitter*, from 0 to 1, keeps crawlers from retrying an unreachable robots.txt at the same
-    time.
+    *jitter*, from 0 to 1, spreads the retries of crawlers for an unreachable robots.txt.
     """
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)

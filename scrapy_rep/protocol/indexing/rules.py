@@ -62,8 +62,7 @@ class IndexingRules:
     max_snippet: int | None = None
     """How many characters of text a snippet may have; None for no limit, 0 for no snippet."""
     max_image_preview: str | None = None
-    """The largest image that may be shown: ``none``, ``standard`` or ``large``; None if
-    the site does not say."""
+    """The largest image that may be shown: ``none``, ``standard``, ``large``; None if unstated."""
     max_video_preview: int | None = None
     """How many seconds of video may be shown; None for no limit."""
     unavailable_after: datetime | None = None
@@ -71,9 +70,7 @@ class IndexingRules:
     statements: tuple[Statement, ...] = field(default=(), compare=False)
     """The evidence: every statement addressed to the crawler, with headers first."""
     findings: tuple[IndexingFinding, ...] = field(default=(), compare=False)
-    """The findings about the statements."""
     tags: tuple[Tag, ...] = field(default=(), compare=False)
-    """The usage tags of the page."""
 
     @classmethod
     def parse(
@@ -181,7 +178,6 @@ _NOTHING_STATED = IndexingRules()
 # A crawler has few names, and reads many pages.
 @lru_cache(maxsize=256)
 def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the product tokens in lower case."""
     return tuple(agent.lower() for agent in agents if agent)
 
 

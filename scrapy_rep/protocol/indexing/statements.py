@@ -26,8 +26,7 @@ Source = Literal["header", "meta"]
 Value = int | str | datetime | None
 
 MAX_STATEMENTS = 1000
-"""The number of statements of a response that are read; a finding says if there are more. It
-is also the number of findings that are kept."""
+"""The limit for the statements of a response that are read, and for the findings about them."""
 MAX_TEXT = 65_536
 """The number of bytes that are read of a field line or of the content of a tag."""
 
@@ -108,7 +107,6 @@ class Statement(NamedTuple):
     """In a header, the number of the field line, from 1; in a page, the offset of the tag in
     bytes. For a page in UTF-16, UTF-32 or ISO-2022, it is the offset in the UTF-8 form."""
     text: str
-    """The statement as written."""
     name: str
     """In lower case."""
     value: Value = None
@@ -127,7 +125,7 @@ class IndexingFinding(NamedTuple):
     message: str
     source: Source
     position: int
-    """The position, as in :class:`Statement`."""
+    """As in :class:`Statement`."""
 
 
 TAGS_OF_USE = ("tdm-reservation", "tdm-policy")

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning", "note"]
 
 MAX_OF_A_CODE = 100
-"""The number of findings of one code that are listed. One more finding says how many were
-left out."""
+"""The number of findings of one code that are listed. One more says how many were left out."""
 MAX_TEXT = 200
 """The number of characters of a line that a finding shows."""
 _MAX_QUOTED = 60
@@ -163,9 +162,9 @@ class LintedFile:
             message = f"{more} more findings with this code from this line on"
             self._found.append((line, code, message))
         for number, code, message in sorted(self._found):
-            octets = b""
-            if 0 < number <= len(self.written):
-                octets = self.written[number - 1]
+            octets = (
+                self.written[number - 1] if 0 < number <= len(self.written) else b""
+            )
             # No character takes more than four octets.
             shown = octets[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
             yield Finding(number, code, CODES[code][0], message, shown)

@@ -67,11 +67,8 @@ def _check_bytes(file: LintedFile) -> None:
     """Check the byte order mark and the size of the file."""
     body, dialect = file.body, file.dialect
     if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        file.add(
-            0,
-            "utf-16",
-            "most crawlers cannot read a file in UTF-16: save it as UTF-8",
-        )
+        message = "most crawlers cannot read a file in UTF-16: save it as UTF-8"
+        file.add(0, "utf-16", message)
     elif body.startswith(BOM_UTF8):
         message = "the byte order mark makes some crawlers ignore the first line"
         file.add(1, "byte-order-mark", f"{message}: save the file as UTF-8 without it")
@@ -92,13 +89,13 @@ def _check_bytes(file: LintedFile) -> None:
 def _check_page(file: LintedFile) -> bool:
     """Return True, and add a finding, if the file is an HTML page."""
     for number, raw in enumerate(file.written, 1):
+        if _PAGE(raw):
+            message = "this is an HTML page, not a robots.txt: send the rules as"
+            message += " text/plain, or answer 404 if there are none"
+            file.add(number, "html", message)
+            return True
         if raw.strip():
-            if _PAGE(raw):
-                message = "this is an HTML page, not a robots.txt: send the rules as"
-                message += " text/plain, or answer 404 if there are none"
-                file.add(number, "html", message)
-                return True
-            return False
+            break
     return False
 
 

@@ -107,12 +107,10 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
     witness = _ANYTHING.join(segments) + tail
     if segments[0]:
         yield witness
-    elif not witness.strip(_ANYTHING) or not segments[1].startswith("/"):
-        # Every target begins with a "/", which the first "*" must match.
-        yield "/" + witness
-    else:
-        # The first "*" may also match nothing.
-        yield "/" + witness
+        return
+    # The first "*" matches the "/" with which every target begins, or nothing.
+    yield "/" + witness
+    if witness.strip(_ANYTHING) and segments[1].startswith("/"):
         yield witness.removeprefix(_ANYTHING)
 
 

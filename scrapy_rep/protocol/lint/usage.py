@@ -68,7 +68,6 @@ class _UsageCheck:
         self._octets = 0
 
     def check(self, line: Line) -> None:
-        """Check one record."""
         self._octets += len(line.value)
         if self._octets > _MAX_CHECKED:
             return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 MAX_FOLLOWED = 32
-"""How many agent sequences to keep the rules of. A crawl has one or a few."""
+"""The number of sequences of product tokens whose rules are kept. A crawl has few."""
 
 # The size of an instance in memory without its text, in bytes.
 _EMPTY_WEIGHT = 1_000
@@ -55,8 +55,7 @@ class CrawlerRules:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
         self.agent, spans, records = follow(text, tokens, dialect)
-        """The product token, or ``*``, whose groups the crawler follows; None if there are no
-        such groups."""
+        """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
         """The delays, rates and windows of the groups."""
@@ -203,28 +202,20 @@ class AccessRules:
         return index.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
-        """Return the delays, rates and windows for a crawler; none if the dialect ignores
-        them.
-        """
+        """Return the delays, rates and windows that have an effect for a crawler."""
         return self._rules_for(agents).pace
 
     def crawl_delay(self, agents: str | Sequence[str]) -> float | None:
-        """Return the largest ``Crawl-delay`` for a crawler, in seconds; None if there is none,
-        or the dialect ignores it.
-        """
+        """Return the largest effective ``Crawl-delay`` for a crawler in seconds, or None."""
         return self._rules_for(agents).pace.crawl_delay
 
     def request_rate(self, agents: str | Sequence[str]) -> RequestRate | None:
-        """Return the slowest ``Request-rate`` for a crawler; None if there is none, or the
-        dialect ignores it.
-        """
+        """Return the slowest effective ``Request-rate`` for a crawler, or None."""
         rates = self.pace(agents).request_rates
         return max(rates, key=lambda rate: rate.delay, default=None)
 
     def visit_time(self, agents: str | Sequence[str]) -> VisitTime | None:
-        """Return the first ``Visit-time`` for a crawler; None if there is none, or the dialect
-        ignores it.
-        """
+        """Return the first effective ``Visit-time`` for a crawler, or None."""
         return self.pace(agents).visit_time
 
     def _is_robotstxt(self, target: str) -> bool:

@@ -17,7 +17,7 @@ class Reason(str, Enum):
     NO_RULE = "no-rule"
     """The crawler follows a group, but no rule in it matches."""
     NO_GROUP = "no-group"
-    """There is no group for the agent, and none for ``*``."""
+    """There is no group for the crawler, and none for ``*``."""
     ROBOTS_TXT = "robots-txt"
     """The URL is the one of robots.txt itself."""
     UNAVAILABLE = "unavailable"
@@ -53,7 +53,7 @@ class Decision(NamedTuple):
     reason: Reason
 
     form: str = ""
-    """The denied form of the URL, if the form as written is allowed (see
+    """The forbidden form of the URL, if the form as written is allowed (see
     :mod:`~scrapy_rep.protocol.request_target`)."""
 
     @property

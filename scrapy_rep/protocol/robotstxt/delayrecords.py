@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
 
 UserAgentLine: TypeAlias = tuple[int, int, bytes]
-"""The start and end of a user-agent line, and its token. A line with several tokens has one
-such tuple for each."""
+"""The start and end of a user-agent line, and one of its tokens."""
 
 Span: TypeAlias = tuple[int, int, int]
 """The start and end of a group, or of several merged ones, including user-agent lines; and the

@@ -33,7 +33,7 @@ class Group(NamedTuple):
     """One or more user-agent lines, and the rules and records that follow them."""
 
     agents: tuple[str, ...]
-    """The tokens of its user-agent lines, in lower case; an empty one names no agent."""
+    """The tokens of its user-agent lines, in lower case; an empty one names none."""
 
     rules: tuple[Rule, ...]
     """In file order, empty ones included."""

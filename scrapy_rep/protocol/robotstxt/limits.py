@@ -8,8 +8,8 @@ MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
 
 MAX_COMPARED = 4_000_000
-"""How many octets one decision may compare with patterns that have a ``*``: about those of a
-1 KB target with 4,000 patterns. This takes some hundredths of a second."""
+"""How many octets one decision may compare with patterns that have a ``*``: a 1 KB target with
+about 4,000 patterns, which takes some hundredths of a second."""
 
 # The cost of a pattern's segment, in octets compared.
 _SEGMENT = 64

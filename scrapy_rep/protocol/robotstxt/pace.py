@@ -55,7 +55,7 @@ class RequestRate(NamedTuple):
 
 
 class VisitTime(NamedTuple):
-    """The daily window, in UTC, in which the site allows visits."""
+    """The daily window, in UTC, in which the host allows visits."""
 
     start: time
     end: time

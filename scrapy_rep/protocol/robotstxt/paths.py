@@ -218,7 +218,6 @@ def _without_runs(segments: list[str]) -> tuple[str, ...]:
 
 
 def matches(pattern: Pattern, target: str) -> bool:
-    """Whether *pattern* matches *target*."""
     if pattern.halves is None or "%2F" not in target:
         return _matches(pattern, target)
     before, after = pattern.halves

@@ -45,11 +45,11 @@ _HEAD_OF_WILDCARD = re.compile(rf"((?:/[{paths.NORMAL_CLASS}]*)?)\*").match
 class RuleIndex:
     """Finds the rule that decides on a target. More rules hardly make this slower.
 
-    The head of a pattern is its literal part, up to the first ``*``. Heads are sorted. The
-    parent of a head is the longest other head that it begins with. A binary search finds the
-    place of the target among the heads. The head before that place, or one of its parents,
-    is the longest that the target begins with. Patterns with a ``*`` are compared only if the
-    target begins with their head.
+    The head of a pattern is its literal part, up to the first ``*``. The parent of a head is
+    the longest other head that it begins with. A binary search finds the place of the target
+    among the sorted heads. The head before that place, or one of its parents, is the longest
+    that the target begins with. Patterns with a ``*`` are compared only if the target begins
+    with their head.
     """
 
     __slots__ = (
@@ -187,8 +187,7 @@ class _Shapes:
         self._dialect = dialect
 
         self.literals = {_ROOT: 0}
-        """Heads, each with the mark of the rule whose whole pattern it is; 0 if there is no
-        such rule."""
+        """Heads, each with the mark of the rule whose whole pattern it is; 0 for none."""
 
         self.written: dict[int, str] = {}
         """The values of literal patterns that differ from their normalized form, by mark."""

@@ -59,7 +59,6 @@ class RuleLines:
 
     @classmethod
     def of_groups(cls, groups: Iterable[GroupText]) -> RuleLines:
-        """Return the rules of *groups*."""
         lines = cls()
         for text, line in groups:
             lines.add_group(text, line)

@@ -98,7 +98,6 @@ class RuleScan:
         self._dialect = dialect
 
     def allows(self, target: str) -> bool:
-        """Whether *target* is allowed."""
         found = self._find(target)
         return found is None or bool(found[1][1] & 1)
 

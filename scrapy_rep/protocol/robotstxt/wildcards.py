@@ -19,16 +19,14 @@ _NOTHING = paths.Pattern(("*",), anchored=False, octets=0)
 
 _Test: TypeAlias = tuple[Candidate, "paths.Pattern | None", "int | None"]
 """A candidate; its pattern if it is already parsed; and, for a pattern with only a head and a
-needle, the first position where the needle can begin.
-"""
+needle, the first position where the needle can begin."""
 
 
 class Wildcards:
     """The patterns with one head.
 
-    The *needle* of a pattern is the longest of the parts that a target must contain. A search
-    for the needle rules out most patterns. A pattern is parsed when a target with its needle
-    first occurs.
+    The *needle* of a pattern is its longest literal part after the head. A search for the
+    needle rules out most patterns. A pattern is parsed when a target first has its needle.
     """
 
     __slots__ = ("_dialect", "_needles", "_rules", "_tests")

@@ -82,15 +82,12 @@ class PathIndex:
         If *target* is too long to compare with all paths, they are all statements that
         disallow a use.
         """
+        everywhere = self._everywhere
         try:
             winner = self._index.winner(target) if self._index is not None else None
         except TooLong:
-            everything = (
-                *self._groups,
-                self._everywhere[1] if self._everywhere else (),
-            )
-            return limited(one for one in chain(*everything) if one.value is False)
-        everywhere = self._everywhere
+            everything = chain(*self._groups, everywhere[1] if everywhere else ())
+            return limited(each for each in everything if each.value is False)
         if winner is None:
             return () if everywhere is None else everywhere[1]
         number = -winner[1] // 2 - 1

@@ -22,12 +22,10 @@ class Denial(NamedTuple):
     purpose: str
     preferences: UsagePreferences
     statement: UsageStatement | None
-    """The statement that disallows it; None if no statement is about it, and the operator
-    does not allow unknown uses."""
+    """The statement that disallows it; None if there is none, and unknown uses are denied."""
 
     @property
     def why(self) -> str:
-        """The statement as text, or that there is none."""
         return str(self.statement or "nothing is stated")
 
 

@@ -42,8 +42,6 @@ class UsageStatement(NamedTuple):
     """A site's statement about the use of its content."""
 
     source: Source
-    """Where the statement is made."""
-
     signal: Signal
     """The kind of header, record or tag."""
 

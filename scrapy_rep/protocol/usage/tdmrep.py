@@ -47,9 +47,7 @@ class TdmRep:
 
     @classmethod
     def parse(cls, body: bytes) -> TdmRep:
-        """Read a file. No content makes this raise: a file that is too long, or not an array
-        of rules, states nothing.
-        """
+        """Read a file. One that is too long, or not an array of rules, states nothing."""
         try:
             found = json.loads(body) if len(body) <= MAX_SIZE else None
         except (ValueError, RecursionError):
@@ -57,7 +55,6 @@ class TdmRep:
         return cls(found if isinstance(found, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        """Return the preferences for *url*."""
         found = self._index.statements_for(paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(found) if found else NOTHING_STATED
 

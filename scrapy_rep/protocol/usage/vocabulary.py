@@ -44,7 +44,7 @@ CATEGORIES: dict[str, str] = {
     SEARCH: "a search engine that leads its users to the page",
     TDM: "text and data mining",
 }
-"""The categories of use: label and description. The first three labels are those of AIPREF;
+"""The categories of use: label and description. The first three labels come from AIPREF;
 the last is for TDMRep, which makes no finer distinction."""
 
 
@@ -89,8 +89,8 @@ ROWS = (
     Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), _CONTENT_SIGNALS),
     Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), _CONTENT_SIGNALS),
-    # "immediate" forbids storing or reusing content, so neither an index nor a model may be
-    # built from it. The other levels, reference and full, forbid none of these categories.
+    # "immediate" disallows storing or reusing content, so neither an index nor a model may be
+    # built from it. The other levels, reference and full, disallow none of these categories.
     Row(
         Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),
         _CONTENT_USE,
@@ -113,12 +113,10 @@ def row_of(signal: Signal, label: str) -> Row | None:
 
 
 def labels_of(signal: Signal) -> tuple[str, ...]:
-    """Return the labels of a signal."""
     return tuple(row.label for row in ROWS if row.signal is signal)
 
 
 def values_of(signal: Signal) -> tuple[str, ...]:
-    """Return the values of a signal's labels."""
     values = (value for row in ROWS if row.signal is signal for value in row[2:4])
     return tuple(dict.fromkeys(filter(None, values)))
 

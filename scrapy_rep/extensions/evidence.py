@@ -92,10 +92,9 @@ class Evidence:
         override: Override | None,
         via: Via | None,
     ) -> None:
-        if decision.allowed and not self._has_all:
-            what = "" if override is None else override.pattern
-            if not self._is_due(origin, what):
-                return
+        what = "" if override is None else override.pattern
+        if decision.allowed and not (self._has_all or self._is_due(origin, what)):
+            return
         layer, why, statement = _grounds(decision, override)
         self._write(
             Decided(
@@ -169,11 +168,9 @@ class Evidence:
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
-            because = exception.statement
-            self._item(response, Verdict.DROPPED, exception.rule, because)
+            self._item(response, Verdict.DROPPED, exception.rule, exception.statement)
         elif isinstance(exception, UsageDenied):
-            denied, entry = exception.denial, exception.entry
-            self._use(response, Verdict.DROPPED, denied, entry)
+            self._use(response, Verdict.DROPPED, exception.denial, exception.entry)
 
     def _item_annotated(self, response: Response, rules: IndexingRules) -> None:
         why = _why(rules)

@@ -70,7 +70,6 @@ class Frontier:
     # For the queues.
 
     def key_of(self, request: Request) -> HostKey:
-        """Return the key of the host of *request*."""
         slot = download_slot(self._crawler, request)
         if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
@@ -220,8 +219,7 @@ class Frontier:
             # after that one was sent.
             if not slot.is_alarmed:
                 slot.is_alarmed = True
-                now = self.clock.monotonic()
-                soonest = now + state.delay * _PART_OF_DELAY
+                soonest = self.clock.monotonic() + state.delay * _PART_OF_DELAY
                 moment = max(state.last_seen + state.delay, soonest)
                 self.alarms.at(moment, self._on_slot_alarm, slot)
             return False

@@ -209,8 +209,7 @@ class Turns:
         if is_ours:  # The group was merged with another that has a holder.
             self.leases.release(host, 0.0)
         else:
-            pause = pause_of(group.delay)
-            group.not_before = self._clock.monotonic() + pause
+            group.not_before = self._clock.monotonic() + pause_of(group.delay)
         group.put_back(waiter)
         self._advance(group)
 

@@ -47,10 +47,10 @@ class HostQueue(Base):
     host that is ready, and makes the host wait for its delay, in one step on the server. So all
     workers together keep the delay of a host, and have at most
     ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it in flight. A request stays on the server
-    until its callback and the output of that are done. If a worker sends no heartbeat for
+    until its callback is done and the output is processed. If a worker sends no heartbeat for
     ``REP_QUEUE_LEASE`` seconds, other workers get its requests.
 
-    A host is not ready before its robots.txt is known. One worker fetches that for all.
+    A host is ready only when its robots.txt is known. One worker fetches it for all.
 
     All keys begin with the key of the queue as a hash tag, so that in a Redis Cluster they
     are on one server. The key of the duplicate filter must have the same hash tag.
@@ -152,7 +152,7 @@ class HostQueue(Base):
     # For the frontier.
 
     def take(self, queue: BackQueue) -> Request | None:
-        """Pop a request to deny, of a queue whose host was given up; None if there is none."""
+        """Pop a request to refuse, of a host that was given up; None if there is none."""
         popped = self._learning.take(queue)
         if popped is None:
             return None
@@ -170,7 +170,7 @@ class HostQueue(Base):
         """Does nothing: the server counts the requests in flight."""
 
     def count_ready(self) -> int:
-        """0: the server hands out more queues to learn only if too few are ready."""
+        """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
         return 0
 
     # Requests of this worker.
@@ -192,7 +192,6 @@ class HostQueue(Base):
         return request
 
     def _left_downloader(self, request: Request) -> None:
-        """Note that a request, from this queue or not, was sent to its host, or failed."""
         if self._in_flight.on_left_downloader(request):
             self._report_soon()
 

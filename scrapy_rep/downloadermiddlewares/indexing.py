@@ -75,7 +75,7 @@ class IndexingMiddleware:
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
-            self._tell_ledger(request, response, rules, preferences)
+            self._send_signals(request, response, rules, preferences)
         if is_parse_command(self._crawler):
             denial = self._purposes.denial(request, preferences)
             # The engine sets this, but only after all middlewares.
@@ -120,7 +120,7 @@ class IndexingMiddleware:
             encoding,
         )
 
-    def _tell_ledger(
+    def _send_signals(
         self,
         request: Request,
         response: Response,

@@ -153,14 +153,14 @@ class Evidence:
             self._write_decision(url, decision, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
-            self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
+            self._overridden(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
         elif noindex and settings.noindex == "ignore":
-            self._kept(url, NOINDEX, rules.because(_why(rules)))
+            self._overridden(url, NOINDEX, rules.because(_why(rules)))
         if not rules.follow and settings.nofollow == "ignore":
-            self._kept(url, NOFOLLOW, rules.because("nofollow"))
+            self._overridden(url, NOFOLLOW, rules.because("nofollow"))
 
-    def _kept(self, url: str, reason: str, because: Statement | None) -> None:
-        """Record that the crawl does not obey a statement of a page."""
+    def _overridden(self, url: str, reason: str, because: Statement | None) -> None:
+        """Record that the user of the crawler overrides a statement of a page."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
             decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)

@@ -255,7 +255,7 @@ class Hosts:
     def _fetch_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
-        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is."""
+        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is due."""
         if is_due:
             self._want(host, request)
         elif not outage.is_needed:

@@ -64,7 +64,7 @@ class Case(NamedTuple):
 
 
 def _describe_via(case: Case) -> str:
-    """The part of the message of RobotsDenied about ``case.via``."""
+    """Return the part of the message of RobotsDenied about ``case.via``."""
     if case.via is None:
         return ""
     is_redirect = case.via.how == "redirect"

@@ -119,10 +119,8 @@ class HostQueue(Base):
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
 
     def pop(self, timeout: float = 0) -> Request | None:
-        """The best request of a host that is ready; None if no host is.
-
-        Does not wait for *timeout*: instead the spider stays open for that many seconds
-        without a request.
+        """Pop the best request of a host that is ready; None if no host is. Does not block: the
+        spider stays open for *timeout* seconds without a request.
         """
         self._idle_seconds = timeout
         self._frontier.settle()

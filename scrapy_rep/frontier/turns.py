@@ -189,9 +189,9 @@ class Turns:
             self._give(group, waiter)
             return
         placeholder = group.holder = object()
-        deferred_from_coro(self._lease(group, waiter, placeholder))
+        deferred_from_coro(self._give_if_leased(group, waiter, placeholder))
 
-    async def _lease(
+    async def _give_if_leased(
         self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""

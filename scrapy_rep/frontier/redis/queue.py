@@ -135,7 +135,7 @@ class HostQueue(Base):
             popped = self._worker.pop(self._in_flight.limits)
             self._learning.learn_more(now)
             if popped is not None:
-                request = self._lease(popped)
+                request = self._start(popped)
             else:
                 self._ask_later()
         self._frontier.fetch_ahead()
@@ -173,7 +173,7 @@ class HostQueue(Base):
 
     # Requests of this worker.
 
-    def _lease(self, popped: Popped) -> Request | None:
+    def _start(self, popped: Popped) -> Request | None:
         request = self._read(popped.data, is_taken=True)
         if request is None:
             self._worker.left(popped.number, popped.host, fetched=False)

@@ -16,8 +16,8 @@ PURPOSES = "rep_purposes"
 USAGE = "rep_usage"
 
 EXEMPT_ORIGIN = "_rep_exempt_origin"
-"""Internal: the origin that a request with DONT_OBEY_ROBOTSTXT exempts. A middleware may later
-replace the URL of the request with that of a rendering service."""
+"""Internal: the origin that DONT_OBEY_ROBOTSTXT exempts from robots.txt. Another middleware may
+later replace the URL of the request with the URL of a rendering service."""
 
 PAGE_INIT = "_rep_page_init_callback"
 """Internal: the ``playwright_page_init_callback`` of the spider. This package replaces it with

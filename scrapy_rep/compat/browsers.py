@@ -1,4 +1,4 @@
-"""Detects requests, responses and download handlers for which Scrapy uses a browser."""
+"""Detects the requests, responses and download handlers of browsers."""
 
 from __future__ import annotations
 

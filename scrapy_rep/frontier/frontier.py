@@ -215,8 +215,8 @@ class Frontier:
         if state is None:
             return True
         if state.delay and (state.is_queueing or slot.active > state.active):
-            # One request that waits in the slot is enough. The next one may follow a little
-            # after that one was sent.
+            # One request that waits in the slot is enough. The next request may follow a
+            # little after that request was sent.
             if not slot.is_alarmed:
                 slot.is_alarmed = True
                 soonest = self.clock.monotonic() + state.delay * _PART_OF_DELAY

@@ -72,7 +72,7 @@ def _word(preferences: UsagePreferences, purpose: str) -> str:
 
 
 def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
-    """Whether a purpose of the crawl is disallowed."""
+    """Whether *preferences* forbid a purpose of the crawl."""
     unknown = profile.rep.usage_unknown
     return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
 

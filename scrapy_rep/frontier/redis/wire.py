@@ -58,7 +58,7 @@ class Client:
             return self.ask("EVAL", script.text, len(keys), *keys, *args)
 
     def close(self) -> None:
-        """Close the connection, if there is one of its own. A later call opens it again."""
+        """Does nothing: the connections belong to the client of redis-py."""
 
 
 class Wire(Client):

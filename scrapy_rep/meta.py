@@ -16,12 +16,12 @@ PURPOSES = "rep_purposes"
 USAGE = "rep_usage"
 
 EXEMPT_ORIGIN = "_rep_exempt_origin"
-"""Internal: the origin of a request with DONT_OBEY_ROBOTSTXT when this package first saw it.
-A rendering service may change its URL later."""
+"""Internal: the origin that DONT_OBEY_ROBOTSTXT exempts from robots.txt. Another middleware may
+later replace the URL of the request with the URL of a rendering service."""
 
 PAGE_INIT = "_rep_page_init_callback"
-"""Internal: the spider's own function for new pages of scrapy-playwright. This package replaces
-it by a function that calls it at its end."""
+"""Internal: the ``playwright_page_init_callback`` of the spider. This package replaces it with
+``scrapy_rep.playwright.watch_page``, which calls the function stored here."""
 
 REFUSALS = "_rep_refusals"
 """Internal: the statements by which the page of an item forbids the indexing or use of the

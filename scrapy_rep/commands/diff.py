@@ -134,13 +134,13 @@ class Differences:
                 "the files have too many groups to compare; not all changes are shown"
             )
         for change, url in _removed_and_added(set(old.sitemaps), set(new.sitemaps)):
-            self._show_line("sitemap", change, f"Sitemap: {url}", {"url": url})
+            self._show_change("sitemap", change, f"Sitemap: {url}", {"url": url})
         records = _removed_and_added(records_for_all(old), records_for_all(new))
         for change, (field, value) in records:
             record = {"field": field, "value": value}
-            self._show_line("record", change, f"{field.title()}: {value}", record)
+            self._show_change("record", change, f"{field.title()}: {value}", record)
 
-    def _show_line(
+    def _show_change(
         self, kind: str, change: str, text: str, record: dict[str, str]
     ) -> None:
         self._has_changed = True

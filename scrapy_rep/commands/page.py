@@ -72,12 +72,11 @@ def _load(arguments: Namespace, profile: Profile) -> Page:
             "--header is only for a page from a file; a URL has its own header fields"
         )
     parsed = parse_argument(arguments.page)
-    force = arguments.force
     return ask(
         profile,
         [profile.dialect],
         {},
-        lambda sources: fetched_page(parsed, profile, sources, force=force),
+        lambda sources: fetched_page(parsed, profile, sources, force=arguments.force),
     )
 
 
@@ -164,10 +163,7 @@ def _record(
         "statements": [_statement_record(each) for each in rules.statements],
         "findings": [each._asdict() for each in rules.findings],
         "dialects": {
-            name: {
-                "indexable": _indexable(page, each, now),
-                "rules": each.to_dict(),
-            }
+            name: {"indexable": _indexable(page, each, now), "rules": each.to_dict()}
             for name, each in _in_each_dialect(page, profile).items()
         },
     }
@@ -203,7 +199,8 @@ def _show(
         show(f"  The status is {page.status}, so there is no page to index.")
     said = rules.to_dict()
     for key, statements in _evidence(rules).items():
-        show("  ", Painted(key, "bold"), ": ", _value(said[key]))
+        value = "no" if said[key] is False else str(said[key])
+        show("  ", Painted(key, "bold"), ": ", value)
         for each in statements:
             show("      ", *_described(each))
     for statement in rules.unknown:
@@ -225,10 +222,6 @@ def _verdict(page: Page, rules: IndexingRules | None, now: datetime) -> Painted:
     if rules.indexable(now):
         return Painted("indexable", "green")
     return Painted("noindex  " if not rules.index else "expired  ", "red")
-
-
-def _value(value: object) -> str:
-    return "no" if value is False else str(value)
 
 
 def _described(statement: Statement) -> list[str]:

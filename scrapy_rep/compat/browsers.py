@@ -1,4 +1,4 @@
-"""Recognises download handlers that use a browser, and names of scrapy-playwright."""
+"""Detects the requests, responses and download handlers of browsers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def is_from_browser(response: Response) -> bool:
 
 
 def browser_handler(settings: BaseSettings) -> tuple[str, bool] | None:
-    """The import path of a download handler for http or https that uses a browser, and
-    whether it is scrapy-playwright's; None if there is none. The names of the class and its
-    base classes decide.
+    """Return the import path of a download handler for http or https that uses a browser, and
+    whether it is scrapy-playwright's; None if there is none. A handler is recognised by its
+    name or the name of a base class.
     """
     handlers = settings.getdict("DOWNLOAD_HANDLERS")
     for scheme in ("http", "https"):

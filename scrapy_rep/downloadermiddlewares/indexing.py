@@ -75,7 +75,7 @@ class IndexingMiddleware:
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
-            self._tell_ledger(request, response, rules, preferences)
+            self._send_signals(request, response, rules, preferences)
         if is_parse_command(self._crawler):
             denial = self._purposes.denial(request, preferences)
             # The engine sets this, but only after all middlewares.
@@ -120,7 +120,7 @@ class IndexingMiddleware:
             encoding,
         )
 
-    def _tell_ledger(
+    def _send_signals(
         self,
         request: Request,
         response: Response,
@@ -153,10 +153,8 @@ class IndexingMiddleware:
         if not rules.index:
             because = response.url, rules.because("noindex")
         elif _is_image(response):
-            why, because = (
-                "noimageindex",
-                self._refused_images.because(request, INDEXING),
-            )
+            why = "noimageindex"
+            because = self._refused_images.because(request, INDEXING)
         if because is None or request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
         self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
@@ -227,7 +225,8 @@ class IndexingMiddleware:
     ) -> bool:
         if self._settings.noindex == "drop" and not rules.index:
             return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
-        if self._settings.usage != "drop" or not self._identity.purposes(request):
+        purposes = self._identity.purposes(request)
+        if self._settings.usage != "drop" or not purposes:
             return True
         stated = self._purposes.read(request, headers, rules, ())
         content_type = (headers.get(b"Content-Type") or b"").lower()
@@ -236,7 +235,6 @@ class IndexingMiddleware:
             # other denial.
             stated = stated.without(Signal.TDM_RESERVATION)
         # An unstated use counts as allowed here, since the page itself may state it.
-        purposes = self._identity.purposes(request)
         is_image = content_type.startswith(b"image/")
         return stated.denial(purposes, image=is_image) is None
 

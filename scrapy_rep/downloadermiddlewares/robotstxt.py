@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
-    from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
 
 
@@ -63,10 +62,7 @@ class RobotsTxtMiddleware:
         self._reporter = DecisionReporter(crawler, settings)
         self._frontier = Frontier.of(crawler)
         self._access = self._frontier.access = HostAccess(
-            crawler,
-            self._frontier.alarms,
-            settings,
-            self._reporter,
+            crawler, self._frontier.alarms, settings, self._reporter
         )
         self._judge = Judge(crawler, settings, self._access, self._reporter)
         self._browsers = Browsers(crawler, self._access, self._reporter, self._judge)
@@ -85,38 +81,38 @@ class RobotsTxtMiddleware:
             return None
         if is_for_browser(request):
             self._browsers.begin(request)
-        where = request_origin(request)
+        origin = request_origin(request)
         if is_exempt(request):
-            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(where))
-            self._reporter.allowed(Case(request, where), BY_USER)
+            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(origin))
+            self._reporter.allowed(Case(request, origin), BY_USER)
             await self._access.wait_if_service(request)
             return None
-        if where is None:
-            self._judge.deny(Case(request, where), BAD_URL)
-        override = self._access.override(where)
+        if origin is None:
+            self._judge.refuse(Case(request, origin), BAD_URL)
+        override = self._access.override(origin)
         if override is not None:
-            case = Case(request, where, None, override)
+            case = Case(request, origin, None, override)
             if override.robots is not None:
                 while not await self._keep_to(override.robots, case):
                     pass
             else:
-                self._judge.count_override(where)
+                self._judge.count_override(origin)
                 self._reporter.allowed(case, BY_USER)
             return None
-        return await self._keep_to_robotstxt(where, request)
+        return await self._keep_to_robotstxt(origin, request)
 
     async def _keep_to_robotstxt(
-        self, where: Origin, request: Request
+        self, origin: Origin, request: Request
     ) -> Response | None:
-        """Apply the robots.txt of the origin to *request*. If the spider requests that
-        robots.txt itself, return a response from the cache.
+        """Apply the robots.txt of *origin* to *request*. If *request* is for that robots.txt,
+        return a response from the cache.
         """
         while True:
             # It is nearly always cached, so there is nothing to await.
-            known = self._access.cached(where) or await self._learn(where, request)
-            case = Case(request, where, known.entry)
+            known = self._access.cached(origin) or await self._learn(origin, request)
+            case = Case(request, origin, known.entry)
             if is_robotstxt(request.url) and request.method == "GET":
-                self._judge.count_override(where)
+                self._judge.count_override(origin)
                 copy = self._copy(known, request)
                 if copy is None and self._reporter.reports_allowed(case):
                     self._reporter.allowed(case, ROBOTS_TXT)
@@ -130,11 +126,11 @@ class RobotsTxtMiddleware:
             finally:
                 self._access.cache.update_weight(known)
 
-    async def _learn(self, where: Origin, request: Request) -> Known:
-        """Wait until the robots.txt of the origin of *request* is known, and return it."""
+    async def _learn(self, origin: Origin, request: Request) -> Known:
+        """Wait until the robots.txt of *origin* is known, and return it."""
         self._frontier.warn_of_waiting(request)
         is_patient = self._frontier.is_patient(request)
-        return await self._access.known(where, request, is_patient=is_patient)
+        return await self._access.known(origin, request, is_patient=is_patient)
 
     async def process_response(self, request: Request, response: Response) -> Response:
         # For a response from a cache: the turn of a request that was sent has ended already.
@@ -159,30 +155,28 @@ class RobotsTxtMiddleware:
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
     ) -> bool:
-        """Deny a request, or wait for its turn and let it pass. Return False if it waited for
-        the ``Visit-time``: then the caller must apply the robots.txt again, which may have
-        changed.
+        """Refuse the request of *case*, or let it pass after it has waited for its turn. Return
+        False if it waited for visiting hours: robots.txt may have changed meanwhile, so the
+        caller must apply it again.
         """
         decision, pace = self._judge.judge(robots, case, tdmrep)
-        if pace is not None and not await self._take_turn(pace, case):
-            return False
+        if pace is not None:
+            request, origin = case.request, case.origin
+            assert origin is not None
+            self._frontier.warn_of_waiting(request)
+            fetched = float("-inf") if case.entry is None else case.entry.fetched
+            if not await self._access.wait_for_turn(
+                request, origin, pace, fetched=fetched
+            ):
+                return False
         self._judge.count_override(case.origin)
         if decision is not None:
             self._reporter.allowed(case, decision)
         return True
 
-    async def _take_turn(self, pace: Pace, case: Case) -> bool:
-        """Wait for the turn of a request, which it has already if a host queue popped it."""
-        request, where, entry = case.request, case.origin, case.entry
-        assert where is not None
-        self._frontier.warn_of_waiting(request)
-        fetched = entry.fetched if entry is not None else float("-inf")
-        return await self._access.wait_for_turn(request, where, pace, fetched=fetched)
-
     def _copy(self, known: Known, request: Request) -> Response | None:
-        """The cached response to a spider's own request for a robots.txt.
-
-        None if there is none or robots.txt is unreachable, so that Scrapy downloads it.
+        """Return the cached response to a spider's own request for a robots.txt; None if there
+        is none or robots.txt is unreachable, so that Scrapy downloads it.
         """
         result = known.entry.result
         if result.status is None or result.access is access.Access.UNREACHABLE:

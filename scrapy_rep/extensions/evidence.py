@@ -92,10 +92,9 @@ class Evidence:
         override: Override | None,
         via: Via | None,
     ) -> None:
-        if decision.allowed and not self._has_all:
-            what = "" if override is None else override.pattern
-            if not self._is_due(origin, what):
-                return
+        what = "" if override is None else override.pattern
+        if decision.allowed and not (self._has_all or self._is_due(origin, what)):
+            return
         layer, why, statement = _grounds(decision, override)
         self._write(
             Decided(
@@ -154,14 +153,14 @@ class Evidence:
             self._write_decision(url, decision, page=url)
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
-            self._kept(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
+            self._overridden(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
         elif noindex and settings.noindex == "ignore":
-            self._kept(url, NOINDEX, rules.because(_why(rules)))
+            self._overridden(url, NOINDEX, rules.because(_why(rules)))
         if not rules.follow and settings.nofollow == "ignore":
-            self._kept(url, NOFOLLOW, rules.because("nofollow"))
+            self._overridden(url, NOFOLLOW, rules.because("nofollow"))
 
-    def _kept(self, url: str, reason: str, because: Statement | None) -> None:
-        """Record that the crawl does not obey a statement of a page."""
+    def _overridden(self, url: str, reason: str, because: Statement | None) -> None:
+        """Record that the user of the crawler overrides a statement of a page."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
             decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
@@ -169,11 +168,9 @@ class Evidence:
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
-            because = exception.statement
-            self._item(response, Verdict.DROPPED, exception.rule, because)
+            self._item(response, Verdict.DROPPED, exception.rule, exception.statement)
         elif isinstance(exception, UsageDenied):
-            denied, entry = exception.denial, exception.entry
-            self._use(response, Verdict.DROPPED, denied, entry)
+            self._use(response, Verdict.DROPPED, exception.denial, exception.entry)
 
     def _item_annotated(self, response: Response, rules: IndexingRules) -> None:
         why = _why(rules)

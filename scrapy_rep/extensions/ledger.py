@@ -109,8 +109,8 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "A write to the ledger %s failed; the crawl continues, and the next write "
-                "is tried in two seconds: %s",
+                "A write to the ledger %s failed. Writing is tried again every two seconds "
+                "during the crawl, and once at its end: %s",
                 self._path,
                 writer.error,
             )

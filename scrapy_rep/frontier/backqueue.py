@@ -86,7 +86,6 @@ class BackQueue:
             return None
 
     def take(self) -> Request | None:
-        """Remove and return the best request; None if there is none."""
         return self.owner.take(self)
 
     def release(self) -> None:

@@ -221,7 +221,7 @@ class Browsers:
     async def _check(self, request: Request, origin: Origin | None, via: Via) -> None:
         """Apply robots.txt or the override of *origin*. Raises RobotsDenied, SpiderClosing."""
         if origin is None:
-            self._judge.deny(Case(request, origin, via=via), BAD_URL)
+            self._judge.refuse(Case(request, origin, via=via), BAD_URL)
         override = self._access.override(origin)
         entry = tdmrep = None
         if override is not None:
@@ -254,22 +254,20 @@ def _unregister(spider: Spider) -> None:
 
 
 def open_crawls() -> list[Browsers | None]:
-    """The Browsers of each crawl in this process; None for a crawl that ignores robots.txt."""
+    """Return the Browsers of each crawl in this process; None if it ignores robots.txt."""
     return list(_BY_CRAWLER.values())
 
 
 def browsers_of(request: Request) -> Browsers | None:
-    """The Browsers of the crawl that *request* belongs to, if it is for a browser."""
+    """Return the Browsers of the crawl that *request* belongs to, if it is for a browser."""
     return _BY_REQUEST.get(request)
 
 
 def _is_ours(predicate: object) -> bool:
     if isinstance(predicate, str):
         return predicate == ABORT_FORBIDDEN
-    module, name = (
-        getattr(predicate, key, "") for key in ("__module__", "__qualname__")
-    )
-    return f"{module}.{name}" == ABORT_FORBIDDEN
+    name = getattr(predicate, "__qualname__", "")
+    return f"{getattr(predicate, '__module__', '')}.{name}" == ABORT_FORBIDDEN
 
 
 def _is_exempted_by(request: Request, origin: Origin | None) -> bool:

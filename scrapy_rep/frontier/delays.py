@@ -141,7 +141,7 @@ class DelayGroup:
         return self.queues.popleft() if self.queues else None
 
     def put_back(self, waiter: BackQueue | Waiter) -> None:
-        """Put *waiter* back at the front."""
+        """Put *waiter* back at the front of its queue."""
         if isinstance(waiter, BackQueue):
             self.queues.appendleft(waiter)
         else:
@@ -172,12 +172,11 @@ class DelayGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def of_site_served(self, host: str, slot: str) -> DelayGroup | None:
-        """Return the group of the site for which *host* renders or fetches pages, if *host*
-        is such a service; else None.
+    def served_by(self, host: str, slot: str) -> DelayGroup | None:
+        """Return the group whose pages *host* renders or fetches; None if *host* is no service.
 
-        A host counts as a service if its requests are in the download slot of a site with a
-        delay, and it has no delay itself.
+        A host counts as a service if its requests are in the download slot of another host,
+        which has a delay, and it has no delay itself.
         """
         group = None if host == slot else self._groups.get(slot)
         if group is None or not _has_delay(group, slot):
@@ -187,7 +186,7 @@ class DelayGroups:
 
     def find(self, host: str, slot: str) -> DelayGroup | None:
         """Return the group of the requests to *host* in *slot*, if they have one."""
-        served = self.of_site_served(host, slot)
+        served = self.served_by(host, slot)
         return served or self._groups.get(host) or self._groups.get(slot)
 
     def set_delay(
@@ -215,7 +214,7 @@ class DelayGroups:
         own, other = self._groups.get(host), self._groups.get(slot)
         if own is None or other is None or own is other:
             return False
-        return self.of_site_served(host, slot) is None
+        return self.served_by(host, slot) is None
 
     def join(self, host: str, slot: str) -> DelayGroup:
         """Return the group of *host* and *slot*. Create it if there is none, and merge the
@@ -262,7 +261,6 @@ class DelayGroups:
         return any(group.has_waiters for group in self.all())
 
     def drop(self, group: DelayGroup) -> None:
-        """Forget a group."""
         for key in group.keys:
             del self._groups[key]
 

@@ -70,7 +70,6 @@ class Frontier:
     # For the queues.
 
     def key_of(self, request: Request) -> HostKey:
-        """Return the key of the host of *request*."""
         slot = download_slot(self._crawler, request)
         if self.access is None or not is_of_http(request):
             return HostKey(slot, None)
@@ -216,12 +215,11 @@ class Frontier:
         if state is None:
             return True
         if state.delay and (state.is_queueing or slot.active > state.active):
-            # One request that waits in the slot is enough. The next one may follow a little
-            # after that one was sent.
+            # One request that waits in the slot is enough. The next request may follow a
+            # little after that request was sent.
             if not slot.is_alarmed:
                 slot.is_alarmed = True
-                now = self.clock.monotonic()
-                soonest = now + state.delay * _PART_OF_DELAY
+                soonest = self.clock.monotonic() + state.delay * _PART_OF_DELAY
                 moment = max(state.last_seen + state.delay, soonest)
                 self.alarms.at(moment, self._on_slot_alarm, slot)
             return False

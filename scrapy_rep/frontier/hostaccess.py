@@ -115,7 +115,7 @@ class HostAccess:
         if origin is None:
             if not queue.key.is_service:
                 return True
-            served = self.turns.groups.of_site_served(*queue.key.delay_keys)
+            served = self.turns.groups.served_by(*queue.key.delay_keys)
             return served is None or self.turns.admit(queue, served)
         fetched = float("-inf")
         override = self.override(origin)
@@ -248,13 +248,12 @@ class HostAccess:
         )
 
     async def wait_if_service(self, request: Request) -> None:
-        """Wait until *request*, which is exempt from robots.txt, may be sent: if it is to a
-        service that fetches a site with a delay, it waits for its turn. Raises SpiderClosing.
+        """Wait for the turn of *request*, which is exempt from robots.txt, if it is to a service
+        that fetches pages of a host with a delay. Raises SpiderClosing.
         """
         if not self.turns.groups:
             return
-        keys = delay_keys(self._crawler, request)
-        served = self.turns.groups.of_site_served(*keys)
+        served = self.turns.groups.served_by(*delay_keys(self._crawler, request))
         if served is not None:
             self._watch_for_closing()
             await self.turns.wait(request, served)

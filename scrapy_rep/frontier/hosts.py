@@ -152,7 +152,7 @@ class Hosts:
         for task in list(self._learning.values()):
             task.cancel()
         for host in list(self._hosts.values()):
-            self._release_waiters(host, host.closing())
+            self._release_waiters(host, host.closing_error())
 
     def begin_fetches(self) -> None:
         """Begin the requested fetches: the urgent ones, and others if few hosts are ready."""
@@ -201,7 +201,7 @@ class Hosts:
 
     def _learned(self, host: Host, known: Known | None) -> None:
         if known is None:
-            self._release_waiters(host, host.closing())
+            self._release_waiters(host, host.closing_error())
         elif known.state is State.UNREACHABLE:
             if host.causes is not None:
                 host.causes.rotate()
@@ -255,7 +255,7 @@ class Hosts:
     def _fetch_later(
         self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
     ) -> None:
-        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is."""
+        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is due."""
         if is_due:
             self._want(host, request)
         elif not outage.is_needed:

@@ -89,7 +89,7 @@ class Host:
         parked, self.parked = self.parked, ()
         return parked
 
-    def closing(self) -> SpiderClosing:
+    def closing_error(self) -> SpiderClosing:
         """Return the error for waiting requests when the spider closes."""
         return SpiderClosing(
             f"The spider closed before {self.origin.robotstxt_url} was fetched"
@@ -153,8 +153,8 @@ class WantedHosts:
         host.is_wanted = True
 
     def next(self, *, is_needed: bool) -> Host | None:
-        """Remove and return the next host; only an urgent one unless *is_needed*: the queues
-        need more ready hosts.
+        """Remove and return the next host: any host if the queues need more ready hosts
+        (*is_needed*), otherwise only an urgent one.
         """
         for hosts in (self._urgent, self._hosts) if is_needed else (self._urgent,):
             while hosts:

@@ -65,7 +65,7 @@ class Judge:
             ):
                 decision = decide(robots, request.url, agents, self._clients)
                 if not decision.allowed:
-                    self.deny(case, decision)
+                    self.refuse(case, decision)
         else:
             pace = self._identity.pace(robots, request)
             decision, refusals = self._decide_for_each(robots, case, purposes)
@@ -84,13 +84,13 @@ class Judge:
             rule = record and Rule(record.field, record.value, record.line)
             agents = self._identity.tokens(request)
             agent = robots.decide(request.url, agents).agent
-            self.deny(case, Decision(False, rule, agent, reason))
+            self.refuse(case, Decision(False, rule, agent, reason))
 
-    def deny(self, case: Case, decision: Decision) -> NoReturn:
-        """Report that the request of *case* is denied. Raises RobotsDenied."""
+    def refuse(self, case: Case, decision: Decision) -> NoReturn:
+        """Report that the request of *case* is refused. Raises RobotsDenied."""
         self._access.turns.release(case.request)
         self.count_override(case.origin)
-        raise self._reporter.denied(case, decision)
+        raise self._reporter.refused(case, decision)
 
     def count_override(self, origin: Origin | None) -> None:
         """Count the override for *origin*, if there is one, as used for a decision."""
@@ -116,7 +116,7 @@ class Judge:
         }
         allowed = [each for each in decisions.values() if each.allowed]
         if not allowed:
-            self.deny(case, next(iter(decisions.values())))
+            self.refuse(case, next(iter(decisions.values())))
         refusals = [
             (purpose, decision)
             for tokens, decision in decisions.items()

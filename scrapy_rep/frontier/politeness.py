@@ -59,11 +59,7 @@ class Politeness:
     """Applies ``Crawl-delay``, ``Request-rate`` and ``Visit-time``."""
 
     def __init__(
-        self,
-        crawler: Crawler,
-        alarms: Alarms,
-        turns: Turns,
-        settings: RepSettings,
+        self, crawler: Crawler, alarms: Alarms, turns: Turns, settings: RepSettings
     ) -> None:
         self._crawler = crawler
         self._clock = alarms.clock
@@ -228,11 +224,9 @@ class Politeness:
     ) -> DelayGroup | None:
         ago = self._clock.time() - fetched
         group = self._turns.set_delay(keys, origin, delay, ago)
-        if group is None:
-            return None
-        if delay:
+        if group is not None and delay:
             self._note_delayed(group, origin)
-        elif not group.delays and group.is_idle(self._clock.monotonic()):
+        elif group and not group.delays and group.is_idle(self._clock.monotonic()):
             self._forget(group)
             return None
         return group
@@ -255,7 +249,6 @@ class Politeness:
         self._turns.groups.drop(group)
 
     def _note_held_up(self, group: DelayGroup) -> None:
-        """Remember how long *group* has held up the crawl."""
         self._waited += group.waited
         if group.waited:
             self._slowest.append(

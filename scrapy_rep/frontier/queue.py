@@ -164,7 +164,6 @@ class HostQueue:
     # For the frontier.
 
     def take(self, queue: BackQueue) -> Request | None:
-        """Remove and return the best request of a back queue."""
         try:
             return self._take(queue)
         finally:
@@ -177,11 +176,9 @@ class HostQueue:
             self.ready.add(queue)
 
     def slot_changed(self, slot: Slot) -> None:
-        """Move *slot* to its new place in the order: its active requests have changed."""
         self.ready.slot_changed(slot)
 
     def count_ready(self) -> int:
-        """Return the number of ready back queues."""
         return len(self.ready)
 
     # Back queues.

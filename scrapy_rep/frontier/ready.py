@@ -41,7 +41,6 @@ class ReadyQueues:
         self._size += 1
 
     def first(self) -> BackQueue | None:
-        """Return the next back queue, if there is one."""
         line = self._first_line()
         return None if line is None else line.queues[0]
 
@@ -60,7 +59,7 @@ class ReadyQueues:
         return queue
 
     def slot_changed(self, slot: Slot) -> None:
-        """Move *slot* to its new place in the order: its active requests have changed."""
+        """Move *slot* to its new place after its number of active requests has changed."""
         line = self._by_slot.get(slot)
         if line is not None and line.entry is not None:
             self._enter(line)

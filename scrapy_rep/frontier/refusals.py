@@ -28,11 +28,10 @@ _PAUSE = 0.02
 
 
 class Refusals:
-    """Refuses the requests in the queues of hosts that were given up.
+    """Calls the errbacks of the requests in the queues of hosts that were given up.
 
-    It calls their errbacks directly. In the downloader each request would take one of
-    ``CONCURRENT_REQUESTS`` places and an iteration of the engine. The time that this takes
-    in one iteration of the event loop is limited.
+    In the downloader, each request would take one of ``CONCURRENT_REQUESTS`` places and an
+    iteration of the engine. Here, a time limit applies to each iteration of the event loop.
     """
 
     def __init__(
@@ -79,7 +78,9 @@ class Refusals:
     def _refuse_one(self, queue: BackQueue, outage: Outage) -> bool:
         """Refuse one request. Return False after an error."""
         try:
-            self._refuse(queue.take(), queue, outage)
+            request = queue.take()
+            if request is not None:
+                self._refuse(request, queue, outage)
         except Exception:
             logger.exception(
                 "Error while refusing a request to %(host)s; the next request is refused "
@@ -90,11 +91,7 @@ class Refusals:
             return False
         return True
 
-    def _refuse(
-        self, request: Request | None, queue: BackQueue, outage: Outage
-    ) -> None:
-        if request is None:
-            return
+    def _refuse(self, request: Request, queue: BackQueue, outage: Outage) -> None:
         known = outage.known
         decision = known.robots.decide(request.url, ())
         if decision.allowed:
@@ -103,4 +100,4 @@ class Refusals:
             return
         self._crawler.stats.inc_value(stats.GIVEN_UP)
         case = Case(request, known.origin, known.entry)
-        fail(self._crawler, request, self._reporter.denied(case, decision))
+        fail(self._crawler, request, self._reporter.refused(case, decision))

@@ -38,8 +38,8 @@ class Via(NamedTuple):
     """How a browser came to a URL that the spider did not request."""
 
     how: Literal["redirect", "browser"]
-    """``"redirect"``: a redirect or a script led the browser there, and it has fetched the
-    URL. ``"browser"``: a page requests the URL."""
+    """``"redirect"``: the browser has fetched the URL, to which a redirect or a script led it.
+    ``"browser"``: a page requests the URL."""
 
     page: str
     """The URL of the page (or empty), or of the spider's request before the redirect."""
@@ -64,7 +64,7 @@ class Case(NamedTuple):
 
 
 def _describe_via(case: Case) -> str:
-    """The part of the message of RobotsDenied about ``case.via``."""
+    """Return the part of the message of RobotsDenied about ``case.via``."""
     if case.via is None:
         return ""
     is_redirect = case.via.how == "redirect"
@@ -93,8 +93,8 @@ class DecisionReporter:
         if self._has_ledger:
             self._send(request_allowed, **case._asdict(), decision=decision)
 
-    def denied(self, case: Case, decision: Decision) -> RobotsDenied:
-        """Report that a request is denied. Return the error for its errback."""
+    def refused(self, case: Case, decision: Decision) -> RobotsDenied:
+        """Report that a request is refused. Return the error for its errback."""
         override = case.override.pattern if case.override else None
         url = case.origin.robotstxt_url if case.origin else ""
         detail = ""

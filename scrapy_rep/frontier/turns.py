@@ -189,9 +189,9 @@ class Turns:
             self._give(group, waiter)
             return
         placeholder = group.holder = object()
-        deferred_from_coro(self._lease(group, waiter, placeholder))
+        deferred_from_coro(self._give_if_leased(group, waiter, placeholder))
 
-    async def _lease(
+    async def _give_if_leased(
         self, group: DelayGroup, waiter: BackQueue | Waiter, placeholder: object
     ) -> None:
         """Give the turn to *waiter* if this worker gets the lease of its host."""
@@ -209,8 +209,7 @@ class Turns:
         if is_ours:  # The group was merged with another that has a holder.
             self.leases.release(host, 0.0)
         else:
-            pause = pause_of(group.delay)
-            group.not_before = self._clock.monotonic() + pause
+            group.not_before = self._clock.monotonic() + pause_of(group.delay)
         group.put_back(waiter)
         self._advance(group)
 

@@ -138,14 +138,8 @@ class Decided(NamedTuple):
 
     @property
     def weight(self) -> int:
-        texts = (
-            self.url,
-            self.page or "",
-            self.statement or "",
-            self.form or "",
-            self.via or "",
-        )
-        return _RECORD + sum(map(len, texts))
+        texts = self.url, self.page, self.statement, self.form, self.via
+        return _RECORD + sum(map(len, filter(None, texts)))
 
 
 def url_text(url: str) -> str:

@@ -182,10 +182,9 @@ class LedgerWriter:
         decisions = []
         for record in batch:
             if type(record) is Decided:
-                fetched = record.fetched
                 snapshot = None
-                if fetched is not None:
-                    snapshot = self._snapshot(crawl, record.origin, fetched)
+                if record.fetched is not None:
+                    snapshot = self._snapshot(crawl, record.origin, record.fetched)
                 decisions.append((crawl, snapshot, *record[:8], *record[9:]))
             elif type(record) is Snapshot:
                 self._write_snapshot(crawl, record)
@@ -218,8 +217,7 @@ class LedgerWriter:
         if body is not None:
             digest = sha256(body).hexdigest()
             connection.execute(_BODY, (digest, body))
-        row = (crawl, digest, *snapshot.row)
-        found = connection.execute(_SNAPSHOT, row).lastrowid
+        found = connection.execute(_SNAPSHOT, (crawl, digest, *snapshot.row)).lastrowid
         assert found is not None
         self._remember(key, found)
 

@@ -82,7 +82,7 @@ class Use:
     """Where the statement was found."""
 
     statement: str | None
-    """None if REP_USAGE_UNKNOWN denied the use, or the download was stopped."""
+    """None if REP_USAGE_UNKNOWN decided, or the download was stopped."""
 
     line: int | None
     count: int

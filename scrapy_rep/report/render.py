@@ -42,8 +42,7 @@ def render(report: Report, now: float) -> Iterator[str]:
         "overview": stacked_bar(_overview(report)),
         "now": now,
     }
-    template = _environment().get_template("page.html")
-    stream = template.stream(given)
+    stream = _environment().get_template("page.html").stream(given)
     stream.enable_buffering(200)
     return iter(stream)
 

@@ -36,8 +36,7 @@ class IndexingGateMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._settings = RepSettings.of(crawler)
-        settings = self._settings
+        self._settings = settings = RepSettings.of(crawler)
         policies = {settings.noindex, settings.nofollow, settings.usage}
         if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
@@ -114,8 +113,8 @@ class IndexingGateMiddleware:
     def _why_not_follow(
         self, request: Request, response: Response, rules: IndexingRules | None
     ) -> tuple[str, Statement | str | None] | None:
-        """Why *request* must not be followed: ``"page"`` and the statement, or ``"rel"``
-        and its value. None if it may be followed.
+        """Return why *request* must not be followed: ``"page"`` and the statement, or ``"rel"``
+        and its value; None if it may be followed.
         """
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None

@@ -206,7 +206,7 @@ class ItemGate:
         )
 
     def _listen(self) -> None:
-        """Connect to the signals for the end of an item, if this was not done yet."""
+        """Connect to the signals for the end of an item, and to media pipelines, once."""
         if not self._listens:
             self._listens = True
             for signal in (

@@ -137,8 +137,8 @@ def test_an_error_on_the_way(caplog: pytest.LogCaptureFixture) -> None:
     reporter = crawl.frontier.access.hosts._reporter
     with mock.patch.object(
         reporter,
-        "denied",
-        wraps=reporter.denied,
+        "refused",
+        wraps=reporter.refused,
         side_effect=[OSError("broken"), mock.DEFAULT, mock.DEFAULT],
     ):
         give_up(crawl)

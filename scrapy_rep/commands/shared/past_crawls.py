@@ -105,7 +105,7 @@ def past_robotstxt(snapshot: tuple[str, int], dialect: Dialect) -> RobotsTxt | N
 
 
 def urls_of(path: str, origin: str | None) -> Iterator[str]:
-    """Return the URLs in a ledger, each once; all of them, if *origin* is None."""
+    """Return the URLs of *origin* in a ledger, each once; of all origins if it is None."""
     _check(path)
     if origin is None:
         rows = _rows(path, "SELECT DISTINCT url FROM decision ORDER BY url")

@@ -64,7 +64,7 @@ class Sources:
         found = {}
         missing = []
         for origin in dict.fromkeys(origins):
-            by_dialect = self._settled(origin) or self._kept.get(origin)
+            by_dialect = self._given_or_override(origin) or self._kept.get(origin)
             if by_dialect is None:
                 missing.append(origin)
             else:
@@ -81,7 +81,7 @@ class Sources:
                 self._kept.put(origin, found[origin], weight)
         return found
 
-    def _settled(self, origin: Origin) -> ByDialect | None:
+    def _given_or_override(self, origin: Origin) -> ByDialect | None:
         """Return the robots.txt of *origin* if it is given or overridden, or else None."""
         given = self._given.get(origin) or self._given.get(None)
         if given:
@@ -125,8 +125,7 @@ def given_files(
 
 
 def _robotstxt_url(argument: str) -> str:
-    """Return the URL in *argument*, or for a URL without a path the robots.txt of its host.
-
+    """Return the URL *argument*; for a URL without a path, the URL of robots.txt on its host.
     Raises UsageError if *argument* is not a URL.
     """
     url, origin = parse_argument(argument)
@@ -142,7 +141,7 @@ def ask(
     given: Given,
     job: Callable[[Sources], Coroutine[None, None, _T]],
 ) -> _T:
-    """Run *job* with these sources: in a crawl, unless a given file is for every origin."""
+    """Run *job*: in a crawl, unless a given file is for every origin. Return its result."""
     if None in given:
         return finish(job(Sources(profile, dialects, given, None)))
     from scrapy_rep.commands.shared.web import Web, in_crawl  # noqa: PLC0415

@@ -59,17 +59,14 @@ def parse_argument(text: str) -> ParsedUrl:
     if found is not None:
         return found
     message = f"{text!r} is not a URL of http, https or ftp"
-    if "://" not in text and parse_url(f"https://{text}"):
+    if not is_url(text) and parse_url(f"https://{text}"):
         message += f"; did you mean https://{text} ?"
     raise UsageError(message)
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for ``-``, to read bytes from it.
-
-    Raises UsageError if it can't be opened.
-    """
+    """Open a file for reading bytes; ``-`` is standard input. Raises UsageError."""
     if path == "-":
         yield sys.stdin.buffer
         return
@@ -82,10 +79,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 
 def read_file(path: str) -> bytes:
-    """Return the bytes of a file, or of standard input for ``-``.
-
-    Raises UsageError if it can't be read.
-    """
+    """Return the bytes of a file; ``-`` is standard input. Raises UsageError."""
     with opened(path) as file:
         try:
             return file.read(_MAX_READ)

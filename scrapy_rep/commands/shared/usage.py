@@ -44,10 +44,8 @@ def shown_purposes(profile: Profile) -> tuple[str, ...]:
 def usage_change(
     then: RobotsTxt, now: RobotsTxt, url: str, profile: Profile
 ) -> tuple[dict[str, Any], str] | None:
-    """Return the purposes that two robots.txt files judge differently for a URL.
-
-    They are returned as a JSON object, and in words on one line with the statements behind
-    them. Returns None if there are none.
+    """Return the purposes that two robots.txt files judge differently for a URL: as a JSON
+    object, and in words on one line, with the statements behind them. None if there are none.
     """
     old = robotstxt_usage(then, url, profile)
     new = robotstxt_usage(now, url, profile)
@@ -74,7 +72,7 @@ def _word(preferences: UsagePreferences, purpose: str) -> str:
 
 
 def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
-    """Whether a purpose of the crawl is disallowed."""
+    """Whether *preferences* forbid a purpose of the crawl."""
     unknown = profile.rep.usage_unknown
     return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
 

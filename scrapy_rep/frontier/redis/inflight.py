@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.redis.worker import Popped, Worker
 
 
-class Lease(NamedTuple):
+class Taken(NamedTuple):
     """A request that this worker has taken from the queue."""
 
     number: str
@@ -47,38 +47,38 @@ class InFlight:
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
         self._worker = worker
-        self._leases: dict[Request, Lease] = {}
-        self._places: dict[Request, Lease] = {}
+        self._taken: dict[Request, Taken] = {}
+        self._places: dict[Request, Taken] = {}
         self._acquired: dict[str, str] = {}
         self._fetched: set[Request] = set()
 
     @property
     def requests(self) -> list[str]:
         """The numbers of the requests."""
-        return [lease.number for lease in self._leases.values()]
+        return [taken.number for taken in self._taken.values()]
 
     @property
     def places(self) -> list[str]:
         """The numbers of the places at hosts."""
-        numbers = [lease.number for lease in self._places.values()]
+        numbers = [taken.number for taken in self._places.values()]
         return [*numbers, *self._acquired.values()]
 
     def add(self, request: Request, popped: Popped, slot: str) -> None:
         worker = self._worker
-        lease = Lease(popped.number, popped.host, slot, worker.generation, worker.kept)
-        self._leases[request] = self._places[request] = lease
+        taken = Taken(popped.number, popped.host, slot, worker.generation, worker.kept)
+        self._taken[request] = self._places[request] = taken
 
     # Turns at hosts.
 
     def has_turn(self, request: Request) -> bool:
         """Whether *request* got its turn from the Redis server, and still has it."""
-        lease = self._places.get(request)
-        return lease is not None and self._is_held(lease)
+        taken = self._places.get(request)
+        return taken is not None and self._is_held(taken)
 
     async def acquire(self, host: str, delay: float) -> bool:
         if any(
-            lease.host == host and self._is_held(lease)
-            for lease in self._places.values()
+            taken.host == host and self._is_held(taken)
+            for taken in self._places.values()
         ):
             # The request with the place waits for its robots.txt anyway, and then for the
             # delay after that.
@@ -98,11 +98,11 @@ class InFlight:
         if number is not None:
             self._worker.release(number, host, delay)
 
-    def _is_held(self, lease: Lease) -> bool:
-        """Whether *lease* is still valid: as far as this worker knows, its own lease has not
-        expired since it took the request.
+    def _is_held(self, taken: Taken) -> bool:
+        """Whether this worker still has the request *taken*: as far as it knows, its lease has
+        not expired since.
         """
-        return self._worker.is_alive and lease.generation == self._worker.generation
+        return self._worker.is_alive and taken.generation == self._worker.generation
 
     # The end of requests.
 
@@ -122,22 +122,22 @@ class InFlight:
         ]:
             self._leave(request)
         in_progress = requests_in_progress(self._crawler)
-        ended = [one for one in self._leases if one not in in_progress]
+        ended = [one for one in self._taken if one not in in_progress]
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:
             if request in fetched or not closing:
-                lease = self._leases.pop(request)
-                self._worker.done(lease.number, lease.kept)
+                taken = self._taken.pop(request)
+                self._worker.done(taken.number, taken.kept)
             # Otherwise the closing spider may not have sent it, so it returns to the queue.
             fetched.discard(request)
 
     def _leave(self, request: Request) -> None:
         """Free the place of *request*."""
-        lease = self._places.pop(request)
-        _, gap = self._limits_of(lease.slot)
+        taken = self._places.pop(request)
+        _, gap = self._limits_of(taken.slot)
         own_gap = gap if gap != self.limits.gap else 0
         fetched = request in self._fetched
-        self._worker.left(lease.number, lease.host, fetched=fetched, gap=own_gap)
+        self._worker.left(taken.number, taken.host, fetched=fetched, gap=own_gap)
 
     @cached_property
     def limits(self) -> Limits:

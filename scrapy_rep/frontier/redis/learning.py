@@ -62,7 +62,7 @@ class RemoteQueue(BackQueue):
 
 
 class Learning:
-    """Lets the frontier fetch robots.txt for queues on the Redis server, and reports it."""
+    """Lets the frontier fetch the robots.txt of queues, and reports it to the Redis server."""
 
     def __init__(
         self,
@@ -90,9 +90,7 @@ class Learning:
         if now < self.again_at:
             return
         quota = self._quota()
-        found = []
-        if quota > 0:
-            found = self._worker.learn(quota, self._enough)
+        found = self._worker.learn(quota, self._enough) if quota > 0 else []
         if len(found) < quota or quota <= 0:
             self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
         for unknown in found:

@@ -56,10 +56,10 @@ class Link:
         self.has_lost_answer = False
         """Whether the server may have run a call whose answer did not arrive."""
 
-    def connect(self, server: Any) -> None:
-        """Use the server to which *server*, a client, is connected."""
+    def connect(self, client: Any) -> None:
+        """Use the server of *client*."""
         if self._calls is None:
-            self._calls = calls_to(server, _TIMEOUT, self._clock)
+            self._calls = calls_to(client, _TIMEOUT, self._clock)
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""

@@ -47,10 +47,10 @@ class HostQueue(Base):
     host that is ready, and makes the host wait for its delay, in one step on the server. So all
     workers together keep the delay of a host, and have at most
     ``CONCURRENT_REQUESTS_PER_DOMAIN`` requests to it in flight. A request stays on the server
-    until its callback and the output of that are done. If a worker sends no heartbeat for
+    until its callback is done and the output is processed. If a worker sends no heartbeat for
     ``REP_QUEUE_LEASE`` seconds, other workers get its requests.
 
-    A host is not ready before its robots.txt is known. One worker fetches that for all.
+    A host is ready only when its robots.txt is known. One worker fetches it for all.
 
     All keys begin with the key of the queue as a hash tag, so that in a Redis Cluster they
     are on one server. The key of the duplicate filter must have the same hash tag.
@@ -119,10 +119,8 @@ class HostQueue(Base):
             self._wake_at(self._clock.monotonic() + _SEND_EVERY)
 
     def pop(self, timeout: float = 0) -> Request | None:
-        """The best request of a host that is ready; None if no host is.
-
-        Does not wait for *timeout*: instead the spider stays open for that many seconds
-        without a request.
+        """Pop the best request of a host that is ready; None if no host is. Does not block: the
+        spider stays open for *timeout* seconds without a request.
         """
         self._idle_seconds = timeout
         self._frontier.settle()
@@ -137,7 +135,7 @@ class HostQueue(Base):
             popped = self._worker.pop(self._in_flight.limits)
             self._learning.learn_more(now)
             if popped is not None:
-                request = self._lease(popped)
+                request = self._start(popped)
             else:
                 self._ask_later()
         self._frontier.fetch_ahead()
@@ -152,7 +150,7 @@ class HostQueue(Base):
     # For the frontier.
 
     def take(self, queue: BackQueue) -> Request | None:
-        """Pop a request to deny, of a queue whose host was given up; None if there is none."""
+        """Pop a request to refuse, of a host that was given up; None if there is none."""
         popped = self._learning.take(queue)
         if popped is None:
             return None
@@ -170,12 +168,12 @@ class HostQueue(Base):
         """Does nothing: the server counts the requests in flight."""
 
     def count_ready(self) -> int:
-        """0: the server hands out more queues to learn only if too few are ready."""
+        """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
         return 0
 
     # Requests of this worker.
 
-    def _lease(self, popped: Popped) -> Request | None:
+    def _start(self, popped: Popped) -> Request | None:
         request = self._read(popped.data, is_taken=True)
         if request is None:
             self._worker.left(popped.number, popped.host, fetched=False)
@@ -192,7 +190,6 @@ class HostQueue(Base):
         return request
 
     def _left_downloader(self, request: Request) -> None:
-        """Note that a request, from this queue or not, was sent to its host, or failed."""
         if self._in_flight.on_left_downloader(request):
             self._report_soon()
 

@@ -58,17 +58,15 @@ class Client:
             return self.ask("EVAL", script.text, len(keys), *keys, *args)
 
     def close(self) -> None:
-        """Close the connection, if there is one of its own. A later call opens it again."""
+        """Does nothing: the connections belong to the client of redis-py."""
 
 
 class Wire(Client):
     """Calls over a connection of its own, and sends each call only once.
 
-    For each command, a client of redis-py takes a connection from a pool, checks it, and
-    prepares a retry, which takes as long as the server needs for the command. Here, the next
-    call opens a connection that has failed.
-
-    Answers are bytes, even if the client decodes its answers.
+    A client of redis-py takes a connection from a pool for each command, checks it, and
+    prepares a retry, which takes as long as the command itself. After a failure, the next
+    call opens the connection again. Answers are bytes, even if the client decodes its own.
     """
 
     def __init__(self, connection: Any, clock: Clock) -> None:
@@ -104,13 +102,13 @@ class Wire(Client):
             self._connection.disconnect()
 
 
-def calls_to(server: Any, timeout: float, clock: Clock) -> Client:
-    """A client for calls to the server to which *server*, a client, is connected. Its calls
-    wait at most *timeout* seconds, unless *server* is not a plain Redis client.
+def calls_to(client: Any, timeout: float, clock: Clock) -> Client:
+    """Return an object for calls to the server of *client*. If *client* is a plain Redis client,
+    the calls wait at most *timeout* seconds.
     """
-    pool = getattr(server, "connection_pool", None)
-    if not isinstance(server, Redis) or pool is None:
-        return Client(server)
+    pool = getattr(client, "connection_pool", None)
+    if not isinstance(client, Redis) or pool is None:
+        return Client(client)
     options = {
         **{k: v for k, v in pool.connection_kwargs.items() if k not in _OF_POOLS},
         "socket_timeout": timeout,

@@ -153,7 +153,7 @@ class Worker:
             self.kept += 1
 
     def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
-        """The best request of a host that is ready; None if there is none."""
+        """Pop the best request of a host that is ready; None if there is none."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
         taken = self.kept - len(self._unsent)
@@ -218,7 +218,7 @@ class Worker:
     # Hosts.
 
     def learn(self, quota: int, enough: int) -> list[Unknown]:
-        """At most *quota* queues whose robots.txt to fetch; none if *enough* are ready."""
+        """Return at most *quota* queues to fetch robots.txt for; none if *enough* are ready."""
         found = self._ask("learn", quota, enough, self._all_known)
         if found is None:
             return []
@@ -235,7 +235,7 @@ class Worker:
         return self._run("learned", queue, *times) is not None
 
     def acquire(self, number: str, host: str) -> bool | None:
-        """Whether this worker gets the only place at *host*; None if the server fails."""
+        """Take the only place at *host*. Return whether it was free; None if the server fails."""
         found = self._ask("acquire", number, host)
         if found is None:
             return None if self._link.is_failing else False
@@ -292,8 +292,8 @@ class Worker:
         return self._link.run(script, [self._prefix], self._name, *args)
 
     def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
-        """The result of a script; None if the server fails, or refuses the call because it is
-        late or this worker is not registered. After a refusal, send a heartbeat.
+        """Run a script, and return its result; None if the server fails, or refuses the call as
+        late or because this worker is not registered. After a refusal, send a heartbeat.
         """
         found = self._run(script, self._link.deadline, *args)
         if found is None:

@@ -72,7 +72,8 @@ def log_given_up(crawler: Crawler, outage: Outage, count: int) -> None:
     _log(
         logging.WARNING,
         "%(url)s is still unreachable (%(result)s) after %(wait)s: requests to this "
-        "host are refused (%(count)d are in the queue)",
+        "host are refused (%(count)d are in the queue). If more requests come, robots.txt "
+        "is fetched again",
         crawler,
         outage,
         count=count,

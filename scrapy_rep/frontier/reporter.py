@@ -164,8 +164,8 @@ class DecisionReporter:
         if result.has_too_many_redirects:
             self._log(
                 logging.WARNING,
-                "%(url)s redirects too often (%(result)s), so it counts as unavailable, and "
-                "all URLs of the host are allowed: %(chain)s",
+                "%(url)s is unavailable (%(result)s), so all URLs of its host are allowed. "
+                "Redirects: %(chain)s",
                 url=url,
                 result=result,
                 chain=" -> ".join(result.redirects),

@@ -110,7 +110,7 @@ class Ledger:
         if writer.error is not None:
             self._warn(
                 "Cannot write to the ledger %s: %s. The crawl continues, keeps up to 32 MiB "
-                "of records in memory, and tries to write them every two seconds",
+                "of records in memory, and tries again every two seconds and at its end",
                 self._path,
                 writer.error,
             )

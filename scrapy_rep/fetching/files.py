@@ -125,8 +125,8 @@ class FileCache(ABC, Generic[_Parsed]):
             return self._cache(place, entry), True
         except Exception as exception:
             logger.exception(
-                "Error in this crawler, not in the site, while fetching or storing %(url)s: the "
-                "file counts as unreachable, and will be fetched again later",
+                "%(url)s counts as unreachable and will be fetched again later: an error in "
+                "this crawler, not of the site, interrupted its fetch or storage",
                 {"url": _url(place)},
                 extra={"spider": self._crawler.spider},
             )

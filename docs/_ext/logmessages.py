@@ -102,12 +102,16 @@ def _levels(call: ast.Call, function: ast.AST) -> set[str]:
 
 
 def _texts(call: ast.Call, function: ast.AST) -> set[str]:
-    """The texts that are the message: of the call, or of the variable that it names."""
+    """The texts that are the message: of the call, or of the variable that it names, with
+    what ``+=`` adds to the variable.
+    """
     for argument in call.args:
         texts = _constants(argument)
         if not texts and isinstance(argument, ast.Name):
             for value in _assigned(argument.id, function):
                 texts |= _constants(value)
+            for more in _added(argument.id, function):
+                texts = {text + end for text in texts for end in _constants(more)}
         if texts:
             return texts
     return set()
@@ -120,6 +124,15 @@ def _assigned(name: str, function: ast.AST) -> list[ast.expr]:
         for node in ast.walk(function)
         if isinstance(node, ast.Assign)
         and any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
+    ]
+
+
+def _added(name: str, function: ast.AST) -> list[ast.expr]:
+    """The values that a function adds to a variable."""
+    return [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == name
     ]
 
 

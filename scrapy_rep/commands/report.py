@@ -35,7 +35,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     except ImportError as error:
         raise UsageError(
             f"A report needs a package that is not installed ({error.name}): "
-            "pip install scrapy-rep[report]"
+            "pip install 'scrapy-rep[report]' (in a checkout: pip install '.[report]')"
         ) from None
     if min(arguments.hosts, arguments.robotstxt) < 0:
         raise UsageError("--hosts and --robotstxt must be 0 or greater")

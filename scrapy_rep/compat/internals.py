@@ -28,8 +28,8 @@ logger = get_logger(__name__)
 _warn = cache(
     partial(
         logger.warning,
-        "This version of Scrapy has no %s, so scrapy-rep works without it. Look for a newer "
-        "scrapy-rep that supports this Scrapy",
+        "This version of Scrapy has no attribute %s, so scrapy-rep works without it. Update "
+        "scrapy-rep to a version that supports this Scrapy",
     )
 )
 

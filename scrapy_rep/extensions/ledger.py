@@ -109,14 +109,14 @@ class Ledger:
                 self._crawler.stats.set_value(key, count)
         if writer.error is not None:
             self._warn(
-                "A write to the ledger %s failed. Writing is tried again every two seconds "
-                "during the crawl, and once at its end: %s",
+                "Cannot write to the ledger %s: %s. The crawl continues, keeps up to 32 MiB "
+                "of records in memory, and tries again every two seconds and at its end",
                 self._path,
                 writer.error,
             )
         if writer.dropped:
             self._warn(
-                "Records of the ledger %s were lost, since they could not be written; the "
+                "Records for the ledger %s are lost, because it could not be written; the "
                 "stat rep/ledger/dropped counts them",
                 self._path,
             )

@@ -208,7 +208,7 @@ class Browsers:
             return False
         except Exception:
             logger.exception(
-                "Error while checking a browser's request for %(url)s against robots.txt; "
+                "Error while checking a browser's request for %(url)s against robots.txt: "
                 "the request is aborted",
                 {"url": url},
                 extra={"spider": self._crawler.spider},

@@ -95,6 +95,7 @@ class Alarms:
                 function(*args)
             except Exception:
                 logger.exception(
-                    "Error in an alarm of the frontier; other alarms are not affected"
+                    "Error in a timer of scrapy-rep: some requests may wait too long. Other "
+                    "timers are not affected. Please report the traceback"
                 )
         self._set_timer()

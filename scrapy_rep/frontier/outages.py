@@ -55,13 +55,13 @@ def log_begin(crawler: Crawler, outage: Outage, count: int, retry: float) -> Non
     if outage.given_up:
         message = (
             "%(url)s is unreachable (%(result)s): requests to this host are refused "
-            "(%(count)d are in the queue). If more requests come, robots.txt is fetched "
-            "again, in %(retry)s at the earliest"
+            "(%(count)d in the queue). If more requests come, robots.txt is fetched again, "
+            "in %(retry)s at the earliest"
         )
     else:
         message = (
             "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
-            "%(wait)s (%(count)d are in the queue; REP_UNREACHABLE_WAIT). robots.txt is "
+            "%(wait)s (%(count)d in the queue; REP_UNREACHABLE_WAIT). robots.txt is "
             "fetched again in %(retry)s"
         )
     _log(logging.WARNING, message, crawler, outage, count=count, retry=_duration(retry))
@@ -72,7 +72,8 @@ def log_given_up(crawler: Crawler, outage: Outage, count: int) -> None:
     _log(
         logging.WARNING,
         "%(url)s is still unreachable (%(result)s) after %(wait)s: requests to this "
-        "host are refused (%(count)d are in the queue)",
+        "host are refused (%(count)d in the queue). If more requests come, robots.txt "
+        "is fetched again",
         crawler,
         outage,
         count=count,

@@ -105,7 +105,8 @@ class Politeness:
             if _is_new(origin, self._refused):
                 self._warn(
                     "%(origin)s wants no visits before %(opens)s UTC: requests to it are "
-                    "refused until %(most)g s before that time (REP_VISIT_TIME_WAIT)",
+                    "refused until %(most)g s before that time (REP_VISIT_TIME_WAIT). To crawl "
+                    "it at any time, add the host to REP_OVERRIDES",
                     origin=origin,
                     opens=f"{now + timedelta(seconds=opens_in):%H:%M}",
                     most=self._settings.visit_time_wait,

@@ -83,8 +83,8 @@ class Refusals:
                 self._refuse(request, queue, outage)
         except Exception:
             logger.exception(
-                "Error while refusing a request to %(host)s; the next request is refused "
-                "after a pause",
+                "Error while refusing a request to %(host)s, whose robots.txt is unreachable: "
+                "its errback may not be called. The next request is refused after a pause",
                 {"host": outage.known.origin},
                 extra={"spider": self._crawler.spider},
             )

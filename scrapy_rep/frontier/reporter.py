@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.access.overrides import Override
-    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.access.results import AccessResult, Entry
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
 
@@ -144,14 +144,7 @@ class DecisionReporter:
             self._crawler.stats.inc_value(stats.ACCESS.format(access=access))
         else:
             self._crawler.stats.inc_value(stats.FROM_STORE)
-        # log_begin() logs more about an unreachable robots.txt.
-        level = logging.DEBUG
-        message = "%(url)s is %(access)s (%(result)s)"
-        if result.has_too_many_redirects:
-            level = logging.WARNING
-            message += "; redirected too often, so it counts as missing: %(chain)s"
-        chain = " -> ".join(result.redirects)
-        self._log(level, message, url=url, access=access, result=result, chain=chain)
+        self._log_access(url, result)
         if access is not Access.SUCCESSFUL:
             return
         if result.is_html:
@@ -166,6 +159,20 @@ class DecisionReporter:
                 robotparser=RobotParser(known.robots),
                 request=request,
             )
+
+    def _log_access(self, url: str, result: AccessResult) -> None:
+        if result.has_too_many_redirects:
+            self._log(
+                logging.WARNING,
+                "%(url)s is unavailable (%(result)s), so all URLs of its host are allowed. "
+                "Redirects: %(chain)s",
+                url=url,
+                result=result,
+                chain=" -> ".join(result.redirects),
+            )
+        else:  # log_begin() logs more about an unreachable robots.txt.
+            message, access = "%(url)s is %(access)s (%(result)s)", result.access
+            self._log(logging.DEBUG, message, url=url, access=access, result=result)
 
     def _send(self, signal: object, **arguments: object) -> None:
         self._crawler.signals.send_catch_log(

@@ -201,7 +201,7 @@ class LedgerWriter:
         # SQLite continues to write to a removed file. A new file at this path would inherit
         # the rest of its log, and be corrupt.
         if self._file is not None and identity(self._path) != self._file:
-            raise LedgerError(str(self._path), "it was moved or removed")
+            raise FileNotFoundError("it was moved or removed")
         if self._connection is None:
             self._connection = open_to_write(self._path)
             self._file = identity(self._path)

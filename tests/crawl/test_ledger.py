@@ -424,7 +424,7 @@ def test_a_full_disk(site: Site, small_disk: Path) -> None:
         wait_for(lambda: len(host.hits) > hits + 20)
         return sum(allowed(path).values()) == before
 
-    wait_for(lambda: "can't be written" in crawl.log or is_stuck())
+    wait_for(lambda: "Cannot write to the ledger" in crawl.log or is_stuck())
     wait_for(is_stuck)
     before = sum(allowed(path).values())
     filler.unlink()

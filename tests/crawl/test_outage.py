@@ -134,7 +134,7 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
     first, last = result.lines("WARNING", host.robotstxt)
     assert "wait for up to 0:00:02" in first
     assert "fetched again in 0:0" in first
-    assert f"({len(ALLOWED)} are in the queue)" in last
+    assert f"({len(ALLOWED)} in the queue)" in last
 
 
 def test_nobody_answers(site: Site, mode: str) -> None:

@@ -57,7 +57,7 @@ def test_back_in_time(crawl: Crawl, caplog: pytest.LogCaptureFixture) -> None:
     begins, over = lines(caplog)
     assert begins == (
         f"{URL} is unreachable (status 503): requests to this host wait for up to "
-        "0:05:00 (1 are in the queue; REP_UNREACHABLE_WAIT). robots.txt is fetched "
+        "0:05:00 (1 in the queue; REP_UNREACHABLE_WAIT). robots.txt is fetched "
         "again in 0:01:40"
     )
     assert over == (

@@ -10,6 +10,7 @@ import pytest
 
 from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
+from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
@@ -34,13 +35,13 @@ def test_the_tables(ledger: sqlite3.Connection) -> None:
 
 
 def test_the_figures() -> None:
-    """The version, the id and the bounds in the docs are those of the code."""
+    """The docs have the version, the id, the bounds, the reasons and the headers of the code."""
     assert f"of the tables, {VERSION} here" in TEXT
     assert f"`0x{APPLICATION_ID:x}`" in TEXT
     assert f"cut at {MAX_URL:,} characters" in TEXT
     assert f"statements at {MAX_TEXT:,};" in TEXT
-    for reason in Reason:
-        assert f"`{reason}`" in TEXT
+    for name in [*Reason, *HEADERS]:
+        assert f"`{name}`" in TEXT
 
 
 def test_the_queries(ledger: sqlite3.Connection) -> None:

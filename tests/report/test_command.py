@@ -226,4 +226,4 @@ def test_without_jinja(
     monkeypatch.delitem(sys.modules, "scrapy_rep.report.render", raising=False)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run(ledgers.empty(tmp_path / "ledger")) == 2
-    assert "pip install scrapy-rep[report]" in capsys.readouterr().err
+    assert "pip install 'scrapy-rep[report]'" in capsys.readouterr().err

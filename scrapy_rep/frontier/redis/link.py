@@ -124,7 +124,7 @@ class Link:
             self._log(
                 logging.WARNING,
                 "The queue in Redis fails (%(error)s): this worker keeps new requests in "
-                "memory, and continues the crawl when the server works again",
+                "memory, and takes requests again when the server works again",
                 error=f"{type(error).__name__}: {error}",
             )
 

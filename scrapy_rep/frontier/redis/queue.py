@@ -199,7 +199,8 @@ class HostQueue(Base):
         except Exception:  # A serialiser can raise any error.
             if is_taken:
                 logger.exception(
-                    "A request can't be read, so it is removed from the queue: %(data).200r",
+                    "Cannot decode a request, so it is removed from the queue in Redis, and "
+                    "is not sent: %(data).200r",
                     {"data": data},
                     extra={"spider": self.spider},
                 )
@@ -255,8 +256,8 @@ class HostQueue(Base):
         returned = self._worker.beat()
         if returned:
             logger.warning(
-                "A worker sent no heartbeat for REP_QUEUE_LEASE seconds: %(count)d requests "
-                "that it had taken are in the queue again",
+                "A worker sent no heartbeat for REP_QUEUE_LEASE seconds: the %(count)d requests "
+                "that it had taken are in the queue again, for any worker",
                 {"count": returned},
                 extra={"spider": self.spider},
             )
@@ -283,8 +284,8 @@ class HostQueue(Base):
         self._worker.retire()
         if self._worker.unsent:
             logger.error(
-                "%(count)d requests are lost: this worker ended before the queue in Redis "
-                "worked again and took them",
+                "%(count)d requests are lost: they were in the memory of this worker, and the "
+                "queue in Redis had not worked again when the worker ended",
                 {"count": self._worker.unsent},
                 extra={"spider": self.spider},
             )

@@ -325,7 +325,7 @@ def test_unsent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> 
         crawl.close()
         crawl.closed()
     (lost,) = messages(caplog, logging.ERROR)
-    assert lost.startswith("2 requests are lost: this worker ended before the queue")
+    assert lost.startswith("2 requests are lost: they were in the memory of this")
 
 
 def test_sent_at_the_end(shared: Shared, caplog: pytest.LogCaptureFixture) -> None:

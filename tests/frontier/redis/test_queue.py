@@ -61,7 +61,7 @@ def test_request_that_cant_be_read(
     assert crawl.on_network == [f"{A}/2"]
     assert len(crawl.queue) == 1
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
 
 
 def test_what_cant_be_read_of_an_unknown_host(
@@ -83,7 +83,7 @@ def test_what_cant_be_read_of_an_unknown_host(
             crawl.answer(crawl.on_network[0])
     assert f"{A}/2" in [request.url for request in crawl.sent]
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
 
 
 def test_refused_and_cant_be_read(
@@ -102,7 +102,7 @@ def test_refused_and_cant_be_read(
     assert len(crawl.engine.scraper.failed) == 1
     assert len(crawl.queue) == 0
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["A request can't be read"]
+    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
 
 
 def test_robotstxt_is_fetched_once_for_all(shared: Shared) -> None:

@@ -88,9 +88,9 @@ def test(arguments: list[str]) -> int:
     # Collecting the tests first compiles them for all later processes.
     collect = ["--collect-only", "-qq"]
     checks = [
+        [newest, "-m", "mypy"],
         [*on_newest, *collect],
         [*on_oldest, *collect],
-        [newest, "-m", "mypy"],
         [newest, "-m", "ruff", "check"],
         [newest, "-m", "ruff", "format", "--check"],
         [str(Path(newest).with_name("lint-imports"))],

@@ -230,7 +230,9 @@ def returned(crawls: Iterable[CrawlResult | RunningCrawl]) -> int:
     """Return how many requests returned from workers without a heartbeat, by
     the logs of all workers.
     """
-    counts = [re.findall(r"LEASE seconds: the (\d+) requests", crawl.log) for crawl in crawls]
+    counts = [
+        re.findall(r"LEASE seconds: the (\d+) requests", crawl.log) for crawl in crawls
+    ]
     return sum(map(int, chain.from_iterable(counts)))
 
 

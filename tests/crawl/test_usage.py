@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
-from tests.crawl.answers import Answer
+from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.usage_site import DENIED, KNOWN, PAGES, TDMREP, build, items_for, page
 
@@ -246,6 +246,7 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
         "failing": Answer(status=503),
         "long": Answer(b" " * 600_000 + TDMREP),
         "moved": Answer(status=302, headers={"Location": "/other.json"}),
+        "moved away": redirect(site.refusing().url("/other.json")),
     }
     hosts = {name: site.add("User-agent: *\nDisallow:\n") for name in answers}
     for name, answer in answers.items():
@@ -258,14 +259,15 @@ def test_tdmrep_that_says_nothing(site: Site, mode: str) -> None:
         settings={"REP_PURPOSES": ["tdm"]},
     )
     passed = {item["url"] for item in result.items}
-    expected = {"missing", "broken", "failing", "long"}
+    expected = {"missing", "broken", "failing", "long", "moved away"}
     assert passed == {hosts[name].url("/mining/a") for name in expected}
     assert result.stats["rep/tdmrep/successful"] == 3
     assert result.stats["rep/tdmrep/unavailable"] == 1
-    assert result.stats["rep/tdmrep/unreachable"] == 1
+    assert result.stats["rep/tdmrep/unreachable"] == 2
     # Scrapy's stats count robots.txt only.
     assert result.stats["robotstxt/request_count"] == len(hosts)
     assert result.stats["robotstxt/response_count"] == len(hosts)
+    assert "robotstxt/exception_count" not in " ".join(result.stats)
 
 
 # User agents.

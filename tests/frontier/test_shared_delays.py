@@ -15,12 +15,8 @@ DELAYED = "User-agent: *\nCrawl-delay: 5\n"
 ROBOTS = "http://a.example/robots.txt"
 
 
-def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
-    """A crawl fetches the robots.txt of a host only after the delay that another crawl has
-    learned for that host.
-    """
-    clock = FakeClock()
-    first, second = Crawl(clock=clock), Crawl(clock=clock)
+def start_one_after_the_other(first: Crawl, second: Crawl) -> None:
+    """Start two crawls of a host, the second while the first one fetches a page."""
     first.push("http://a.example/1")
     first.run()
     first.answer(ROBOTS, DELAYED)
@@ -28,6 +24,15 @@ def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
     assert first.on_network == ["http://a.example/1"]
     second.push("http://a.example/2")
     second.run()
+
+
+def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
+    """A crawl fetches the robots.txt of a host only after the delay that another crawl has
+    learned for that host.
+    """
+    clock = FakeClock()
+    first, second = Crawl(clock=clock), Crawl(clock=clock)
+    start_one_after_the_other(first, second)
     # The first crawl has the turn; the delay begins when its request ends.
     second.pass_time(4)
     assert second.on_network == []
@@ -39,17 +44,11 @@ def test_a_robotstxt_waits_for_the_delay_of_another_crawl() -> None:
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_crawls_that_share_nothing(is_shared: bool) -> None:
-    """With REP_SHARED_DELAY off, a crawl does not wait for other crawls."""
+def test_crawls_that_share_delays_or_not(is_shared: bool) -> None:
+    """A crawl waits for other crawls unless REP_SHARED_DELAY is off."""
     clock = FakeClock()
     first, second = (Crawl(clock=clock, REP_SHARED_DELAY=is_shared) for _ in range(2))
-    first.push("http://a.example/1")
-    first.run()
-    first.answer(ROBOTS, DELAYED)
-    first.pass_time(5)
-    assert first.on_network == ["http://a.example/1"]
-    second.push("http://a.example/2")
-    second.run()
+    start_one_after_the_other(first, second)
     assert second.on_network == ([] if is_shared else [ROBOTS])
 
 

@@ -81,8 +81,6 @@ def _license_urls(value: bytes) -> Iterator[bytes]:
     """Yield the targets of the licence links in the value of a ``Link`` field line."""
     for match in _LINK.finditer(value[:MAX_TEXT]):
         for name, quoted, token in _PARAMETER.findall(match[2]):
-            if (
-                name.lower() == b"rel"
-                and b"license" in (quoted or token).lower().split()
-            ):
+            relations = (quoted or token).lower().split()
+            if name.lower() == b"rel" and b"license" in relations:
                 yield match[1]

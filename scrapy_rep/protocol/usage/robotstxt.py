@@ -71,21 +71,24 @@ class UsageRecords:
         self._licenses: tuple[UsageStatement, ...] = ()
         # In file order: records for all crawlers stand before the first group.
         for whose, records in ((None, for_all), (agent, ours)):
-            by_signal: dict[Signal, list[tuple[bytes, tuple[UsageStatement, ...]]]] = {}
+            lines_of: dict[Signal, list[Line]] = {}
             for line in _within_limit(records):
-                found = split_path(line.value)[0], tuple(statements_of(line, whose))
-                by_signal.setdefault(_SIGNALS[line.field], []).append(found)
+                lines_of.setdefault(_SIGNALS[line.field], []).append(line)
             for signal in _BY_PATH:
-                if signal in by_signal:
+                if signal in lines_of:
                     # A record without a known label still counts: it overrides records
                     # of shorter paths.
-                    self._by_path.append(StatementsByPath(by_signal[signal], dialect))
-            if Signal.LICENSE in by_signal:
+                    by_path = [
+                        (split_path(line.value)[0], tuple(statements_of(line, whose)))
+                        for line in lines_of[signal]
+                    ]
+                    self._by_path.append(StatementsByPath(by_path, dialect))
+            if Signal.LICENSE in lines_of:
                 # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
                 self._licenses = limited(
                     statement
-                    for _, statements in by_signal[Signal.LICENSE]
-                    for statement in statements
+                    for line in lines_of[Signal.LICENSE]
+                    for statement in statements_of(line, whose)
                     if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
                 )
         self.weight = _WEIGHT + sum(each.weight for each in self._by_path)

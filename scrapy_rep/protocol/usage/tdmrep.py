@@ -79,9 +79,8 @@ def _statements(
     is_stated = value in (0, 1) and not isinstance(value, bool)
     pair = "tdm-reservation", str(int(value)) if is_stated else None
     place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
-    yield from statements_at(
-        place, f"{location}: tdm-reservation {value!r:.60}", [pair]
-    )
+    text = f"{location}: tdm-reservation {value!r:.60}"
+    yield from statements_at(place, text, [pair])
     policy = rule.get("tdm-policy")
     if isinstance(policy, str):
         place = Source.TDMREP, Signal.TDM_POLICY, None, number

@@ -147,7 +147,7 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     }
     assert ("/search-only/a", "ai-use", "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y") in noted  # fmt: skip
     assert ("/silent", "License", "License: https://license.example/all.xml") in noted
-    assert ("/licensed", "License", "license: https://license.example/p") in noted
+    assert ("/licensed", "License", "License: https://license.example/p") in noted
 
 
 @pytest.mark.newest

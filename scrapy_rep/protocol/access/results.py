@@ -116,8 +116,9 @@ class State(str, Enum):
     """The rules of the cached copy, because robots.txt is unreachable now."""
     UNREACHABLE = "unreachable"
     """The crawler may fetch nothing: robots.txt is unreachable (RFC 9309, 2.3.1.4)."""
-    GIVEN_UP = "given-up"
-    """The crawler may fetch everything: robots.txt has been unreachable for too long."""
+    ASSUMED_UNAVAILABLE = "assumed-unavailable"
+    """The crawler may fetch everything: robots.txt has been unreachable for so long that it
+    counts as unavailable (RFC 9309, 2.3.1.4)."""
 
     __str__ = str.__str__
 
@@ -162,7 +163,7 @@ class Entry:
         else:
             limit, stale_after = dialect.unreachable_limit, dialect.unreachable_denies
         if limit is not None and outage >= limit:
-            return State.GIVEN_UP
+            return State.ASSUMED_UNAVAILABLE
         if stale_after is not None and outage >= stale_after:
             return State.STALE
         return State.UNREACHABLE
@@ -170,7 +171,7 @@ class Entry:
     def answer(self, dialect: Dialect) -> AccessResult | None:
         """Return the result that a crawler follows: the last one or the copy, or None."""
         state = self.state(dialect)
-        if state in {State.UNREACHABLE, State.GIVEN_UP}:
+        if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
             return None
         return self.copy if state is State.STALE else self.result
 
@@ -214,7 +215,7 @@ def robots_of(entry: Entry, dialect: Dialect) -> RobotsTxt:
     answer = entry.answer(dialect)
     if answer is None:
         return RobotsTxt.blanket(
-            allowed=entry.state(dialect) is State.GIVEN_UP,
+            allowed=entry.state(dialect) is State.ASSUMED_UNAVAILABLE,
             reason=Reason.UNREACHABLE,
             dialect=dialect,
         )

@@ -11,7 +11,7 @@ from scrapy_rep.protocol.usage.statements import UsageStatement, limited
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from scrapy_rep.protocol.indexing.statements import Statement, Tag
 
@@ -93,27 +93,20 @@ class UsagePreferences:
 
         With *image*, statements about the images of the page count too.
         """
-        found = None
-        for each in self._applicable(category, image=image):
-            if each.value is False:
-                return False
-            found = found or each.value
-        return found
+        statement = self.because(category, image=image)
+        return None if statement is None else statement.value
 
     def because(self, category: str, *, image: bool = False) -> UsageStatement | None:
         """Return the first statement with the value that :meth:`get` returns, or None."""
-        value = self.get(category, image=image)
-        if value is None:
-            return None
-        found = self._applicable(category, image=image)
-        return next(each for each in found if each.value is value)
-
-    def _applicable(self, category: str, *, image: bool) -> Iterator[UsageStatement]:
-        """Yield the statements that decide about a category of use."""
+        allows = None
         for each in self.statements:
             counts = not each.is_overridden and (image or not each.images)
             if counts and each.category == category:
-                yield each
+                if each.value is False:
+                    return each
+                if each.value and allows is None:
+                    allows = each
+        return allows
 
     def denial(
         self, purposes: Iterable[str], *, unknown: bool = True, image: bool = False
@@ -203,13 +196,11 @@ def _overridden(statements: list[UsageStatement]) -> list[UsageStatement]:
     A statement whose value is neither 0 nor 1 overrides nothing.
     """
     mining = [each for each in statements if each.signal is Signal.TDM_RESERVATION]
-    ranks = [_PRIORITY.index(each.source) for each in mining if each.value is not None]
-    if not ranks or min(ranks) == max(ranks):
-        return statements
+    stating = [each.source for each in mining if each.value is not None]
+    weaker = _PRIORITY[: max(map(_PRIORITY.index, stating), default=0)]
     return [
         each._replace(is_overridden=True)
-        if each.signal is Signal.TDM_RESERVATION
-        and _PRIORITY.index(each.source) < max(ranks)
+        if each.signal is Signal.TDM_RESERVATION and each.source in weaker
         else each
         for each in statements
     ]

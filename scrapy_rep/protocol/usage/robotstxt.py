@@ -15,14 +15,14 @@ from scrapy_rep.protocol.agents import EVERYONE, tokens_for
 from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.robotstxt.groups import groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
-from scrapy_rep.protocol.usage.pathindex import PathIndex
+from scrapy_rep.protocol.usage.bypath import StatementsByPath
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
 from scrapy_rep.protocol.usage.statements import (
-    Occurrence,
     UsageStatement,
     limited,
     read_expression,
     split_path,
+    statements_at,
 )
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.usage.statements import Expression
 
-_SIGNALS = {
-    "content-usage": Signal.CONTENT_USAGE,
-    "content-signal": Signal.CONTENT_SIGNAL,
-    "license": Signal.LICENSE,
-}
+_BY_PATH = (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
+_SIGNALS = {signal.lower(): signal for signal in (*_BY_PATH, Signal.LICENSE)}
 FIELDS = frozenset(_SIGNALS)
 """The fields of usage records, in lower case."""
 
@@ -62,7 +59,7 @@ def may_state_usage(body: bytes, dialect: Dialect) -> bool:
 class UsageRecords:
     """The usage records of a robots.txt that apply to one crawler."""
 
-    __slots__ = ("_indexes", "_licenses", "weight")
+    __slots__ = ("_by_path", "_licenses", "weight")
 
     def __init__(
         self, body: bytes, agents: str | tuple[str, ...], dialect: Dialect
@@ -70,38 +67,36 @@ class UsageRecords:
         tokens = (agents,) if isinstance(agents, str) else agents
         for_all, groups = usage_groups(lines(body, dialect), dialect)
         agent, ours = _followed(groups, tokens, dialect)
-        ours = _within_limit(ours)
-        for_all = _within_limit(for_all)
+        self._by_path: list[StatementsByPath] = []
+        self._licenses: tuple[UsageStatement, ...] = ()
         # In file order: records for all crawlers stand before the first group.
-        parts = ((None, for_all), (agent, ours))
-        self._indexes = [
-            index
-            for whose, records in parts
-            for signal in (Signal.CONTENT_USAGE, Signal.CONTENT_SIGNAL)
-            if (index := _index(records, signal, whose, dialect)) is not None
-        ]
-        licenses = [line for line in ours if line.field == "license"]
-        whose = agent
-        if not licenses:
-            # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
-            licenses = [line for line in for_all if line.field == "license"]
-            whose = None
-        self._licenses = limited(
-            statement
-            for line in licenses
-            for statement in statements_of(line, whose)
-            if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
-        )
-        self.weight = _WEIGHT + sum(index.weight for index in self._indexes)
+        for whose, records in ((None, for_all), (agent, ours)):
+            lines_of: dict[Signal, list[Line]] = {}
+            for line in _within_limit(records):
+                lines_of.setdefault(_SIGNALS[line.field], []).append(line)
+            for signal in _BY_PATH:
+                if signal in lines_of:
+                    # A record without a known label still counts: it overrides records
+                    # of shorter paths.
+                    by_path = [
+                        (split_path(line.value)[0], tuple(statements_of(line, whose)))
+                        for line in lines_of[signal]
+                    ]
+                    self._by_path.append(StatementsByPath(by_path, dialect))
+            if Signal.LICENSE in lines_of:
+                # Licences in a group override the licences for all (RSL 1.0, 4.4.3).
+                self._licenses = limited(
+                    statement
+                    for line in lines_of[Signal.LICENSE]
+                    for statement in statements_of(line, whose)
+                    if "://" in statement.label  # An absolute URI (RSL 1.0, 4.4.1).
+                )
+        self.weight = _WEIGHT + sum(each.weight for each in self._by_path)
         """The approximate size in memory, in bytes."""
 
     def of_target(self, target: str) -> UsagePreferences:
         """Return the preferences for a URL with *target* that the crawler may fetch."""
-        found = [
-            statement
-            for index in self._indexes
-            for statement in index.statements_for(target)
-        ]
+        found = [each for one in self._by_path for each in one.for_target(target)]
         found += self._licenses
         return UsagePreferences(limited(found)) if found else NOTHING_STATED
 
@@ -123,11 +118,9 @@ def usage_groups(read: Iterable[Line], dialect: Dialect) -> UsageGroups:
     records = {line.number: line for line in read if line.field in FIELDS}
     by_group = []
     for group in groups:
-        numbers = sorted(
-            [rule.line for rule in group.rules]
-            + [record.line for record in group.records]
-        )
-        ours = [records[number] for number in numbers if number in records]
+        numbers = {rule.line for rule in group.rules}
+        numbers |= {record.line for record in group.records}
+        ours = [records[number] for number in sorted(numbers & records.keys())]
         by_group.append((group.agents, ours))
     first = groups[0].lines[0] if groups else sys.maxsize
     for_all = [
@@ -163,31 +156,12 @@ def _within_limit(records: list[Line]) -> list[Line]:
     ]
 
 
-def _index(
-    records: list[Line], signal: Signal, agent: str | None, dialect: Dialect
-) -> PathIndex | None:
-    # A record without a known label still counts: it overrides records of shorter paths.
-    found = [
-        (split_path(line.value)[0], tuple(statements_of(line, agent)))
-        for line in records
-        if _SIGNALS[line.field] is signal
-    ]
-    return PathIndex(found, dialect) if found else None
-
-
 def statements_of(line: Line, agent: str | None) -> Iterable[UsageStatement]:
     """Return the statements of a record for *agent*, or for all crawlers if that is None."""
-    signal = _SIGNALS[line.field]
-    written = line.value.decode("utf-8", "replace")
-    occurrence = Occurrence(
-        Source.ROBOTS_TXT, signal, agent, line.number, f"{signal}: {written}"
-    )
-    if signal is Signal.LICENSE:
-        return occurrence.statements(written, None)
-    pairs = expression_of(line)[1].pairs
-    return [
-        each for label, value in pairs for each in occurrence.statements(label, value)
-    ]
+    signal, expression = expression_of(line)
+    text = f"{signal}: {line.value.decode('utf-8', 'replace')}"
+    place = Source.ROBOTS_TXT, signal, agent, line.number
+    return statements_at(place, text, expression.pairs)
 
 
 def expression_of(line: Line) -> tuple[Signal, Expression]:

@@ -14,8 +14,9 @@ write.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.grammar import WHITE_SPACE
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source, row_of
@@ -35,7 +36,15 @@ _MAX_PAIRS = 1_000
 _MAX_ALIKE = 10
 _MAX_OTHERS = 100
 
-_WHITE_SPACE = WHITE_SPACE.encode()
+_PATH = re.compile(rf"/[^{WHITE_SPACE}]*".encode()).match
+_URLS = frozenset({Signal.LICENSE, Signal.TDM_POLICY})
+
+# What the position of a statement numbers, where it is a number.
+_NUMBERED = {Source.ROBOTS_TXT: "line", Source.TDMREP: "rule"}
+
+
+Place: TypeAlias = tuple[Source, Signal, "str | None", int]
+"""The source, signal, agent and position of a UsageStatement."""
 
 
 class UsageStatement(NamedTuple):
@@ -71,31 +80,25 @@ class UsageStatement(NamedTuple):
     """Whether another statement overrides it (TDMRep, "Processing priority")."""
 
     def __str__(self) -> str:
-        place = "line" if self.source is Source.ROBOTS_TXT else "rule"
-        numbered = self.source in {Source.ROBOTS_TXT, Source.TDMREP}
-        where = f"{self.source}, {place} {self.position}" if numbered else self.source
+        place = _NUMBERED.get(self.source)
+        where = f"{self.source}, {place} {self.position}" if place else self.source
         return f"{self.text} ({where})"
 
 
-class Occurrence(NamedTuple):
-    """A line, header field or tag with statements: the fields that they share."""
-
-    source: Source
-    signal: Signal
-    agent: str | None
-    position: int
-    text: str
-
-    def statements(self, label: str, value: str | None) -> Iterator[UsageStatement]:
-        """Yield the statements that *label* with *value* makes, one for each category."""
-        common = self._replace(text=self.text[:MAX_SHOWN])
-        row = row_of(self.signal, label)
+def statements_at(
+    place: Place, text: str, pairs: Iterable[tuple[str, str | None]]
+) -> Iterator[UsageStatement]:
+    """Yield the statements that *pairs* of a label and a value make: one for each category that
+    a label is about, or one about none.
+    """
+    common = *place, text[:MAX_SHOWN]
+    for label, value in pairs:
+        row = row_of(place[1], label)
         if row is None or not row.categories:
             yield UsageStatement(*common, label[:MAX_SHOWN])
-            return
-        allowed = None
-        if value is not None and value in {row.allows, row.disallows}:
-            allowed = value == row.allows
+            continue
+        is_known = value is not None and value in {row.allows, row.disallows}
+        allowed = value == row.allows if is_known else None
         for category in row.categories:
             yield UsageStatement(*common, label, category, allowed, row.images)
 
@@ -112,27 +115,28 @@ class Expression(NamedTuple):
 
 def split_path(value: bytes) -> tuple[bytes, bytes]:
     """Split a record's value into its path, which may be empty, and the rest."""
-    if not value.startswith(b"/"):
-        return b"", value
-    for end, octet in enumerate(value):
-        if octet in _WHITE_SPACE:
-            return value[:end], value[end:].strip(_WHITE_SPACE)
-    return value, b""
+    match = _PATH(value)
+    path = match[0] if match else b""
+    return path, value[len(path) :].strip(WHITE_SPACE.encode())
 
 
 def read_expression(signal: Signal, octets: bytes) -> Expression:
-    """Parse the value of a ``Content-Usage`` (draft-ietf-aipref-vocab-08, 6.5) or
-    ``Content-Signal`` without its path.
+    """Parse the value of a record without its path, of a field line or of a tag.
+
+    ``Content-Usage`` is in draft-ietf-aipref-vocab-08, 6.5. A URL is a label without a value.
     """
     if not octets.strip():
         return Expression(findings=(("no-preference", "the line states nothing"),))
     if len(octets) > MAX_TEXT:
         message = f"crawlers ignore a line of more than {MAX_TEXT} bytes"
         return Expression(findings=(("bad-preference", message),))
+    if signal is Signal.CONTENT_USAGE:
+        is_short = len(octets) <= MAX_SHOWN
+        return (_read_dictionary_cached if is_short else _read_dictionary)(octets)
+    text = octets.decode("utf-8", "replace")
     if signal is Signal.CONTENT_SIGNAL:
-        return _read_pairs(octets)
-    read = _read_dictionary_cached if len(octets) <= MAX_SHOWN else _read_dictionary
-    return read(octets)
+        return _read_pairs(text)
+    return Expression((((text, None) if signal in _URLS else (signal.lower(), text)),))
 
 
 def _read_dictionary(octets: bytes) -> Expression:
@@ -155,10 +159,10 @@ def _read_dictionary(octets: bytes) -> Expression:
 _read_dictionary_cached = lru_cache(maxsize=256)(_read_dictionary)
 
 
-def _read_pairs(octets: bytes) -> Expression:
+def _read_pairs(text: str) -> Expression:
     pairs: list[tuple[str, str | None]] = []
     findings: list[tuple[str, str]] = []
-    for part in octets.decode("utf-8", "replace").split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
+    for part in text.split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
         label, equals, value = (each.strip().lower() for each in part.partition("="))
         if equals and label:
             pairs.append((label, value))

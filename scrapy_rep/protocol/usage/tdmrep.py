@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.usage.pathindex import PathIndex
+from scrapy_rep.protocol.usage.bypath import StatementsByPath
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
-from scrapy_rep.protocol.usage.statements import MAX_SHOWN, Occurrence, UsageStatement
+from scrapy_rep.protocol.usage.statements import (
+    MAX_SHOWN,
+    UsageStatement,
+    statements_at,
+)
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 
 if TYPE_CHECKING:
@@ -34,15 +38,15 @@ _IN_SEQUENCE = replace(RFC9309, name="tdmrep", rule_choice="first")
 class TdmRep:
     """The rules of a tdmrep.json. Create it with :meth:`parse`. It is immutable."""
 
-    __slots__ = ("_index", "is_valid", "weight")
+    __slots__ = ("_statements", "is_valid", "weight")
 
     def __init__(self, rules: list[Any] | None) -> None:
         self.is_valid = rules is not None
         """Whether the file is a JSON array. Otherwise it states nothing."""
 
-        self._index = PathIndex(_records(rules or []), _IN_SEQUENCE)
+        self._statements = StatementsByPath(_records(rules or []), _IN_SEQUENCE)
 
-        self.weight = self._index.weight
+        self.weight = self._statements.weight
         """The approximate size in memory, in bytes."""
 
     @classmethod
@@ -55,7 +59,7 @@ class TdmRep:
         return cls(found if isinstance(found, list) else None)
 
     def usage(self, url: str) -> UsagePreferences:
-        found = self._index.statements_for(paths.target(url, _IN_SEQUENCE))
+        found = self._statements.for_target(paths.target(url, _IN_SEQUENCE))
         return UsagePreferences(found) if found else NOTHING_STATED
 
 
@@ -63,23 +67,22 @@ def _records(rules: list[Any]) -> Iterator[tuple[bytes, tuple[UsageStatement, ..
     for number, rule in enumerate(rules, 1):
         location = rule.get("location") if isinstance(rule, dict) else None
         if isinstance(location, str) and (location := location.strip(" \t\v\f")):
-            # The index would read a comment after "#"; a location has none.
-            octets = location.replace("#", "%23").encode("utf-8", "surrogatepass")
-            yield octets, tuple(_statements(number, location, rule))
+            path = location.encode("utf-8", "surrogatepass")
+            yield path, tuple(_statements(number, location[:MAX_SHOWN], rule))
 
 
 def _statements(
     number: int, location: str, rule: dict[str, Any]
 ) -> Iterator[UsageStatement]:
-    value = rule.get("tdm-reservation")
+    value: Any = rule.get("tdm-reservation")
     # JSON's true is not 1, though Python's is.
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    stated = str(int(value)) if is_number and value in {0, 1} else None
-    text = f"{location[:MAX_SHOWN]}: tdm-reservation {value!r:.60}"
-    occurrence = Occurrence(Source.TDMREP, Signal.TDM_RESERVATION, None, number, text)
-    yield from occurrence.statements("tdm-reservation", stated)
+    is_stated = value in (0, 1) and not isinstance(value, bool)
+    pair = "tdm-reservation", str(int(value)) if is_stated else None
+    place = Source.TDMREP, Signal.TDM_RESERVATION, None, number
+    text = f"{location}: tdm-reservation {value!r:.60}"
+    yield from statements_at(place, text, [pair])
     policy = rule.get("tdm-policy")
     if isinstance(policy, str):
-        text = f"{location[:MAX_SHOWN]}: tdm-policy {policy}"
-        occurrence = Occurrence(Source.TDMREP, Signal.TDM_POLICY, None, number, text)
-        yield from occurrence.statements(policy, None)
+        place = Source.TDMREP, Signal.TDM_POLICY, None, number
+        text = f"{location}: tdm-policy {policy}"
+        yield from statements_at(place, text, [(policy, None)])

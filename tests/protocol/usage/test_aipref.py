@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep import CLASSIC, RFC9309, RobotsTxt, UsagePreferences
-from scrapy_rep.protocol.robotstxt import limits
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 from tests.protocol.usage.asking import header, robots_usage, stated
 
@@ -143,6 +142,9 @@ def test_evidence_of_a_record() -> None:
         (["/a train-ai=y", "/a search=n"], "/a", {"train-ai": True, "search": False}),
         (["/*/b train-ai=y", "/a/* train-ai=n"], "/a/b", {"train-ai": False}),
         (["/a/b* train-ai=y", "/a/*/ train-ai=n"], "/a/b/", {"train-ai": False}),
+        # So do records with equally long paths, in any order.
+        (["/a/b* train-ai=y", "/a/b/ train-ai=n"], "/a/b/", {"train-ai": False}),
+        (["/a/b/ train-ai=n", "/a/b* train-ai=y"], "/a/b/", {"train-ai": False}),
         (["train-ai=y", "train-ai=n"], "/a", {"train-ai": False}),
         # 3.2: a path always begins with a slash, and ends with white space.
         (["a train-ai=n"], "/a", {}),
@@ -284,22 +286,3 @@ def test_equality_is_about_what_is_allowed() -> None:
     assert repr(header("")) == "<UsagePreferences unknown>"
     assert not header("")
     assert header("x=1")
-
-
-def test_a_url_that_is_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a URL is too long to compare with all paths, every statement that disallows a use
-    counts, and none that allows one.
-    """
-    monkeypatch.setattr(limits, "MAX_TARGET", 100)
-    paths = (
-        "User-agent: *\nContent-Usage: /*/a train-ai=n\nContent-Usage: /*/b ai-use=y\n"
-    )
-    everywhere = "Content-Usage: search=n\n"
-    short, long = "/" + "x" * 50, "/" + "x" * 200
-    assert stated(robots_usage(paths, short)) == {}
-    assert stated(robots_usage(paths, long)) == {"train-ai": False}
-    assert stated(robots_usage(paths + everywhere, short)) == {"search": False}
-    assert stated(robots_usage(paths + everywhere, long)) == {
-        "search": False,
-        "train-ai": False,
-    }

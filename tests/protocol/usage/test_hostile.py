@@ -21,6 +21,7 @@ pytestmark = pytest.mark.unmeasured
 SECONDS = 5.0
 KIB_500 = 512_000
 URL = "https://example.com/" + "a" * 2000
+QUERY = "https://example.com/" + "?" * 8 + "%2F" * 13_000
 GROUP = b"User-agent: *\n"
 
 
@@ -36,6 +37,7 @@ def many(line: str) -> bytes:
         GROUP + many("Content-Usage: /%(i)d train-ai=n"),
         GROUP + many("Content-Usage: /a*%(i)d* train-ai=n"),
         GROUP + many("Content-Usage: /*a*a*a*a*a*b%(i)06d train-ai=n"),
+        GROUP + many("Content-Usage: /*?/*b%(i)d train-ai=n"),
         GROUP + b"Content-Usage: " + many("a%(i)d=1,").replace(b"\n", b""),
         GROUP + b"Content-Usage: " + b"a=(" * 150_000,
         GROUP + b"Content-Usage: " + b'a="' + b"x" * 400_000,
@@ -46,13 +48,13 @@ def many(line: str) -> bytes:
         many("User-agent: a%(i)d") + b"Content-Usage: train-ai=n",
         many("User-agent: *\nContent-Usage: /%(i)d train-ai=n"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_robots_txt(body: bytes) -> None:
     start = process_time()
     robots = RobotsTxt.parse(body[:KIB_500])
     for agent in ("bot", "a1"):
-        for url in (URL, URL + "b", "https://example.com/1"):
+        for url in (URL, URL + "b", "https://example.com/1", QUERY):
             robots.usage(url, agent)
     assert process_time() - start < SECONDS
     # The evidence stays within a small multiple of the text.
@@ -122,12 +124,12 @@ def test_tdmrep_json(body: bytes) -> None:
 
 
 def test_a_target_too_long_to_compare() -> None:
-    """On a URL too long to compare, every path that disallows applies, and none that allows."""
-    body = (
-        "User-agent: *\nContent-Usage: search=y\n"
-        "Content-Usage: /a*b train-ai=n, ai-use=y\n"
-    )
-    usage = RobotsTxt.parse(body.encode()).usage(
-        "https://e.com/" + "a" * 70_000, "mybot"
-    )
-    assert stated(usage) == {"train-ai": False}
+    """On a URL too long to compare with all paths, every record that disallows a use counts,
+    and none that allows one.
+    """
+    paths = "".join(f"Content-Usage: /*{i}z train-ai=n, ai-use=y\n" for i in range(100))
+    body = f"User-agent: *\nContent-Usage: search=y\n{paths}"
+    robots = RobotsTxt.parse(body.encode())
+    for length, expected in ((30_000, {"search": True}), (50_000, {"train-ai": False})):
+        usage = robots.usage("https://e.com/" + "a" * length, "mybot")
+        assert stated(usage) == expected

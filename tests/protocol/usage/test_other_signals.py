@@ -186,6 +186,13 @@ def test_license_records(body: str, agent: str, licenses: tuple[str, ...]) -> No
     assert stated(found) == {}
 
 
+@pytest.mark.parametrize("name", ["tdm-policy", "tdm-reservation", "Content-Usage"])
+def test_an_empty_field_states_nothing(name: str) -> None:
+    """A header field without a value is no statement: in particular, "" is no licence."""
+    found = UsagePreferences.parse([(name, b" ")])
+    assert (found.statements, found.licenses) == ((), ())
+
+
 def test_a_meta_tag_is_no_license_link() -> None:
     page = b"<meta name='a&b' rel=license href=/license>"
     assert UsagePreferences.parse(html=page).licenses == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_rep import CLASSIC, GOOGLE, RFC9309, RobotsTxt, UsagePreferences
+from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Dialect, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage.statements import UsageStatement
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
@@ -111,6 +111,30 @@ def test_no_robots_txt_raises(lines: list[tuple[str, str]], path: str, dialect) 
         assert robots.is_allowed(url, "mybot")
     numbers = {each.position for each in found.statements}
     assert all(1 <= number <= len(lines) for number in numbers)
+
+
+TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
+    ["a%2Fb", "%5B", "?a/b", "%61*"]
+)
+PATTERNS = st.lists(TEXT.map("/{}".format), min_size=1, max_size=6)
+
+
+@given(PATTERNS, PATTERNS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
+def test_a_path_counts_as_in_a_rule(
+    patterns: list[str], paths: list[str], dialect: Dialect
+) -> None:
+    """Of several records, the one counts whose path would decide if they were rules."""
+    rules, records = (
+        RobotsTxt.parse(("User-agent: *\n" + "\n".join(lines)).encode(), dialect)
+        for lines in (
+            [f"Disallow: {each}" for each in patterns],
+            [f"Content-Usage: {each} label=1" for each in patterns],
+        )
+    )
+    for path in (*paths, *(each.replace("*", "b") for each in patterns)):
+        url = "https://example.com" + path
+        counting = [each.position for each in records.usage(url, "mybot").statements]
+        assert (counting or [0])[0] == rules.decide(url, "mybot").line
 
 
 @given(LINES, PATHS)

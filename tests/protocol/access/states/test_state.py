@@ -23,13 +23,17 @@ MONTH = 30 * DAY
         (RFC9309, [(START, 404)], State.UNAVAILABLE),
         (CLASSIC, [(START, 401)], State.UNAVAILABLE),
         (RFC9309, [(START, 503)], State.UNREACHABLE),
-        (RFC9309, [(START, 503), (START + MONTH, 503)], State.GIVEN_UP),
+        (RFC9309, [(START, 503), (START + MONTH, 503)], State.ASSUMED_UNAVAILABLE),
         (CLASSIC, [(START, 503), (START + MONTH, 503)], State.UNREACHABLE),
         (RFC9309, [(START, 200), (DAY, 503)], State.STALE),
         (RFC9309, [(START, 404), (DAY, None)], State.STALE),
         (GOOGLE, [(START, 200), (DAY, 503)], State.UNREACHABLE),
         (GOOGLE, [(START, 200), (DAY, 503), (DAY + 12 * HOUR, 503)], State.STALE),
-        (RFC9309, [(START, 200), (DAY, 503), (DAY + MONTH, 503)], State.GIVEN_UP),
+        (
+            RFC9309,
+            [(START, 200), (DAY, 503), (DAY + MONTH, 503)],
+            State.ASSUMED_UNAVAILABLE,
+        ),
         (RFC9309, [(START, 200), (DAY, 503), (2 * DAY, 200)], State.SUCCESSFUL),
     ],
     ids=name_of,
@@ -39,11 +43,11 @@ def test_states(dialect: Dialect, steps: list, state: State) -> None:
     entry = after(dialect, *steps)
     assert entry.state(dialect) is state
     answer = entry.answer(dialect)
-    if state in {State.UNREACHABLE, State.GIVEN_UP}:
+    if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
         assert answer is None
     else:
         assert answer is (entry.copy if state is State.STALE else entry.result)
         assert answer.access is not Access.UNREACHABLE
-    if state in {State.UNREACHABLE, State.GIVEN_UP}:
+    if state in {State.UNREACHABLE, State.ASSUMED_UNAVAILABLE}:
         allowed = robots_of(entry, dialect).is_allowed("http://example.com/", "mybot")
-        assert allowed is (state is State.GIVEN_UP)
+        assert allowed is (state is State.ASSUMED_UNAVAILABLE)

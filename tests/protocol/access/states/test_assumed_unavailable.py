@@ -46,7 +46,7 @@ def test_with_a_copy(dialect: Dialect) -> None:
 
 
 def test_it_is_still_asked_for() -> None:
-    """A given-up robots.txt is still fetched, and used once it is reachable again."""
+    """After permission too, robots.txt is still fetched, and used once it is reachable again."""
     entry = after(RFC9309, (START, 503), (DAY * 40, 503))
     assert entry.expires - entry.fetched <= 5400
     entry = after(RFC9309, (START, 503), (DAY * 40, 503), (DAY * 41, 200))

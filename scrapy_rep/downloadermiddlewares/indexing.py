@@ -19,6 +19,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
+from scrapy_rep.responses.documents import announces_document, has_document
 from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
@@ -82,7 +83,7 @@ class IndexingMiddleware:
             response.request = request
             warn_of_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
-            if self._settings.noindex == "drop":
+            if self._settings.noindex == "drop" and has_document(response):
                 self._refuse_media(request, response, rules)
             if self._settings.usage == "drop":
                 self._refuse_use_of_media(request, response, preferences)
@@ -204,8 +205,12 @@ class IndexingMiddleware:
         if isinstance(request, RobotsTxtRequest):
             return
         rules = self._rules(request, headers)
-        if self._may_have_links(request, rules) or self._may_have_items(
-            request, headers, rules
+        denies_links = denies_items = False
+        if announces_document(request.url, headers):
+            denies_links = self._settings.nofollow == "drop" and not rules.follow
+            denies_items = self._settings.noindex == "drop" and not rules.index
+        if self._may_have_links(request, denied=denies_links) or self._may_have_items(
+            request, headers, rules, denied=denies_items
         ):
             return
         self._crawler.stats.inc_value(stats.STOPPED)
@@ -214,16 +219,15 @@ class IndexingMiddleware:
             self._crawler.stats.inc_value(stats.STOPPED_BYTES, int(length[:18]))
         raise StopDownload(fail=False)
 
-    def _may_have_links(self, request: Request, rules: IndexingRules) -> bool:
+    def _may_have_links(self, request: Request, *, denied: bool) -> bool:
         if request.callback is NO_CALLBACK:
             return False
-        drops = self._settings.nofollow == "drop" and not rules.follow
-        return not drops or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
+        return not denied or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
 
     def _may_have_items(
-        self, request: Request, headers: Headers, rules: IndexingRules
+        self, request: Request, headers: Headers, rules: IndexingRules, *, denied: bool
     ) -> bool:
-        if self._settings.noindex == "drop" and not rules.index:
+        if denied:
             return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
         purposes = self._identity.purposes(request)
         if self._settings.usage != "drop" or not purposes:

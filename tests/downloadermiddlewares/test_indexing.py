@@ -196,7 +196,9 @@ def test_stop_download(
 ) -> None:
     """A body is not downloaded if nothing of it would be used."""
     mw, crawler = middleware(**{"REP_STOP_DOWNLOAD": True, **settings})
-    headers = Headers({"X-Robots-Tag": tags, "Content-Length": "1000"})
+    headers = Headers(
+        {"X-Robots-Tag": tags, "Content-Length": "1000", "Content-Type": "text/html"}
+    )
     outcomes = [
         outcome.value
         for _, outcome in crawler.signals.send_catch_log(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scrapy import signals
-from scrapy.exceptions import NotConfigured, StopDownload
+from scrapy.exceptions import StopDownload
 from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
@@ -50,9 +50,6 @@ class IndexingMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
-        is_silent = not (settings.header_enabled or settings.meta_enabled)
-        if is_silent and not settings.purposes:
-            raise NotConfigured
         self._crawler = crawler
         self._settings = settings
         self._identity = Identity.of(crawler)
@@ -92,19 +89,12 @@ class IndexingMiddleware:
     def _read(
         self, request: Request, response: Response
     ) -> tuple[IndexingRules, UsagePreferences]:
-        settings = self._settings
         html, encoding = b"", None
-        # Usage tags apply if the crawl has a purpose, even if REP_META_ENABLED is False.
-        if isinstance(response, HtmlResponse) and (
-            settings.meta_enabled or settings.purposes
-        ):
+        if isinstance(response, HtmlResponse):
             html = response.body
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         rules = self._rules(request, response.headers, html, encoding)
-        tags = rules.tags
-        if html and not settings.meta_enabled:
-            rules = self._rules(request, response.headers)
-        return rules, self._purposes.read(request, response.headers, rules, tags)
+        return rules, self._purposes.read(request, response.headers, rules)
 
     def _rules(
         self,
@@ -114,7 +104,7 @@ class IndexingMiddleware:
         encoding: str | None = None,
     ) -> IndexingRules:
         return IndexingRules.parse(
-            headers.getlist(b"X-Robots-Tag") if self._settings.header_enabled else [],
+            headers.getlist(b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),
             self._settings.dialect,
@@ -232,7 +222,7 @@ class IndexingMiddleware:
         purposes = self._identity.purposes(request)
         if self._settings.usage != "drop" or not purposes:
             return True
-        stated = self._purposes.read(request, headers, rules, ())
+        stated = self._purposes.read(request, headers, rules)
         content_type = (headers.get(b"Content-Type") or b"").lower()
         if b"html" in content_type or not content_type:
             # A tag of the page can override a TDM reservation of headers and files, but no

@@ -121,8 +121,12 @@ class IndexingGateMiddleware:
             return None
         if request.url == response.url:
             return None  # A retry of the page itself, which follows no link.
-        denies = self._settings.nofollow == "drop" and rules and not rules.follow
-        if denies and has_document(response):
+        if (
+            self._settings.nofollow == "drop"
+            and rules is not None
+            and not rules.follow
+            and has_document(response)
+        ):
             return "page", rules.because("nofollow")
         if self._settings.rel:
             marked = self._only_marked.get(response)

@@ -26,13 +26,11 @@ def test_agent_in_any_form(agent: str | bytes) -> None:
 
 
 def test_the_settings_choose_the_dialect() -> None:
-    """REP_GOOGLE_COMPATIBLE also holds under Scrapy's own middleware."""
+    """REP_DIALECT also holds under Scrapy's own middleware."""
     body = b"User-agent: *\nDisallow: /\nAllow: /dir/index.html\nCrawl-delay: 1\n"
     url = "http://example.com/dir/"
     parser = RobotParser.from_crawler(fake_crawler(), body)
-    google = RobotParser.from_crawler(
-        fake_crawler({"REP_GOOGLE_COMPATIBLE": True}), body
-    )
+    google = RobotParser.from_crawler(fake_crawler({"REP_DIALECT": "google"}), body)
     assert not parser.allowed(url, "mybot")
     assert google.allowed(url, "mybot")
     assert (parser.crawl_delay("mybot"), google.crawl_delay("mybot")) == (1, None)

@@ -53,15 +53,10 @@ def test_defaults() -> None:
         ({"REP_DIALECT": "classic"}, CLASSIC),
         ({"REP_DIALECT": GOOGLE}, GOOGLE),
         ({"REP_DIALECT": f"{__name__}.MINE"}, MINE),
-        ({"REP_GOOGLE_COMPATIBLE": "True", "REP_DIALECT": "google"}, GOOGLE),
-        ({"REP_GOOGLE_COMPATIBLE": 1}, GOOGLE),
-        ({"REP_GOOGLE_COMPATIBLE": False, "REP_DIALECT": "classic"}, CLASSIC),
     ],
 )
 def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
-    """A dialect is chosen by its name, as an object or its import path, or
-    by REP_GOOGLE_COMPATIBLE.
-    """
+    """A dialect is chosen by its name, as an object, or by its import path."""
     assert read(**settings).dialect == dialect
 
 
@@ -147,7 +142,7 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_DIALECT", 3, "'google'"),
         ("REP_DIALECT", "os.path", "'google'"),
         ("REP_DIALECT", [], "'google'"),
-        ("REP_GOOGLE_COMPATIBLE", "perhaps", "True or False"),
+        ("REP_SHARED_DELAY", "perhaps", "True or False"),
         ("REP_DOWNLOAD_TIMEOUT", -1, "greater than 0"),
         ("REP_DOWNLOAD_TIMEOUT", 0, "greater than 0"),
         ("REP_DOWNLOAD_TIMEOUT", "soon", "greater than 0"),
@@ -245,29 +240,16 @@ def test_the_last_port() -> None:
     assert override.port == 65535
 
 
-@pytest.mark.parametrize("dialect", ["classic", "rfc9309", MINE])
-def test_two_dialects(dialect: Any) -> None:
-    """REP_GOOGLE_COMPATIBLE with another REP_DIALECT is an error, which names that dialect."""
-    name = getattr(dialect, "name", dialect)
-    with pytest.raises(SettingError) as caught:
-        read(REP_GOOGLE_COMPATIBLE=True, REP_DIALECT=dialect)
-    allowed = "'google' or not set, because REP_GOOGLE_COMPATIBLE is True"
-    assert str(caught.value) == f"REP_DIALECT is {name!r}, but it must be {allowed}."
-
-
 TEXTS: dict[str, list[tuple[str, object]]] = {
     "REP_AGENTS": [("", {}), ('{"search": "a-bot"}', {"search": ("a-bot",)})],
     "REP_CRAWL_DELAY": [("0", False), ("true", True)],
     "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (f"{__name__}.MINE", MINE)],
     "REP_DOWNLOAD_TIMEOUT": [("0.5", 0.5)],
-    "REP_GOOGLE_COMPATIBLE": [("True", GOOGLE), ("False", RFC9309)],
-    "REP_HEADER_ENABLED": [("False", False), ("1", True)],
     "REP_ITEM_FIELD": [("said", "said")],
     "REP_LEDGER": [("", None), ("a.sqlite", "a.sqlite")],
     "REP_LEDGER_LEVEL": [("all", "all")],
     "REP_MAX_AGE": [("600", Bounds(300, 600))],
-    "REP_META_ENABLED": [("False", False)],
     "REP_MIN_AGE": [("0", Bounds(0, 86400))],
     "REP_NOFOLLOW": [("ignore", "ignore")],
     "REP_NOINDEX": [("annotate", "annotate")],
@@ -301,7 +283,6 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
 }
 FIELDS = {
     "REP_AGENTS": "purpose_agents",
-    "REP_GOOGLE_COMPATIBLE": "dialect",
     "REP_MAX_AGE": "bounds",
     "REP_MIN_AGE": "bounds",
     "ROBOTSTXT_OBEY": "obey",

@@ -28,9 +28,6 @@ REP_LEDGER_LEVEL = "all"
 # The dialect: "rfc9309", "google" or "classic", or the import path of your own Dialect.
 # REP_DIALECT = "rfc9309"
 
-# Short for REP_DIALECT = "google".
-# REP_GOOGLE_COMPATIBLE = False
-
 # Hosts with exceptions: {host pattern: "obey", "ignore" or the text of a robots.txt
 # that replaces theirs}.
 # REP_OVERRIDES = {}
@@ -89,12 +86,6 @@ REP_LEDGER_LEVEL = "all"
 # REP_VISIT_TIME_WAIT = 3600
 
 # --- The rules that pages state -------------------------------------------------------
-
-# Whether X-Robots-Tag headers count.
-# REP_HEADER_ENABLED = True
-
-# Whether <meta name="robots"> tags count.
-# REP_META_ENABLED = True
 
 # What to do with items from pages with noindex: "drop", "annotate" or "ignore".
 # REP_NOINDEX = "drop"

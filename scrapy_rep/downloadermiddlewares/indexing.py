@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scrapy import signals
-from scrapy.exceptions import NotConfigured, StopDownload
+from scrapy.exceptions import StopDownload
 from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
@@ -19,6 +19,7 @@ from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.usage.vocabulary import Signal
+from scrapy_rep.responses.documents import announces_document, has_document
 from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
@@ -49,9 +50,6 @@ class IndexingMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
-        is_silent = not (settings.header_enabled or settings.meta_enabled)
-        if is_silent and not settings.purposes:
-            raise NotConfigured
         self._crawler = crawler
         self._settings = settings
         self._identity = Identity.of(crawler)
@@ -82,7 +80,7 @@ class IndexingMiddleware:
             response.request = request
             warn_of_drops(self._crawler, response, rules, denial)
         if request.callback is NO_CALLBACK:
-            if self._settings.noindex == "drop":
+            if self._settings.noindex == "drop" and has_document(response):
                 self._refuse_media(request, response, rules)
             if self._settings.usage == "drop":
                 self._refuse_use_of_media(request, response, preferences)
@@ -91,19 +89,12 @@ class IndexingMiddleware:
     def _read(
         self, request: Request, response: Response
     ) -> tuple[IndexingRules, UsagePreferences]:
-        settings = self._settings
         html, encoding = b"", None
-        # Usage tags apply if the crawl has a purpose, even if REP_META_ENABLED is False.
-        if isinstance(response, HtmlResponse) and (
-            settings.meta_enabled or settings.purposes
-        ):
+        if isinstance(response, HtmlResponse):
             html = response.body
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
         rules = self._rules(request, response.headers, html, encoding)
-        tags = rules.tags
-        if html and not settings.meta_enabled:
-            rules = self._rules(request, response.headers)
-        return rules, self._purposes.read(request, response.headers, rules, tags)
+        return rules, self._purposes.read(request, response.headers, rules)
 
     def _rules(
         self,
@@ -113,7 +104,7 @@ class IndexingMiddleware:
         encoding: str | None = None,
     ) -> IndexingRules:
         return IndexingRules.parse(
-            headers.getlist(b"X-Robots-Tag") if self._settings.header_enabled else [],
+            headers.getlist(b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),
             self._settings.dialect,
@@ -204,8 +195,12 @@ class IndexingMiddleware:
         if isinstance(request, RobotsTxtRequest):
             return
         rules = self._rules(request, headers)
-        if self._may_have_links(request, rules) or self._may_have_items(
-            request, headers, rules
+        denies_links = denies_items = False
+        if announces_document(request.url, headers):
+            denies_links = self._settings.nofollow == "drop" and not rules.follow
+            denies_items = self._settings.noindex == "drop" and not rules.index
+        if self._may_have_links(request, denied=denies_links) or self._may_have_items(
+            request, headers, rules, denied=denies_items
         ):
             return
         self._crawler.stats.inc_value(stats.STOPPED)
@@ -214,21 +209,20 @@ class IndexingMiddleware:
             self._crawler.stats.inc_value(stats.STOPPED_BYTES, int(length[:18]))
         raise StopDownload(fail=False)
 
-    def _may_have_links(self, request: Request, rules: IndexingRules) -> bool:
+    def _may_have_links(self, request: Request, *, denied: bool) -> bool:
         if request.callback is NO_CALLBACK:
             return False
-        drops = self._settings.nofollow == "drop" and not rules.follow
-        return not drops or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
+        return not denied or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
 
     def _may_have_items(
-        self, request: Request, headers: Headers, rules: IndexingRules
+        self, request: Request, headers: Headers, rules: IndexingRules, *, denied: bool
     ) -> bool:
-        if self._settings.noindex == "drop" and not rules.index:
+        if denied:
             return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
         purposes = self._identity.purposes(request)
         if self._settings.usage != "drop" or not purposes:
             return True
-        stated = self._purposes.read(request, headers, rules, ())
+        stated = self._purposes.read(request, headers, rules)
         content_type = (headers.get(b"Content-Type") or b"").lower()
         if b"html" in content_type or not content_type:
             # A tag of the page can override a TDM reservation of headers and files, but no

@@ -19,6 +19,7 @@ from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import NOFOLLOW, NOINDEX, OBEY
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ _MAX_REMEMBERED = 10_000
 
 _OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
+_OF_DATA = "data"
+"""The reason of a row for an indexing rule that data states: it withholds nothing."""
+
 # Scrapy's own flag.
 _STOPPED_FLAG = "download_stopped"
 
@@ -53,7 +57,8 @@ class Evidence:
     """Turns signals into records, and passes them to *write*.
 
     At the level ``"denied"``, what the user's overrides allow is recorded once for each
-    origin, since the user has to justify it.
+    origin, since the user has to justify it. So are indexing rules that have no effect because
+    the response is no document.
     """
 
     def __init__(
@@ -138,19 +143,21 @@ class Evidence:
         self, request: Request, response: Response, rules: IndexingRules
     ) -> None:
         url = response.url
-        if self._has_all:
+        is_data = not has_document(response)
+        if self._has_all or (is_data and self._is_due(origin_of(url), _OF_DATA)):
             known = (each for each in rules.statements if each.known)
             for each in islice(known, _MAX_STATEMENTS):
-                decision = PageDecision(
-                    Layer(each.source), Verdict.NOTED, each.name, each
-                )
+                reason = _OF_DATA if is_data else each.name
+                decision = PageDecision(Layer(each.source), Verdict.NOTED, reason, each)
                 self._write_decision(url, decision, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
-            because = rules.because("noindex")
+            because = None if is_data else rules.because("noindex")
             layer = Layer.HEADER if because else Layer.USAGE
             decision = PageDecision(layer, Verdict.DROPPED, "stopped", because)
             self._write_decision(url, decision, page=url)
+        if is_data:
+            return
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
             self._overridden(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))

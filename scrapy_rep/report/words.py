@@ -35,6 +35,7 @@ REASONS = {
     "visit-time": "outside the visit time of the host",
     "bad-url": "the host or port of the URL can't be read",
     "too-long": "the URL is too long to compare with so many rules with a *",
+    "data": "an indexing rule of data, not of a document: withheld nothing",
     "stopped": "the download was stopped after the headers",
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy_rep import meta
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.display import visible
+from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
 
 if TYPE_CHECKING:
@@ -42,16 +43,19 @@ def _drops(
     rules: IndexingRules,
     denial: Denial | None,
 ) -> Iterator[str]:
-    obeys_noindex = not response.meta.get(meta.DONT_OBEY_NOINDEX)
+    is_document = has_document(response)
+    drops_items = settings.noindex == "drop" and is_document
+    if response.meta.get(meta.DONT_OBEY_NOINDEX):
+        drops_items = False
     is_for_index = rules.indexable(datetime.now(timezone.utc))
-    if settings.noindex == "drop" and obeys_noindex and not is_for_index:
+    if drops_items and not is_for_index:
         name = "unavailable_after" if rules.index else "noindex"
         yield f"its items ({_statement(rules, name)})"
     elif settings.usage == "drop" and denial is not None:
         yield f"its items (must not be used for {denial.purpose})"
-    elif settings.noindex == "drop" and obeys_noindex and not rules.image_index:
+    elif drops_items and not rules.image_index:
         yield f"the images of its items ({_statement(rules, 'noimageindex')})"
-    if settings.nofollow == "drop" and not rules.follow:
+    if settings.nofollow == "drop" and is_document and not rules.follow:
         yield f"its links ({_statement(rules, 'nofollow')})"
     elif settings.rel:
         yield f"links with rel={', '.join(sorted(settings.rel))}"

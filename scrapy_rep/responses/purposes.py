@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.indexing.statements import Tag
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
@@ -106,20 +105,16 @@ class Purposes:
     # Responses.
 
     def read(
-        self,
-        request: Request,
-        headers: Headers,
-        rules: IndexingRules,
-        tags: tuple[Tag, ...],
+        self, request: Request, headers: Headers, rules: IndexingRules
     ) -> UsagePreferences:
         """The preferences for a response, from its site and its own headers and tags."""
         of_site = self._of_sites.get(request)
-        is_silent = not (rules.statements or tags) and _NAMES.isdisjoint(headers)
+        is_silent = not (rules.statements or rules.tags) and _NAMES.isdisjoint(headers)
         if is_silent and of_site is None:
             return NOTHING_STATED
         mining = None if of_site is None else of_site.tdmrep
         found = UsagePreferences.of_page(
-            _fields(headers), rules.statements, tags, mining
+            _fields(headers), rules.statements, rules.tags, mining
         )
         return found if of_site is None else of_site.robotstxt | found
 

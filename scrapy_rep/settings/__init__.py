@@ -63,7 +63,6 @@ class RepSettings:
     dialect: Dialect = _setting(  # noqa: RUF009
         "REP_DIALECT", "rfc9309", readers.dialect
     )
-    google_compatible: bool = _setting("REP_GOOGLE_COMPATIBLE", False, Values.flag)
 
     download_timeout: float = _setting("REP_DOWNLOAD_TIMEOUT", 30, Values.seconds)
     """Seconds, for each request."""
@@ -122,8 +121,6 @@ class RepSettings:
 
     ledger_level: str = _setting(LEDGER_LEVEL, "denied", Values.one_of, "denied", "all")
 
-    header_enabled: bool = _setting("REP_HEADER_ENABLED", True, Values.flag)
-    meta_enabled: bool = _setting("REP_META_ENABLED", True, Values.flag)
     noindex: str = _setting(
         NOINDEX, "drop", Values.one_of, "drop", "annotate", "ignore"
     )

@@ -18,7 +18,7 @@ from scrapy_rep.protocol.access.overrides import (
     OverrideError,
     parse_overrides,
 )
-from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
+from scrapy_rep.protocol.dialect import DIALECTS, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
 from scrapy_rep.settings.values import tokens_in
@@ -46,14 +46,7 @@ def dialect(values: Values, name: str = "REP_DIALECT") -> Dialect:
     if not isinstance(found, Dialect):
         names = ", ".join(map(repr, DIALECTS))
         raise values.error(name, f"{names}, or the import path of a Dialect")
-    if not values.flag("REP_GOOGLE_COMPATIBLE"):
-        return found
-    if values.is_set(name) and found != GOOGLE:
-        allowed = "'google' or not set, because REP_GOOGLE_COMPATIBLE is True"
-        value = values.get(name)
-        shown = value if isinstance(value, str) else found.name
-        raise SettingError(name, shown, allowed)
-    return GOOGLE
+    return found
 
 
 def paces(values: Values, name: str) -> bool:

@@ -11,6 +11,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy_rep import meta, stats
 from scrapy_rep.log import get_logger
 from scrapy_rep.responses import links
+from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import link_dropped
 from scrapy_rep.spidermiddlewares.items import ItemGate
@@ -120,7 +121,12 @@ class IndexingGateMiddleware:
             return None
         if request.url == response.url:
             return None  # A retry of the page itself, which follows no link.
-        if self._settings.nofollow == "drop" and rules and not rules.follow:
+        if (
+            self._settings.nofollow == "drop"
+            and rules is not None
+            and not rules.follow
+            and has_document(response)
+        ):
             return "page", rules.because("nofollow")
         if self._settings.rel:
             marked = self._only_marked.get(response)

@@ -14,6 +14,7 @@ from scrapy_rep import meta, stats
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.log import get_logger
+from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
@@ -62,7 +63,11 @@ class ItemGate:
         self, item: Any, response: Response, rules: IndexingRules | None
     ) -> bool:
         """Whether *item* may pass. Annotates it if the settings say so."""
-        if rules is not None and response.meta.get(meta.DONT_OBEY_NOINDEX):
+        drops = self._settings.noindex == "drop"
+        if rules is not None and (
+            response.meta.get(meta.DONT_OBEY_NOINDEX)
+            or (drops and not has_document(response))
+        ):
             rules = None
         if (
             rules is not None

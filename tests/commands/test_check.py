@@ -129,9 +129,7 @@ def test_dialect(rep: Rep) -> None:
     Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
     url = "http://shop.example/a/b"
     for dialect, status in (("rfc9309", 0), ("classic", 1), ("google", 0)):
-        ended = rep(
-            "check", url, *FILE, "--dialect", dialect, REP_GOOGLE_COMPATIBLE=True
-        )
+        ended = rep("check", url, *FILE, "--dialect", dialect, REP_DIALECT="google")
         assert ended.status == status
     path = "scrapy_rep.protocol.dialect.CLASSIC"
     assert rep("check", url, *FILE, "--dialect", path).status == 1

@@ -26,7 +26,7 @@ SETTINGS = {
 }
 DIALECTS = {
     "rfc9309": {},
-    "google": {"REP_GOOGLE_COMPATIBLE": True},
+    "google": {"REP_DIALECT": "google"},
     "classic": {"REP_DIALECT": "classic"},
 }
 TOO_MANY_REDIRECTS = {"a chain of 6", "a loop", "a redirect to 'http://'"}

@@ -204,7 +204,7 @@ def test_too_long(site: Site) -> None:
 @pytest.mark.newest
 def test_switched_off(site: Site) -> None:
     """With REP_CRAWL_DELAY = False, or in Google's dialect, Crawl-delay is ignored."""
-    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_GOOGLE_COMPATIBLE": True}):
+    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}):
         host = site.add(DELAY.format(3600))
         result = run_crawl(pages(host, 20), settings={**IMPATIENT, **settings})
         check_all_fetched(result, 20)

@@ -24,7 +24,7 @@ DOWN = Answer(status=503)
 ONE = {"CONCURRENT_REQUESTS": 1, "REP_RETRY_TIMES": 0}
 DIALECTS = {
     "rfc9309": {},
-    "google": {"REP_GOOGLE_COMPATIBLE": True},
+    "google": {"REP_DIALECT": "google"},
     "classic": {"REP_DIALECT": "classic"},
 }
 ALL, NONE, KEPT = {"/a/", "/b/"}, set(), {"/b/"}

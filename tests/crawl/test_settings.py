@@ -158,7 +158,6 @@ def test_good_values_start(site: Site) -> None:
     settings = {
         "REP_DIALECT": "scrapy_rep.CLASSIC",
         "REP_DOWNLOAD_TIMEOUT": "0.5",
-        "REP_GOOGLE_COMPATIBLE": "False",
         "REP_OVERRIDES": '{"*.example.com": "ignore", "[::1]:8080": "obey"}',
         "REP_REQUEST_META_KEYS": "download_slot,session",
         "REP_RETRY_TIMES": 0,

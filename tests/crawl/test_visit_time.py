@@ -62,7 +62,7 @@ def test_too_long_to_wait(site: Site) -> None:
 @pytest.mark.newest
 def test_switched_off(site: Site) -> None:
     """With REP_VISIT_TIME = False, or in Google's dialect, Visit-time is ignored."""
-    for settings in ({"REP_VISIT_TIME": False}, {"REP_GOOGLE_COMPATIBLE": True}):
+    for settings in ({"REP_VISIT_TIME": False}, {"REP_DIALECT": "google"}):
         host = site.add(HOURS.format("1200-1300"))
         settings = {**IMPATIENT, **settings}
         result = run_crawl(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy import Request, signals
-from scrapy.exceptions import IgnoreRequest, NotConfigured, StopDownload
+from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http import Headers, HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 
@@ -64,28 +64,6 @@ def test_only_pages_have_meta_tags(content_type: str) -> None:
     """The header counts for every content type, meta tags only in HTML."""
     rules, _ = read(page(NOINDEX_TAG, "nofollow", content_type=content_type))
     assert (rules.index, rules.follow) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "index", "follow"),
-    [
-        ({}, False, False),
-        ({"REP_HEADER_ENABLED": False}, False, True),
-        ({"REP_META_ENABLED": False}, True, False),
-    ],
-)
-def test_each_source_can_be_switched_off(
-    settings: dict[str, Any], index: bool, follow: bool
-) -> None:
-    """Statements of a source that is switched off are ignored."""
-    rules, _ = read(page(NOINDEX_TAG, "nofollow"), **settings)
-    assert (rules.index, rules.follow) == (index, follow)
-
-
-def test_nothing_to_read() -> None:
-    """With both sources off, the middleware is disabled."""
-    with pytest.raises(NotConfigured):
-        middleware(REP_HEADER_ENABLED=False, REP_META_ENABLED=False)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +164,6 @@ def test_refused_images_are_bounded() -> None:
         (["none"], {"REP_STOP_DOWNLOAD": False}, {}, False),
         (["none"], {"REP_NOINDEX": "annotate"}, {}, False),
         (["none"], {"REP_NOFOLLOW": "ignore"}, {}, False),
-        (["none"], {"REP_HEADER_ENABLED": False}, {}, False),
         (["none"], {}, {"dont_obey_noindex": True}, False),
         (["none"], {}, {"dont_obey_nofollow": True}, False),
     ],
@@ -196,7 +173,9 @@ def test_stop_download(
 ) -> None:
     """A body is not downloaded if nothing of it would be used."""
     mw, crawler = middleware(**{"REP_STOP_DOWNLOAD": True, **settings})
-    headers = Headers({"X-Robots-Tag": tags, "Content-Length": "1000"})
+    headers = Headers(
+        {"X-Robots-Tag": tags, "Content-Length": "1000", "Content-Type": "text/html"}
+    )
     outcomes = [
         outcome.value
         for _, outcome in crawler.signals.send_catch_log(

@@ -158,21 +158,6 @@ def test_all_names_are_addressed() -> None:
 # Pages.
 
 
-@pytest.mark.parametrize(("is_enabled", "indexed"), [(True, False), (False, True)])
-def test_tags_about_use_count_without_the_others(
-    is_enabled: bool, indexed: bool
-) -> None:
-    """REP_META_ENABLED switches off indexing rules in meta tags, but not the TDMRep tags of a
-    crawl with purposes.
-    """
-    crawl = Crawl("tdm", REP_META_ENABLED=is_enabled)
-    request = Request(SITE, headers={"User-Agent": "mybot"})
-    body = b'<meta name=robots content=noindex><meta name=tdm-reservation content="1">'
-    stated = crawl.receive(request, body)
-    assert request.meta["rep_indexing"].index is indexed
-    assert stated.denial(["tdm"]) is not None
-
-
 @pytest.mark.parametrize(("level", "told"), [("all", 1), ("denied", 0)])
 @coroutine_test
 async def test_what_a_ledger_is_told(level: str, told: int, tmp_path: Any) -> None:

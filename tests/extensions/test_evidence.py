@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import DropItem
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
@@ -168,7 +168,7 @@ def test_statements_that_are_ignored(level: str, count: int) -> None:
     for url in (URL, f"{URL}/b", "http://other.example/"):
         receivers[ours.indexing_read](
             request=Request(url),
-            response=Response(url),
+            response=HtmlResponse(url),
             rules=IndexingRules.parse([b"noindex"]),
         )
     kept = [row for row in rows if row.layer is Layer.OVERRIDE]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
@@ -50,10 +50,19 @@ def test_what_a_crawl_would_drop(
     warning.
     """
     crawler = fake_crawler(settings)
-    response = Response(URL, request=Request(URL, meta=meta))
+    response = HtmlResponse(URL, request=Request(URL, meta=meta))
     rules = IndexingRules.parse([tag.encode()] if tag else [])
     denial = TRAINING.usage(URL, ("mybot",)).denial(settings.get("REP_PURPOSES", []))
     warn_of_drops(crawler, response, rules, denial)
     assert len(caplog.messages) == bool(words)
     for word in (*words, URL) if words else ():
         assert word in caplog.text
+
+
+def test_a_crawl_drops_nothing_of_data(caplog: pytest.LogCaptureFixture) -> None:
+    """For JSON that says noindex, there is no warning, since a crawl keeps its items and links."""
+    fields = {"Content-Type": "application/json"}
+    response = Response(URL, headers=fields, request=Request(URL))
+    rules = IndexingRules.parse([b"none, noimageindex"])
+    warn_of_drops(fake_crawler({}), response, rules, None)
+    assert not caplog.messages

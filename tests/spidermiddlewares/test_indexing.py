@@ -61,8 +61,8 @@ def test_nothing_to_do() -> None:
         ([], {"REP_REL": ["ugc"]}, {}, "rel"),
         ([], {"REP_REL": ["UGC"]}, {"dont_obey_nofollow": True}, None),
         ([], {"REP_REL": ["sponsored"]}, {}, None),
-        ([], {"REP_GOOGLE_COMPATIBLE": True}, {}, "rel"),
-        ([], {"REP_GOOGLE_COMPATIBLE": True, "REP_REL": []}, {}, None),
+        ([], {"REP_DIALECT": "google"}, {}, "rel"),
+        ([], {"REP_DIALECT": "google", "REP_REL": []}, {}, None),
     ],
 )
 def test_links(

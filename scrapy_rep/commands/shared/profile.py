@@ -85,7 +85,6 @@ def _with_options(
         changed[USER_AGENT] = None if names == [EVERYONE] else given
         options[USER_AGENT] = "--agent"
     if arguments.dialect is not None:
-        changed["REP_GOOGLE_COMPATIBLE"] = False
         changed["REP_DIALECT"] = arguments.dialect
         options["REP_DIALECT"] = "--dialect"
     purposes = [each for each in getattr(arguments, "purpose", ()) if each]

@@ -57,7 +57,11 @@ class Ended(NamedTuple):
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     """Run the command in this process as Scrapy does."""
     command = RepCommand()
-    command.settings = Settings({"USER_AGENT": "mybot/1.0", **settings})
+    given = {"USER_AGENT": "mybot/1.0", **settings}
+    # None stands for a setting that the project does not have.
+    command.settings = Settings(
+        {name: value for name, value in given.items() if value is not None}
+    )
     parser = ArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
     options, rest = parser.parse_known_args(list(arguments))

@@ -64,7 +64,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     with (
         OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
     ) as purge_list:
-        changes = Changes(Output(arguments), purge_list)
+        changes = Changes(Output(arguments), crawls, purge_list)
         replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
         ask(profile, list(dialects.values()), given, replayer.run)
     return changes.end()
@@ -91,8 +91,11 @@ def _origin_and_path(value: str) -> tuple[Origin | None, str]:
 class Changes:
     """Shows the URLs whose verdict has changed since the crawl, and counts them."""
 
-    def __init__(self, output: Output, purge_list: OutputFile | None) -> None:
+    def __init__(
+        self, output: Output, crawls: PastCrawls, purge_list: OutputFile | None
+    ) -> None:
         self.output = output
+        self._crawls = crawls
         self._purge_list = purge_list
         self._counts: Counter[str] = Counter()
 
@@ -112,13 +115,24 @@ class Changes:
 
     def end(self) -> int:
         counts = {change: self._counts[change] for change in _STYLES}
+        crawls, complete = self._crawls.crawls, self._crawls.complete_crawls
         if self.output.as_json:
-            self.output.record({"change": "summary", **counts})
+            numbers = {"crawls": crawls, "complete_crawls": complete}
+            self.output.record({"change": "summary", **counts, **numbers})
         else:
             self.output.flush()
+            words = f"URLs that were refused and are now allowed: {counts['allowed']:,}"
+            if complete or counts["forbidden"] or not crawls:
+                words = (
+                    "URLs that were fetched and are now forbidden: "
+                    f"{counts['forbidden']:,}; {words}"
+                )
+            notify(words)
+        if complete < crawls:
             notify(
-                f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
-                f"URLs that were refused and are now allowed: {counts['allowed']:,}"
+                f"{crawls - complete:,} of {crawls:,} crawls recorded only what was refused "
+                "or overridden (REP_LEDGER_LEVEL was not 'all'): which of the other URLs are "
+                "now forbidden is not known"
             )
         if counts["usage"] and not self.output.as_json:
             notify(f"URLs whose permitted purposes have changed: {counts['usage']:,}")
@@ -201,12 +215,15 @@ class Replayer:
             if decision.allowed:
                 self._compare_usage(past, loaded, profile)
             return
+        words = why(decision)
+        if past.override is not None:
+            words += f" (overridden in the crawl: {past.override[:300]})"
         self._changes.add(
             {
                 "change": "allowed" if decision.allowed else "forbidden",
                 "origin": past.origin,
                 "url": past.url,
-                "why": why(decision),
+                "why": words,
                 "agents": list(agents),
                 "dialect": loaded.dialect.name,
                 "then": {
@@ -215,6 +232,7 @@ class Replayer:
                     "reason": past.reason,
                     "line": past.line,
                     "statement": past.statement,
+                    "override": past.override,
                 },
                 "now": decision_record(decision),
             }

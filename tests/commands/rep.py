@@ -104,6 +104,7 @@ def write_ledger(
     agents: tuple[str, ...] = ("mybot",),
     dialect: str = "rfc9309",
     time: float = 0.0,
+    level: str = "all",
 ) -> str:
     """Write a ledger of one crawl: URLs, and the verdict on each. Return its path."""
     connection = sqlite3.connect(path)
@@ -112,8 +113,8 @@ def write_ledger(
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute(
         "INSERT INTO crawl (id, spider, user_agent, agents, dialect, settings, versions,"
-        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, '{}', '{}', 0)",
-        (json.dumps(agents), dialect),
+        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, ?, '{}', 0)",
+        (json.dumps(agents), dialect, json.dumps({"REP_LEDGER_LEVEL": level})),
     )
     connection.executemany(
         "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"

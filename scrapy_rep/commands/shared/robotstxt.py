@@ -76,7 +76,7 @@ class LoadedRobotsTxt:
 
     @cached_property
     def _groups(self) -> dict[int, tuple[str, ...]]:
-        found = {}
+        found: dict[int, tuple[str, ...]] = {}
         for group in self.robots.groups:
             found |= dict.fromkeys((rule.line for rule in group.rules), group.agents)
             # A delay belongs to the user-agent lines directly above it.

@@ -25,7 +25,7 @@ from scrapy_rep.commands.shared.usage import (
     show_usage,
     usage_record,
 )
-from scrapy_rep.commands.shared.verdicts import decide_at, in_seconds, verdict
+from scrapy_rep.commands.shared.verdicts import decide_at, in_seconds, verdict, why
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 
@@ -46,7 +46,8 @@ _SITEMAPS_SHOWN = 5
 _SHOWN_OF_LINE = 120
 
 _Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision, str]]"
-"""The decision of each dialect on one URL, and why; the dialect of the crawl comes first."""
+"""The decision of each dialect on one URL, and the text of ``decide_at``; the dialect of the
+crawl comes first."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -178,21 +179,23 @@ class Checker:
 
     def _show_brief(self, url: str, judged: _Judged) -> None:
         """Show one line: the verdict, then the verdicts of the other dialects."""
-        (_, decision, reason), *others = judged
+        (_, decision, more), *others = judged
         word, style = verdict(decision)
         cells: list[str | Painted]
-        cells = [Painted(word.strip(), style), url, reason]
-        for each, decided, reason in others:
+        cells = [Painted(word.strip(), style), url, why(decision, more)]
+        for each, decided, more in others:
             word, style = verdict(decided)
             cells.append(Painted(f"{each.dialect.name}: {word.strip()}", style))
-            cells.append(reason)
+            cells.append(why(decided, more))
         self._output.row(*cells)
 
     def _show_all(self, url: str, judged: _Judged, usage: UsagePreferences) -> None:
-        loaded, decision, reason = judged[0]
+        loaded, decision, more = judged[0]
         show = self._output.line
         show(verdict(decision), "  ", Painted(url, "bold"))
-        show("  ", reason, *_for_whom(loaded, decision))
+        show("  ", why(decision), *_for_whom(loaded, decision))
+        if more:
+            show("  ", Painted(more, "yellow"))
         if decision.rule is not None:
             show()
             for parts in _excerpt(loaded, decision.rule):
@@ -209,17 +212,17 @@ class Checker:
         show_usage(self._output, usage, self._profile)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
-        more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
-        if more > 0:
-            show(f"  and {more} more {'sitemap' if more == 1 else 'sitemaps'}")
+        left = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+        if left > 0:
+            show(f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}")
         if len(judged) > 1:
             self._show_dialects(judged)
         show()
 
     def _show_dialects(self, judged: _Judged) -> None:
-        for each, decision, reason in judged:
+        for each, decision, more in judged:
             name = f"  {each.dialect.name:<10} "
-            self._output.line(name, verdict(decision), "  ", reason)
+            self._output.line(name, verdict(decision), "  ", why(decision, more))
         if _agree(judged):
             self._output.line("  The dialects agree.")
         else:

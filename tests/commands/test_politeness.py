@@ -29,17 +29,19 @@ def test_a_delay_over_the_limit(rep: Rep) -> None:
     its URLs are denied in each format, with the record and the setting.
     """
     Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nCrawl-delay: 200\n")
-    why = (
-        "line 3, Crawl-delay: 200: a crawl skips this host, since 200 seconds between "
-        "requests are more than REP_CRAWL_DELAY_MAX (180)"
+    words = (
+        "a crawl skips this host, since 200 seconds between requests are more than "
+        "REP_CRAWL_DELAY_MAX (180)"
     )
     ended = rep(*ASKED, "--brief")
+    why = f"line 3, Crawl-delay: 200: {words}"
     assert (ended.status, ended.out) == (1, f"denied\t{ASKED[1]}\t{why}\n")
     ended = rep(*ASKED)
     assert ended.status == 1
     assert ended.out.startswith(
         f"denied   {ASKED[1]}\n"
-        f"  {why}, in the group for everyone\n"
+        "  line 3, Crawl-delay: 200, in the group for everyone\n"
+        f"  {words}\n"
         "\n"
         "  1 | User-agent: *\n"
         "  2 | Disallow: /a\n"

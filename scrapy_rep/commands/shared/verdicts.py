@@ -34,29 +34,32 @@ def verdict(decision: Decision) -> Painted:
     )
 
 
-def why(decision: Decision) -> str:
-    """Return the reason of a decision in words, on one line."""
+def why(decision: Decision, more: str = "") -> str:
+    """Return the reason of a decision in words, on one line, with the text of decide_at()."""
     rule = decision.rule
     if rule is None:
         words = _REASONS[decision.reason]
     else:
         words = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}".rstrip()
-    return f"{words} (as {decision.form})" if decision.form else words
+    if decision.form:
+        words += f" (as {decision.form})"
+    return f"{words}: {more}" if more else words
 
 
 def decide_at(
     now: datetime, profile: Profile, robots: RobotsTxt, url: str
 ) -> tuple[Decision, str]:
-    """Return what a crawl decides on *url* at the time *now* (UTC), and why, in words.
+    """Return what a crawl decides on *url* at the time *now* (UTC).
 
     A crawl also refuses what the rules allow, if *robots* asks for a longer delay than the
-    settings accept, or for visiting hours that are too far away.
+    settings accept, or for visiting hours that are too far away. The text names that setting;
+    it is empty for any other decision.
     """
     decision = profile.decide(robots, url)
     pace = robots.pace(profile.agents)
     delay, opens, reason = demand(pace, profile.rep, now)
     if reason is None or not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
-        return decision, why(decision)
+        return decision, ""
     if reason is Reason.CRAWL_DELAY:
         record = pace.record_of_delay(now)
         words = (
@@ -72,8 +75,7 @@ def decide_at(
         )
     assert record is not None
     rule = Rule(record.field, record.value, record.line)
-    decision = Decision(False, rule, decision.agent, reason)
-    return decision, f"{why(decision)}: {words}"
+    return Decision(False, rule, decision.agent, reason), words
 
 
 def in_seconds(seconds: float) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from argparse import ArgumentParser
+from base64 import b64decode
 from configparser import ConfigParser
 from importlib import import_module
 from importlib.util import find_spec
@@ -128,12 +129,38 @@ def spiders() -> list[Sample]:
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
 def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
-    """Each spider crawls without an error, and gets an item or a refusal."""
+    """Each spider crawls without an error. If it makes items, they are in its feed; if not, a
+    request of it is refused.
+    """
     ended = crawled[str(sample)]
     stats = ended["stats"]
     assert stats["finish_reason"] == "finished"
     assert "log_count/ERROR" not in stats
-    assert ended["items"] or stats["robotstxt/forbidden"]
+    assert len(ended["items"]) == stats.get("item_scraped_count", 0)
+    assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
+
+
+def items_of(crawled: dict[str, dict[str, Any]], page: str) -> list[dict[str, Any]]:
+    (sample,) = (each for each in spiders() if each.page == page)
+    items: list[dict[str, Any]] = crawled[str(sample)]["items"]
+    return items
+
+
+def test_archive(crawled: dict[str, dict[str, Any]]) -> None:
+    """The archive has pages that must not be indexed, with their bytes and their rules."""
+    items = {item["url"]: item for item in items_of(crawled, "docs/howto/archive.md")}
+    page = items["http://press.example/archive.html"]
+    assert (page["robots"]["index"], page["noarchive"]) == (False, False)
+    assert b'content="noindex"' in b64decode(page["body"])
+    file = items["http://press.example/paper.pdf"]
+    assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
+
+
+def test_data_set(crawled: dict[str, dict[str, Any]]) -> None:
+    """The data set has pages that allow the purpose and pages that state nothing."""
+    items = items_of(crawled, "docs/howto/data-set.md")
+    assert {item["train-ai"] for item in items} == {True, None}
+    assert all(item["text"].strip() for item in items)
 
 
 @pytest.mark.parametrize(

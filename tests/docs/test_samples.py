@@ -14,12 +14,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy import Request
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
 from scrapy_rep import UsagePreferences, stats
 from scrapy_rep.commands import RepCommand
 from scrapy_rep.commands.arguments import SUBCOMMANDS
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
 from tests.docs.pages import PAGES, ROOT, Sample, python, samples
@@ -161,6 +164,30 @@ def test_data_set(crawled: dict[str, dict[str, Any]]) -> None:
     items = items_of(crawled, "docs/howto/data-set.md")
     assert {item["train-ai"] for item in items} == {True, None}
     assert all(item["text"].strip() for item in items)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "shown"),
+    [
+        (Rule("disallow", "/basket/", 5), Reason.RULE, "line 5"),
+        (None, Reason.UNREACHABLE, "unreachable"),
+    ],
+)
+def test_signal(
+    caplog: pytest.LogCaptureFixture, rule: Rule | None, reason: Reason, shown: str
+) -> None:
+    """The handler of the sample on signals logs the line, or why there is none."""
+    (sample,) = (each for each in spiders() if each.page == "docs/reference/signals.md")
+    names: dict[str, Any] = {}
+    exec(sample.code, names)
+    url, robotstxt_url = (
+        "https://shop.example/basket/",
+        "https://shop.example/robots.txt",
+    )
+    decision = Decision(False, rule, None, reason)
+    with caplog.at_level("INFO"):
+        names["ShopSpider"]().on_denied(Request(url), decision, robotstxt_url)
+    assert caplog.messages == [f"{url}: {robotstxt_url}, {shown}"]
 
 
 @pytest.mark.parametrize(

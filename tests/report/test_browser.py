@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import functools
 import re
-from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import CHROMIUM, PATIENCE
+from tests.browser import (
+    CHROMIUM,
+    IN_COLOURS,
+    PATIENCE,
+    THREAD,
+    in_browser,
+    load_axe,
+    problems,
+    started,
+)
 from tests.report import ledgers
 from tests.report.making import make_report
 
@@ -21,39 +28,12 @@ if TYPE_CHECKING:
 sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("axe_playwright_python")
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-# Each line says what the accessibility check found, and where.
-AXE = """async (options) => {
-    const found = await axe.run({ resultTypes: ["violations"], ...options });
-    return found.violations.map((one) =>
-        one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
-}"""
-
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
     # One browser for all tests.
     pytest.mark.xdist_group("browser"),
     pytest.mark.unmeasured,
 ]
-
-# Colour checks, since a theme changes only colours.
-IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-
-# The tests run inside an event loop, and this client of the browser refuses to run in
-# the thread of one.
-THREAD = ThreadPoolExecutor(1)
-
-
-def in_browser(test: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(**fixtures: Any) -> None:
-        THREAD.submit(test, **fixtures).result()
-
-    return run
 
 
 class Opened:
@@ -98,18 +78,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    def start() -> tuple[Any, Any]:
-        sync_api.expect.set_options(timeout=PATIENCE)
-        client = sync_api.sync_playwright().start()
-        chromium = client.chromium
-        return client, chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE
-        )
-
-    client, browser = THREAD.submit(start).result()
-    yield browser
-    THREAD.submit(browser.close).result()
-    THREAD.submit(client.stop).result()
+    yield from started()
 
 
 @pytest.fixture(scope="module")
@@ -292,14 +261,13 @@ def test_accessible(
     report = opened(name)
     show_all = "document.querySelectorAll('details').forEach((one) => one.open = true)"
     report.page.evaluate(show_all)
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
-    report.page.evaluate(axe + "\n;null")
+    load_axe(report.page)
     for width in widths:
         report.page.set_viewport_size({"width": width, "height": 800})
         report.page.emulate_media(color_scheme="light")
-        assert report.page.evaluate(AXE, {}) == []
+        assert problems(report.page, {}) == []
         report.page.emulate_media(color_scheme="dark")
-        assert report.page.evaluate(AXE, IN_COLOURS) == []
+        assert problems(report.page, IN_COLOURS) == []
         assert report.page.evaluate("document.documentElement.scrollWidth") == width
 
 

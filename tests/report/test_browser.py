@@ -250,6 +250,52 @@ def test_words_and_dates_of_an_outage(opened: Callable[..., Opened]) -> None:
     assert dates.evaluate_all(f"(cells) => cells.map({LINES})") == [1] * 4
 
 
+@pytest.mark.parametrize("width", [390, 820, 1160, 1400])
+@in_browser
+def test_no_cell_covers_another(opened: Callable[..., Opened], width: int) -> None:
+    """On any screen, the text of each cell stays in its cell, and host names in one line."""
+    report = opened("realistic")
+    report.page.set_viewport_size({"width": width, "height": 900})
+    too_wide = """(cells) => cells.filter((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const [text, box] = [range, cell].map((one) => one.getBoundingClientRect());
+        return text.width && box.width > 1 && (text.right > box.right + 1 || text.left < box.left - 1);
+    }).map((cell) => cell.textContent)"""
+    cells = report.page.locator("th:visible, td:visible")
+    assert cells.evaluate_all(too_wide) == []
+    # No host name is broken, either.
+    names = report.page.locator("#host-table tbody th, .outages tbody th")
+    lines = """(cells) => cells.map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map((one) => one.top)).size;
+    })"""
+    assert set(names.evaluate_all(lines)) == {1}
+
+
+@in_browser
+def test_one_bar_for_requests_and_one_for_what_was_dropped(
+    opened: Callable[..., Opened],
+) -> None:
+    """The first bar has the requests: those let through, and those refused. The second one
+    has what was withheld of the pages that were let through.
+    """
+    report = opened("realistic")
+    bars = report.page.locator("#glance .overview")
+    shown = [bar.locator("desc").text_content() for bar in bars.all()]
+    assert shown == [
+        "let through 1,574, refused 687; also shown as figures below.",
+        "dropped 91, annotated 6; also shown as figures below.",
+    ]
+    titles = report.page.locator("#glance h3").all_inner_texts()
+    assert titles == [
+        "Requests",
+        "Items, links and files of the pages let through",
+        "Hosts",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "widths"), [("brief", [1280, 360]), ("hostile", [360]), ("empty", [360])]
 )

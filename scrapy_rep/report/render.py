@@ -100,7 +100,10 @@ def _digest(text: str) -> str:
 
 
 def _overview(report: Report) -> dict[str, list[Part]]:
-    """Return a bar for the requests, and one for what was withheld of their pages, by title."""
+    """Return a bar for the requests, and one for what was withheld of their pages, by title.
+
+    They have no common whole: a page that was let through can have any number of links.
+    """
     if report.let_through or report.let_through_by_override:
         passed = report.let_through + report.let_through_by_override
         first = ("let through", "allowed", passed)
@@ -112,7 +115,7 @@ def _overview(report: Report) -> dict[str, list[Part]]:
     )
     bars = {
         "Requests": stacked_bar([first, refused]),
-        "Items, links and files of the pages let through": stacked_bar(
+        "Items, links and files dropped or annotated": stacked_bar(
             [dropped, annotated]
         ),
     }

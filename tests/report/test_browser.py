@@ -279,7 +279,7 @@ def test_one_bar_for_requests_and_one_for_what_was_dropped(
     opened: Callable[..., Opened],
 ) -> None:
     """The first bar has the requests: those let through, and those refused. The second one
-    has what was withheld of the pages that were let through.
+    has what was withheld or marked of the pages that were let through.
     """
     report = opened("realistic")
     bars = report.page.locator("#glance .overview")
@@ -291,7 +291,7 @@ def test_one_bar_for_requests_and_one_for_what_was_dropped(
     titles = report.page.locator("#glance h3").all_inner_texts()
     assert titles == [
         "Requests",
-        "Items, links and files of the pages let through",
+        "Items, links and files dropped or annotated",
         "Hosts",
     ]
 

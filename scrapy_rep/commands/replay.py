@@ -19,6 +19,7 @@ from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
+from scrapy_rep.commands.shared.urls import ORIGINS_AT_ONCE
 from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.access.results import Access
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.shared.past_crawls import PastDecision
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
-
-# The most robots.txt files to fetch before judging the URLs of their origins.
-_ORIGINS_AT_ONCE = 128
 
 _STYLES: dict[str, Style] = {
     "forbidden": "red",
@@ -172,7 +170,7 @@ class Replayer:
             origins = self._crawls.origins()
             groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
-            while names := list(islice(origins, _ORIGINS_AT_ONCE)):
+            while names := list(islice(origins, ORIGINS_AT_ONCE)):
                 wanted = [origin for name in names if (origin := origin_of(name))]
                 known = await sources.of(wanted)
                 while group is not None and group[0] <= names[-1]:

@@ -186,7 +186,7 @@ class Replayer:
         """Judge the URLs of one origin."""
         unknown = 0
         for past in pasts:
-            loaded = by_dialect[self._places.get(past.dialect, 0)]
+            loaded = by_dialect[self._places.get(past.crawl.dialect, 0)]
             result = loaded.result
             if result is not None and result.access is Access.UNREACHABLE:
                 # A URL that the crawl refused for this reason would be refused again.
@@ -206,7 +206,7 @@ class Replayer:
             )
 
     def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
-        agents = self._agents or past.agents or (EVERYONE,)
+        agents = self._agents or past.crawl.agents or (EVERYONE,)
         profile = replace(self._profile, agents=agents)
         decision = profile.decide(loaded.robots, past.url)
         if decision.allowed == past.allowed:

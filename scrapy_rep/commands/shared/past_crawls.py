@@ -39,6 +39,22 @@ _BODY = """
 """
 
 
+class PastCrawl(NamedTuple):
+    """What a ledger says about a crawl."""
+
+    agents: tuple[str, ...]
+    """Its product tokens."""
+
+    dialect: str
+    """The name of its dialect."""
+
+    is_complete: bool
+    """Whether its ledger has the URLs that were fetched."""
+
+
+_UNKNOWN = PastCrawl((), "", is_complete=False)
+
+
 class PastDecision(NamedTuple):
     """The last decision on a URL."""
 
@@ -55,25 +71,13 @@ class PastDecision(NamedTuple):
 
     time: float
 
-    agents: tuple[str, ...]
-    """The product tokens of the crawl."""
-
-    dialect: str
-    """The name of the dialect of the crawl."""
+    crawl: PastCrawl
 
     times: int
     """The number of decisions on the URL."""
 
     snapshot: tuple[str, int] | None
     """The robots.txt that decided: the path of its ledger, and its id there."""
-
-
-class _Crawl(NamedTuple):
-    agents: tuple[str, ...]
-    dialect: str
-
-    is_complete: bool
-    """Whether its ledger has the URLs that were fetched."""
 
 
 class PastCrawls:
@@ -139,12 +143,12 @@ def origin_count(path: str) -> int:
     return count
 
 
-def _crawls(path: str) -> dict[int, _Crawl]:
+def _crawls(path: str) -> dict[int, PastCrawl]:
     """Check a ledger, and return the crawls in it."""
     _check(path)
     with reading(path):
         return {
-            row["id"]: _Crawl(
+            row["id"]: PastCrawl(
                 read_texts(row["agents"]),
                 row["dialect"],
                 read_json(row["settings"], dict).get(LEDGER_LEVEL) == "all",
@@ -158,10 +162,8 @@ def _check(path: str) -> None:
         check_values(connection)
 
 
-def _decisions(path: str, crawls: dict[int, _Crawl]) -> Iterator[PastDecision]:
-    unknown = _Crawl((), "", is_complete=False)
+def _decisions(path: str, crawls: dict[int, PastCrawl]) -> Iterator[PastDecision]:
     for row in _rows(path, _DECISIONS):
-        crawl = crawls.get(row["crawl"], unknown)
         is_override = row["layer"] == Layer.OVERRIDE.value
         yield PastDecision(
             row["origin"],
@@ -172,8 +174,7 @@ def _decisions(path: str, crawls: dict[int, _Crawl]) -> Iterator[PastDecision]:
             row["statement"],
             (row["statement"] or row["reason"]) if is_override else None,
             row["time"],
-            crawl.agents,
-            crawl.dialect,
+            crawls.get(row["crawl"], _UNKNOWN),
             row["times"],
             None if row["snapshot"] is None else (path, row["snapshot"]),
         )

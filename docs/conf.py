@@ -20,18 +20,14 @@ project = "scrapy-rep"
 author = project_copyright = _setup["metadata"]["author"]
 release = version = _setup["metadata"]["version"]
 
-# The theme of Scrapy and its plugins. Nothing is loaded from the network in a build.
-extensions = [
-    "logmessages",
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx_rtd_dark_mode",
-]
-html_theme = "sphinx_rtd_theme"
+# Nothing is loaded from the network in a build.
+extensions = ["logmessages", "myst_parser", "sphinx.ext.autodoc"]
+
+# A theme that is light or dark as the reader's system is, with enough contrast in both.
+html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-default_dark_mode = False
 
 exclude_patterns = ["_build"]
 myst_heading_anchors = 4

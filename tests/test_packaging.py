@@ -5,6 +5,7 @@ command and the workflow.
 from __future__ import annotations
 
 import re
+import runpy
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -64,3 +65,33 @@ def test_data_of_the_package() -> None:
         if path.suffix != ".py" and "__pycache__" not in path.parts
     }
     assert package / "py.typed" in declared
+
+
+def test_the_description_on_a_package_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package index gets the text of README.md without links and pictures that it does not
+    have; where a link was, the text names the file.
+    """
+    setuptools = pytest.importorskip("setuptools")
+    given: dict[str, str] = {}
+    monkeypatch.setattr(setuptools, "setup", given.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    text = given["long_description"]
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
+    assert "tutorial (`docs/tutorial.md`)" in text
+    assert "ADDONS = " in text
+    assert "long_description" not in SETUP["metadata"]
+
+
+def test_the_files_that_readme_names() -> None:
+    """Each file that README.md links to is in the source distribution, as it says."""
+    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    # setuptools adds the licence.
+    there = {"LICENSE"}
+    for command, *names in map(str.split, lines):
+        there.update(names if command in {"include", "graft"} else ())
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https:)([^)]*)\)", text):
+        assert target.partition("/")[0] in there, target
+        assert (ROOT / target).exists(), target

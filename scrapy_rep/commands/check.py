@@ -25,7 +25,7 @@ from scrapy_rep.commands.shared.usage import (
     show_usage,
     usage_record,
 )
-from scrapy_rep.commands.shared.verdicts import in_seconds, refusals, verdict, why
+from scrapy_rep.commands.shared.verdicts import decide_at, in_seconds, verdict, why
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
 
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 _SITEMAPS_SHOWN = 5
 _SHOWN_OF_LINE = 120
 
-_Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision]]"
-"""The decision of each dialect on one URL; the dialect of the crawl comes first."""
+_Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision, str]]"
+"""The decision of each dialect on one URL, and the text of ``decide_at``; the dialect of the
+crawl comes first."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -131,8 +132,12 @@ class Checker:
         notify(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
 
     def _show(self, url: str, by_dialect: Sequence[LoadedRobotsTxt]) -> None:
-        judged = [(each, self._profile.decide(each.robots, url)) for each in by_dialect]
-        loaded, decision = judged[0]
+        now = datetime.now(timezone.utc)
+        judged = [
+            (each, *decide_at(now, self._profile, each.robots, url))
+            for each in by_dialect
+        ]
+        loaded, decision, _ = judged[0]
         usage = robotstxt_usage(loaded.robots, url, self._profile)
         is_use_denied = is_denied(usage, self._profile)
         if not decision.allowed or is_use_denied:
@@ -149,10 +154,10 @@ class Checker:
     def _record(
         self, url: str, judged: _Judged, usage: UsagePreferences
     ) -> dict[str, Any]:
-        loaded, decision = judged[0]
+        loaded, decision, _ = judged[0]
         record = {
             "url": url,
-            "agents": list(self._profile.agents),
+            **self._profile.record,
             "dialect": loaded.dialect.name,
             **decision_record(decision),
         }
@@ -166,28 +171,31 @@ class Checker:
             record["usage"] = usage_record(usage, self._profile)
         if len(judged) > 1:
             record["dialects"] = {
-                each.dialect.name: decision_record(decided) for each, decided in judged
+                each.dialect.name: decision_record(decided)
+                for each, decided, _ in judged
             }
             record["agree"] = _agree(judged)
         return record
 
     def _show_brief(self, url: str, judged: _Judged) -> None:
         """Show one line: the verdict, then the verdicts of the other dialects."""
-        (_, decision), *others = judged
+        (_, decision, more), *others = judged
         word, style = verdict(decision)
         cells: list[str | Painted]
-        cells = [Painted(word.strip(), style), url, why(decision)]
-        for each, decided in others:
+        cells = [Painted(word.strip(), style), url, why(decision, more)]
+        for each, decided, more in others:
             word, style = verdict(decided)
             cells.append(Painted(f"{each.dialect.name}: {word.strip()}", style))
-            cells.append(why(decided))
+            cells.append(why(decided, more))
         self._output.row(*cells)
 
     def _show_all(self, url: str, judged: _Judged, usage: UsagePreferences) -> None:
-        loaded, decision = judged[0]
+        loaded, decision, more = judged[0]
         show = self._output.line
         show(verdict(decision), "  ", Painted(url, "bold"))
         show("  ", why(decision), *_for_whom(loaded, decision))
+        if more:
+            show("  ", Painted(more, "yellow"))
         if decision.rule is not None:
             show()
             for parts in _excerpt(loaded, decision.rule):
@@ -201,25 +209,20 @@ class Checker:
             show("  request rate: ", record["request_rate"])
         if record["visit_time"]:
             show("  visit time: ", record["visit_time"], " UTC")
-        if decision.allowed:
-            pace = loaded.robots.pace(self._profile.agents)
-            now = datetime.now(timezone.utc)
-            for refusal in refusals(pace, self._profile.rep, now):
-                show("  ", Painted(refusal, "yellow"))
         show_usage(self._output, usage, self._profile)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
             show("  sitemap: ", sitemap)
-        more = len(record["sitemaps"]) - _SITEMAPS_SHOWN
-        if more > 0:
-            show(f"  and {more} more {'sitemap' if more == 1 else 'sitemaps'}")
+        left = len(record["sitemaps"]) - _SITEMAPS_SHOWN
+        if left > 0:
+            show(f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}")
         if len(judged) > 1:
             self._show_dialects(judged)
         show()
 
     def _show_dialects(self, judged: _Judged) -> None:
-        for each, decision in judged:
+        for each, decision, more in judged:
             name = f"  {each.dialect.name:<10} "
-            self._output.line(name, verdict(decision), "  ", why(decision))
+            self._output.line(name, verdict(decision), "  ", why(decision, more))
         if _agree(judged):
             self._output.line("  The dialects agree.")
         else:
@@ -227,7 +230,7 @@ class Checker:
 
 
 def _agree(judged: _Judged) -> bool:
-    return len({decision.allowed for _, decision in judged}) == 1
+    return len({decision.allowed for _, decision, _ in judged}) == 1
 
 
 def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:

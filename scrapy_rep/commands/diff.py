@@ -207,7 +207,7 @@ class Differences:
                 "new": self._new.where,
                 "old_access": access_record(self._old),
                 "new_access": access_record(self._new),
-                "agents": list(self._profile.agents),
+                **self._profile.record,
                 "dialect": self._new.dialect.name,
                 "urls": self._compared,
                 "verdicts_changed": self._changed,

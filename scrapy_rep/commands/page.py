@@ -141,7 +141,7 @@ def _record(
 ) -> dict[str, Any]:
     record: dict[str, Any] = {
         "page": page.where,
-        "agents": list(profile.agents),
+        **profile.record,
         "dialect": profile.dialect.name,
         "fetched": rules is not None,
         "status": page.status,

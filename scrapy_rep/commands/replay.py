@@ -19,6 +19,7 @@ from scrapy_rep.commands.shared.past_crawls import PastCrawls, past_robotstxt
 from scrapy_rep.commands.shared.profile import Profile, profile_of
 from scrapy_rep.commands.shared.robotstxt import decision_record, describe_access
 from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
+from scrapy_rep.commands.shared.urls import ORIGINS_AT_ONCE
 from scrapy_rep.commands.shared.usage import usage_change
 from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.access.results import Access
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.shared.past_crawls import PastDecision
     from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
     from scrapy_rep.protocol.dialect import Dialect
-
-# The most robots.txt files to fetch before judging the URLs of their origins.
-_ORIGINS_AT_ONCE = 128
 
 _STYLES: dict[str, Style] = {
     "forbidden": "red",
@@ -64,7 +62,7 @@ def run(arguments: Namespace, settings: Settings) -> int:
     with (
         OutputFile(path, f"--purge-list {path}", inputs) if path else nullcontext()
     ) as purge_list:
-        changes = Changes(Output(arguments), purge_list)
+        changes = Changes(Output(arguments), crawls, purge_list)
         replayer = Replayer(crawls, dialects, profile, changes, agents=agents)
         ask(profile, list(dialects.values()), given, replayer.run)
     return changes.end()
@@ -91,8 +89,11 @@ def _origin_and_path(value: str) -> tuple[Origin | None, str]:
 class Changes:
     """Shows the URLs whose verdict has changed since the crawl, and counts them."""
 
-    def __init__(self, output: Output, purge_list: OutputFile | None) -> None:
+    def __init__(
+        self, output: Output, crawls: PastCrawls, purge_list: OutputFile | None
+    ) -> None:
         self.output = output
+        self._crawls = crawls
         self._purge_list = purge_list
         self._counts: Counter[str] = Counter()
 
@@ -112,13 +113,24 @@ class Changes:
 
     def end(self) -> int:
         counts = {change: self._counts[change] for change in _STYLES}
+        crawls, complete = self._crawls.crawls, self._crawls.complete_crawls
         if self.output.as_json:
-            self.output.record({"change": "summary", **counts})
+            numbers = {"crawls": crawls, "complete_crawls": complete}
+            self.output.record({"change": "summary", **counts, **numbers})
         else:
             self.output.flush()
+            words = f"URLs that were refused and are now allowed: {counts['allowed']:,}"
+            if complete or counts["forbidden"] or not crawls:
+                words = (
+                    "URLs that were fetched and are now forbidden: "
+                    f"{counts['forbidden']:,}; {words}"
+                )
+            notify(words)
+        if complete < crawls:
             notify(
-                f"URLs that were fetched and are now forbidden: {counts['forbidden']:,}; "
-                f"URLs that were refused and are now allowed: {counts['allowed']:,}"
+                f"{crawls - complete:,} of {crawls:,} crawls recorded only what was refused "
+                "or overridden (REP_LEDGER_LEVEL was not 'all'): which of the other URLs are "
+                "now forbidden is not known"
             )
         if counts["usage"] and not self.output.as_json:
             notify(f"URLs whose permitted purposes have changed: {counts['usage']:,}")
@@ -158,7 +170,7 @@ class Replayer:
             origins = self._crawls.origins()
             groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
-            while names := list(islice(origins, _ORIGINS_AT_ONCE)):
+            while names := list(islice(origins, ORIGINS_AT_ONCE)):
                 wanted = [origin for name in names if (origin := origin_of(name))]
                 known = await sources.of(wanted)
                 while group is not None and group[0] <= names[-1]:
@@ -174,7 +186,7 @@ class Replayer:
         """Judge the URLs of one origin."""
         unknown = 0
         for past in pasts:
-            loaded = by_dialect[self._places.get(past.dialect, 0)]
+            loaded = by_dialect[self._places.get(past.crawl.dialect, 0)]
             result = loaded.result
             if result is not None and result.access is Access.UNREACHABLE:
                 # A URL that the crawl refused for this reason would be refused again.
@@ -194,19 +206,22 @@ class Replayer:
             )
 
     def _compare(self, past: PastDecision, loaded: LoadedRobotsTxt) -> None:
-        agents = self._agents or past.agents or (EVERYONE,)
+        agents = self._agents or past.crawl.agents or (EVERYONE,)
         profile = replace(self._profile, agents=agents)
         decision = profile.decide(loaded.robots, past.url)
         if decision.allowed == past.allowed:
             if decision.allowed:
                 self._compare_usage(past, loaded, profile)
             return
+        words = why(decision)
+        if past.override is not None:
+            words += f" (overridden in the crawl: {past.override[:300]})"
         self._changes.add(
             {
                 "change": "allowed" if decision.allowed else "forbidden",
                 "origin": past.origin,
                 "url": past.url,
-                "why": why(decision),
+                "why": words,
                 "agents": list(agents),
                 "dialect": loaded.dialect.name,
                 "then": {
@@ -215,6 +230,7 @@ class Replayer:
                     "reason": past.reason,
                     "line": past.line,
                     "statement": past.statement,
+                    "override": past.override,
                 },
                 "now": decision_record(decision),
             }

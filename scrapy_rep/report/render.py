@@ -39,7 +39,7 @@ def render(report: Report, now: float) -> Iterator[str]:
         "policy": _policy(style, script),
         "report": report,
         "headline": words.headline(report),
-        "overview": stacked_bar(_overview(report)),
+        "overview": _overview(report),
         "now": now,
     }
     stream = _environment().get_template("page.html").stream(given)
@@ -99,14 +99,27 @@ def _digest(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _overview(report: Report) -> Iterator[tuple[str, str, int]]:
+def _overview(report: Report) -> dict[str, list[Part]]:
+    """Return a bar for the requests, and one for what was withheld of their pages, by title.
+
+    They have no common whole: a page that was let through can have any number of links.
+    """
     if report.let_through or report.let_through_by_override:
         passed = report.let_through + report.let_through_by_override
-        yield "let through", "allowed", passed
-    elif report.responses:
-        yield "fetched", "allowed", report.responses
-    for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED):
-        yield verdict.value, verdict.value, report.total(verdict)
+        first = ("let through", "allowed", passed)
+    else:
+        first = ("fetched", "allowed", report.responses)
+    refused, dropped, annotated = (
+        (verdict.value, verdict.value, report.total(verdict))
+        for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED)
+    )
+    bars = {
+        "Requests": stacked_bar([first, refused]),
+        "Items, links and files dropped or annotated": stacked_bar(
+            [dropped, annotated]
+        ),
+    }
+    return {title: bar for title, bar in bars.items() if bar}
 
 
 class Part(NamedTuple):

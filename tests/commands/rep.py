@@ -57,7 +57,11 @@ class Ended(NamedTuple):
 def execute(arguments: Iterable[str], settings: Mapping[str, Any]) -> int:
     """Run the command in this process as Scrapy does."""
     command = RepCommand()
-    command.settings = Settings({"USER_AGENT": "mybot/1.0", **settings})
+    given = {"USER_AGENT": "mybot/1.0", **settings}
+    # None stands for a setting that the project does not have.
+    command.settings = Settings(
+        {name: value for name, value in given.items() if value is not None}
+    )
     parser = ArgumentParser(conflict_handler="resolve")
     command.add_options(parser)
     options, rest = parser.parse_known_args(list(arguments))
@@ -100,6 +104,7 @@ def write_ledger(
     agents: tuple[str, ...] = ("mybot",),
     dialect: str = "rfc9309",
     time: float = 0.0,
+    level: str = "all",
 ) -> str:
     """Write a ledger of one crawl: URLs, and the verdict on each. Return its path."""
     connection = sqlite3.connect(path)
@@ -108,8 +113,8 @@ def write_ledger(
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute(
         "INSERT INTO crawl (id, spider, user_agent, agents, dialect, settings, versions,"
-        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, '{}', '{}', 0)",
-        (json.dumps(agents), dialect),
+        " started) VALUES (1, 'shop', 'mybot/1.0', ?, ?, ?, '{}', 0)",
+        (json.dumps(agents), dialect, json.dumps({"REP_LEDGER_LEVEL": level})),
     )
     connection.executemany(
         "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason, line,"

@@ -124,6 +124,40 @@ def test_nobody_can_tell_who_asks(rep: Rep) -> None:
     assert "'Mozilla/5.0' does not name a crawler" in ended.err
 
 
+def test_scrapy_s_own_name(rep: Rep) -> None:
+    """If no setting has a User-Agent, the output says that the rules shown are those for
+    Scrapy's own name, in text and in JSON.
+    """
+    for options in ([], ["--brief"]):
+        ended = rep("check", BASKET, *FILE, *options, USER_AGENT=None)
+        assert "no setting names your crawler" in ended.err
+        assert "'Scrapy'" in ended.err
+        assert "--agent" in ended.err
+    ended = rep("check", BASKET, *FILE, "--format", "json", USER_AGENT=None)
+    (record,) = ended.records("check")
+    assert (record["agents"], record["agents_named"]) == (["Scrapy"], False)
+    assert "no setting names your crawler" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["--agent", "Scrapy"], {"USER_AGENT": None}),
+        (["--agent", "*"], {"USER_AGENT": None}),
+        ([], {"USER_AGENT": "Scrapy/2.19.0"}),
+        ([], {"USER_AGENT": None, "ROBOTSTXT_USER_AGENT": "mybot"}),
+        ([], {"USER_AGENT": None, "DEFAULT_REQUEST_HEADERS": {"User-Agent": "mybot"}}),
+    ],
+)
+def test_a_crawler_with_a_name(
+    rep: Rep, options: list[str], settings: dict[str, object]
+) -> None:
+    """If an option or a setting names the crawler, nothing is said about its name."""
+    ended = rep("check", BASKET, *FILE, *options, "--format", "json", **settings)
+    assert ended.err == ""
+    assert ended.records("check")[0]["agents_named"] is True
+
+
 def test_dialect(rep: Rep) -> None:
     """``--dialect`` overrides the settings."""
     Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
@@ -161,6 +195,7 @@ def test_json(rep: Rep) -> None:
     assert record == {
         "url": BASKET,
         "agents": ["mybot"],
+        "agents_named": True,
         "dialect": "rfc9309",
         "allowed": False,
         "reason": "rule",
@@ -196,7 +231,8 @@ def test_brief_json(rep: Rep) -> None:
         "check"
     )
     assert set(record) == {
-        "url", "agents", "dialect", "allowed", "reason", "agent", "rule", "form",
+        "url", "agents", "agents_named", "dialect", "allowed", "reason", "agent", "rule",
+        "form",
     }  # fmt: skip
 
 

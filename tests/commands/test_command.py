@@ -83,10 +83,14 @@ def test_costs_next_to_nothing() -> None:
 
 
 def test_outside_of_a_project(robots: str, tmp_path: Path) -> None:
-    """The command works without a project; the agent is then Scrapy's."""
+    """The command works without a project; the agent is then Scrapy's, as a note says."""
     arguments = ["check", BASKET, "--robots", robots, "--brief"]
     ended = from_the_start(*arguments, cwd=tmp_path)
-    assert ended == Ended(1, f"denied\t{BASKET}\tline 10, Disallow: /\n", "")
+    assert (ended.status, ended.out) == (1, f"denied\t{BASKET}\tline 10, Disallow: /\n")
+    assert ended.err == (
+        "scrapy rep: no setting names your crawler, so the rules for 'Scrapy', the default "
+        "of USER_AGENT, are followed. Name the crawler with --agent\n"
+    )
     assert ended == scrapy_rep(*arguments, cwd=tmp_path)
 
 
@@ -123,7 +127,7 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
     host = site.add("User-agent: *\nDisallow: /")
     urls = "".join(f"{host.url('/')}{number}\n" for number in range(50_000)).encode()
     with forks.start(
-        [*COMMAND, "check", "-", "--brief"],
+        [*COMMAND, "check", "-", "--brief", "--agent", "mybot"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -147,7 +151,7 @@ def test_broken_pipe(site: Site, tmp_path: Path) -> None:
 def test_results_come_before_the_list_ends(robots: str, tmp_path: Path) -> None:
     """Each URL on standard input is judged as it arrives; Ctrl-C ends the wait for more."""
     with forks.start(
-        [*COMMAND, "check", "-", "--robots", robots, "--brief"],
+        [*COMMAND, "check", "-", "--robots", robots, "--brief", "--agent", "mybot"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -82,13 +82,13 @@ CRAFTED = {
     "agents of numbers": as_json("crawl", "agents", "[1]"),
     "agents of no list": as_json("crawl", "agents", '{"mybot": 1}'),
     "agents of no JSON": as_json("crawl", "agents", "mybot"),
+    "deep settings": as_json("crawl", "settings", f'{{"a": {DEEP}}}'),
+    "nested settings": as_json("crawl", "settings", f'{{"a": {NESTED}}}'),
+    "settings of no object": as_json("crawl", "settings", "[]"),
 }
 """SQL for ledgers that neither a report nor a replay can read."""
 
 OF_REPORTS = {
-    "deep settings": as_json("crawl", "settings", f'{{"a": {DEEP}}}'),
-    "nested settings": as_json("crawl", "settings", f'{{"a": {NESTED}}}'),
-    "settings of no object": as_json("crawl", "settings", "[]"),
     "counts of texts": as_json("crawl", "counts", '{"downloader/response_count": "x"}'),
     "counts without end": as_json("crawl", "counts", '{"robotstxt/response_count": 1e999}'),
     "counts too large": as_json("crawl", "counts", f'{{"a": 1{"0" * 4000}}}'),

@@ -359,6 +359,8 @@ def test_replay(site: Site, tmp_path: Path) -> None:
         "allowed": 1,
         "unknown": 2,
         "usage": 0,
+        "crawls": 1,
+        "complete_crawls": 1,
     }
     assert "their robots.txt is unreachable: 2\n" in ended.err
     purge = {shop.url("/basket/1"), given.url("/a")}

@@ -24,30 +24,96 @@ def test_pace(rep: Rep) -> None:
     assert "  and 3 more sitemaps\n" in out
 
 
-def test_what_a_crawl_refuses(rep: Rep) -> None:
-    """The output says if a crawl with these settings would refuse an allowed URL, because
-    of the delay or the visiting hours.
+def test_a_delay_over_the_limit(rep: Rep) -> None:
+    """A host that asks for a longer delay than REP_CRAWL_DELAY_MAX is skipped in a crawl, so
+    its URLs are denied in each format, with the record and the setting.
+    """
+    Path("robots.txt").write_text("User-agent: *\nDisallow: /a\nCrawl-delay: 200\n")
+    words = (
+        "a crawl skips this host, since 200 seconds between requests are more than "
+        "REP_CRAWL_DELAY_MAX (180)"
+    )
+    ended = rep(*ASKED, "--brief")
+    why = f"line 3, Crawl-delay: 200: {words}"
+    assert (ended.status, ended.out) == (1, f"denied\t{ASKED[1]}\t{why}\n")
+    ended = rep(*ASKED)
+    assert ended.status == 1
+    assert ended.out.startswith(
+        f"denied   {ASKED[1]}\n"
+        "  line 3, Crawl-delay: 200, in the group for everyone\n"
+        f"  {words}\n"
+        "\n"
+        "  1 | User-agent: *\n"
+        "  2 | Disallow: /a\n"
+        "  3 | Crawl-delay: 200\n"
+        "    |              ^^^\n"
+    )
+    for options in ([], ["--brief"]):
+        ended = rep(*ASKED, *options, "--format", "json")
+        (record,) = ended.records("check")
+        assert ended.status == 1
+        assert (record["allowed"], record["reason"]) == (False, "crawl-delay")
+        assert record["rule"] == {"kind": "crawl-delay", "pattern": "200", "line": 3}
+    ended = rep("check", "-", *ASKED[2:], "--brief", stdin=ASKED[1])
+    assert ended.err == "scrapy rep: 1 URL: 0 allowed, 1 denied\n"
+    # A rule that forbids the URL decides first.
+    forbidden = rep("check", "https://shop.example/a", *ASKED[2:], "--brief").out
+    assert "line 2, Disallow: /a\n" in forbidden
+    for settings in (
+        {"REP_CRAWL_DELAY_MAX": 200},
+        {"REP_CRAWL_DELAY": False},
+        {"REP_DIALECT": "google"},
+    ):
+        ended = rep(*ASKED, **settings)
+        assert (ended.status, "a crawl" in ended.out) == (0, False)
+
+
+def test_a_delay_over_the_limit_in_each_dialect(rep: Rep) -> None:
+    """``--dialects`` applies the delay where the dialect has one, and shows the difference."""
+    Path("robots.txt").write_text("User-agent: *\nRequest-rate: 1/10m\n")
+    ended = rep(*ASKED, "--dialects", "--format", "json")
+    (record,) = ended.records("check")
+    found = {name: each["reason"] for name, each in record["dialects"].items()}
+    assert found == {
+        "rfc9309": "crawl-delay", "google": "no-rule", "classic": "crawl-delay"
+    }  # fmt: skip
+    assert (record["agree"], ended.status) == (False, 1)
+
+
+def test_a_rate_that_has_not_begun(rep: Rep) -> None:
+    """A rate for other hours of the day refuses nothing now."""
+    now = datetime.now(timezone.utc)
+    hours = "-".join(f"{now + timedelta(hours=each):%H%M}" for each in (3, 9))
+    Path("robots.txt").write_text(f"User-agent: *\nRequest-rate: 1/10m {hours}\n")
+    assert rep(*ASKED).status == 0
+
+
+def test_visiting_hours_that_are_too_far_away(rep: Rep) -> None:
+    """Outside of the visiting hours of a host, its URLs are denied if a crawl would not wait
+    for them, with the time at which the host opens.
     """
     now = datetime.now(timezone.utc)
     opens, closes = (f"{now + timedelta(hours=hours):%H%M}" for hours in (3, 9))
-    Path("robots.txt").write_text(
-        f"User-agent: *\nCrawl-delay: 200\nVisit-time: {opens}-{closes}\n"
+    Path("robots.txt").write_text(f"User-agent: *\nVisit-time: {opens}-{closes}\n")
+    why = (
+        f"line 2, Visit-time: {opens}-{closes}: a crawl refuses this URL now, since the host "
+        f"opens at {opens[:2]}:{opens[2:]} UTC, and a crawl waits at most 3600 seconds "
+        "(REP_VISIT_TIME_WAIT)"
     )
-    too_slow = (
-        "  a crawl skips this host: it asks for 200 seconds between requests, more "
-        "than REP_CRAWL_DELAY_MAX (180)\n"
-    )
-    too_late = (
-        "  a crawl refuses this URL now: the host wants no visits before "
-        f"{opens[:2]}:{opens[2:]} UTC, and a crawl waits at most 3600 "
-        "seconds (REP_VISIT_TIME_WAIT)\n"
-    )
-    ended = rep(*ASKED)
-    assert ended.status == 0
-    assert too_slow + too_late in ended.out
+    ended = rep(*ASKED, "--brief")
+    assert (ended.status, ended.out) == (1, f"denied\t{ASKED[1]}\t{why}\n")
+    ended = rep(*ASKED, "--format", "json")
+    assert ended.records("check")[0]["reason"] == "visit-time"
     for settings in (
-        {"REP_CRAWL_DELAY_MAX": 200, "REP_VISIT_TIME_WAIT": 86400},
-        {"REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False},
+        {"REP_VISIT_TIME_WAIT": 86400},
+        {"REP_VISIT_TIME": False},
         {"REP_DIALECT": "google"},
     ):
-        assert "a crawl" not in rep(*ASKED, **settings).out
+        assert rep(*ASKED, "--brief", **settings).status == 0
+
+
+def test_robotstxt_itself_is_not_delayed(rep: Rep) -> None:
+    """A crawl gets the robots.txt of a host that it skips, so that URL is allowed."""
+    Path("robots.txt").write_text("User-agent: *\nCrawl-delay: 200\n")
+    ended = rep("check", "https://shop.example/robots.txt", *ASKED[2:])
+    assert ended.status == 0

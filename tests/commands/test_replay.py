@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.commands import replay
-from tests.commands.rep import write_ledger
+from tests.commands.rep import scrapy_rep, write_ledger
 
 if TYPE_CHECKING:
     from tests.commands.conftest import Rep
@@ -73,6 +73,7 @@ def test_json(rep: Rep) -> None:
         "reason": "rule",
         "line": 3,
         "statement": "Disallow: /",
+        "override": None,
     }
     assert record["now"]["rule"] == {
         "kind": "disallow",
@@ -85,6 +86,8 @@ def test_json(rep: Rep) -> None:
         "allowed": 0,
         "unknown": 0,
         "usage": 0,
+        "crawls": 1,
+        "complete_crawls": 1,
     }
 
 
@@ -112,16 +115,88 @@ def test_several_ledgers(rep: Rep) -> None:
         ]
 
 
+def add_override(ledger: str, url: str, reason: str, statement: str | None) -> None:
+    """Add a request that the user of the crawler allowed, whatever robots.txt says."""
+    with sqlite3.connect(ledger) as connection:
+        connection.execute(
+            "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason,"
+            " statement) VALUES (1, 0, 'https://shop.example', ?, 'override', 'allowed',"
+            " ?, ?)",
+            (url, reason, statement),
+        )
+
+
+def test_what_was_overridden(rep: Rep) -> None:
+    """URLs that were fetched because of an override are judged like the others, and the
+    output says which override it was.
+    """
+    ledger = write_ledger(Path("ledger"), [(ALLOWED, "allowed")])
+    add_override(ledger, f"{FORBIDDEN}/1", "override", "shop.example: ignore")
+    add_override(ledger, f"{FORBIDDEN}/2", "dont_obey_robotstxt", None)
+    add_override(ledger, f"{ALLOWED}/3", "ROBOTSTXT_OBEY", None)
+    options = (*FILE, "--purge-list", "purge")
+    ended = rep("replay", ledger, *options)
+    assert ended.status == 1
+    assert ended.out == (
+        f"forbidden\t{FORBIDDEN}/1\tline 5, Disallow: /basket/ (overridden in the crawl: "
+        "shop.example: ignore)\n"
+        f"forbidden\t{FORBIDDEN}/2\tline 5, Disallow: /basket/ (overridden in the crawl: "
+        "dont_obey_robotstxt)\n"
+    )
+    assert "fetched and are now forbidden: 2;" in ended.err
+    assert Path("purge").read_text() == f"{FORBIDDEN}/1\n{FORBIDDEN}/2\n"
+    records = rep("replay", ledger, *options, "--format", "json").records("replay")
+    overridden = [each["then"]["override"] for each in records[:-1]]
+    assert overridden == ["shop.example: ignore", "dont_obey_robotstxt"]
+
+
+def test_an_override_that_still_holds(tmp_path: Path) -> None:
+    """With the override of the crawl in the settings, its URLs are still allowed."""
+    ledger = write_ledger(tmp_path / "ledger", [])
+    add_override(ledger, FORBIDDEN, "override", "shop.example: ignore")
+    overrides = 'REP_OVERRIDES={"shop.example": "ignore"}'
+    ended = scrapy_rep("replay", ledger, "-s", overrides)
+    assert (ended.status, ended.out) == (0, "")
+
+
+def test_crawls_that_recorded_refusals_alone(rep: Rep) -> None:
+    """If no crawl recorded the URLs that it fetched, the output says so, and does not claim
+    that none is now forbidden. If only some did, it says how many.
+    """
+    ledger = write_ledger(Path("ledger"), [(ALLOWED, "refused")], level="denied")
+    full = write_ledger(Path("full"), [(f"{ALLOWED}/2", "refused")])
+    of_all = (
+        "recorded only what was refused or overridden (REP_LEDGER_LEVEL was not 'all')"
+    )
+    not_known = f"{of_all}: which of the other URLs are now forbidden is not known\n"
+    allowed = "URLs that were refused and are now allowed"
+    ended = rep("replay", ledger, *FILE)
+    assert ended.status == 0
+    assert ended.err == (
+        f"scrapy rep: {allowed}: 1\nscrapy rep: 1 of 1 crawls {not_known}"
+    )
+    *_, summary = rep("replay", ledger, *FILE, "--format", "json").records("replay")
+    assert (summary["crawls"], summary["complete_crawls"]) == (1, 0)
+    ended = rep("replay", ledger, full, *FILE)
+    assert ended.err == (
+        f"scrapy rep: URLs that were fetched and are now forbidden: 0; {allowed}: 2\n"
+        f"scrapy rep: 1 of 2 crawls {not_known}"
+    )
+    ended = rep("replay", full, *FILE)
+    assert "REP_LEDGER_LEVEL" not in ended.err
+
+
 def test_other_layers_do_not_count(rep: Rep) -> None:
-    """Only decisions of robots.txt are replayed; invalid origins are skipped."""
+    """Only decisions on requests are replayed, not those on pages; invalid origins are
+    skipped.
+    """
     ledger = write_ledger(
         Path("ledger"), [(FORBIDDEN, "allowed"), ("nonsense://a/b", "allowed")]
     )
+    add_override(ledger, f"{FORBIDDEN}/page", "REP_NOINDEX", "noindex")
     with sqlite3.connect(ledger) as connection:
         connection.execute(
-            "INSERT INTO decision (crawl, time, origin, url, layer, verdict, reason)"
-            " VALUES (1, 0, 'https://shop.example', ?, 'override', 'allowed', 'override')",
-            (f"{FORBIDDEN}/override",),
+            "UPDATE decision SET page = url WHERE reason = 'REP_NOINDEX'"
         )
     ended = rep("replay", ledger, *FILE, "--format", "json")
     assert changes(ended.records("replay")) == [("forbidden", FORBIDDEN)]

@@ -1,7 +1,8 @@
 """Runs the spiders of the documentation, all in one process.
 
 ``python -m tests.docs.crawl_samples PROXY FILE...`` runs each spider of these modules
-through the proxy. It writes a line of JSON for each crawl: its items and its stats.
+through the proxy. It writes a line of JSON for each crawl: the items that its feed has stored,
+and its stats.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import json
 import os
 import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
-from scrapy import Spider, signals
+from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
 SETTINGS = {
@@ -29,16 +31,14 @@ def main(proxy: str, *files: str) -> None:
     found = []
     for path in files:
         crawler = process.create_crawler(_spider(runpy.run_path(path)))
-        items: list[Any] = []
-        crawler.signals.connect(
-            lambda item, items=items: items.append(item),
-            signals.item_scraped,
-            weak=False,
-        )
+        feed = Path(f"{path}.jsonl")
+        crawler.settings.set("FEEDS", {feed: {"format": "jsonlines"}})
         process.crawl(crawler, proxy=proxy)
-        found.append((path, crawler, items))
+        found.append((path, crawler, feed))
     process.start()
-    for path, crawler, items in found:
+    for path, crawler, feed in found:
+        lines = feed.read_text("utf-8").splitlines() if feed.exists() else []
+        items = [json.loads(line) for line in lines]
         ended = {"file": path, "items": items, "stats": crawler.stats.get_stats()}
         print(json.dumps(ended, default=str))
 

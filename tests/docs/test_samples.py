@@ -7,18 +7,22 @@ import json
 import re
 import shlex
 from argparse import ArgumentParser
+from base64 import b64decode
 from configparser import ConfigParser
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scrapy import Request
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
 from scrapy_rep import UsagePreferences, stats
 from scrapy_rep.commands import RepCommand
 from scrapy_rep.commands.arguments import SUBCOMMANDS
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
 from tests.docs.pages import PAGES, ROOT, Sample, python, samples
@@ -128,12 +132,62 @@ def spiders() -> list[Sample]:
 
 @pytest.mark.parametrize("sample", spiders(), ids=str)
 def test_spiders(crawled: dict[str, dict[str, Any]], sample: Sample) -> None:
-    """Each spider crawls without an error, and gets an item or a refusal."""
+    """Each spider crawls without an error. If it makes items, they are in its feed; if not, a
+    request of it is refused.
+    """
     ended = crawled[str(sample)]
     stats = ended["stats"]
     assert stats["finish_reason"] == "finished"
     assert "log_count/ERROR" not in stats
-    assert ended["items"] or stats["robotstxt/forbidden"]
+    assert len(ended["items"]) == stats.get("item_scraped_count", 0)
+    assert ended["items"] if "yield {" in sample.code else stats["robotstxt/forbidden"]
+
+
+def items_of(crawled: dict[str, dict[str, Any]], page: str) -> list[dict[str, Any]]:
+    (sample,) = (each for each in spiders() if each.page == page)
+    items: list[dict[str, Any]] = crawled[str(sample)]["items"]
+    return items
+
+
+def test_archive(crawled: dict[str, dict[str, Any]]) -> None:
+    """The archive has pages that must not be indexed, with their bytes and their rules."""
+    items = {item["url"]: item for item in items_of(crawled, "docs/howto/archive.md")}
+    page = items["http://press.example/archive.html"]
+    assert (page["robots"]["index"], page["noarchive"]) == (False, False)
+    assert b'content="noindex"' in b64decode(page["body"])
+    file = items["http://press.example/paper.pdf"]
+    assert ["X-Robots-Tag", "noindex, nofollow"] in file["headers"]
+
+
+def test_data_set(crawled: dict[str, dict[str, Any]]) -> None:
+    """The data set has pages that allow the purpose and pages that state nothing."""
+    items = items_of(crawled, "docs/howto/data-set.md")
+    assert {item["train-ai"] for item in items} == {True, None}
+    assert all(item["text"].strip() for item in items)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "shown"),
+    [
+        (Rule("disallow", "/basket/", 5), Reason.RULE, "line 5"),
+        (None, Reason.UNREACHABLE, "unreachable"),
+    ],
+)
+def test_signal(
+    caplog: pytest.LogCaptureFixture, rule: Rule | None, reason: Reason, shown: str
+) -> None:
+    """The handler of the sample on signals logs the line, or why there is none."""
+    (sample,) = (each for each in spiders() if each.page == "docs/reference/signals.md")
+    names: dict[str, Any] = {}
+    exec(sample.code, names)
+    url, robotstxt_url = (
+        "https://shop.example/basket/",
+        "https://shop.example/robots.txt",
+    )
+    decision = Decision(False, rule, None, reason)
+    with caplog.at_level("INFO"):
+        names["ShopSpider"]().on_denied(Request(url), decision, robotstxt_url)
+    assert caplog.messages == [f"{url}: {robotstxt_url}, {shown}"]
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,20 @@ import pytest
 
 import scrapy_rep
 from scrapy_rep.protocol.dialect import Dialect
+from tests.browser import (
+    CHROMIUM,
+    IN_COLOURS,
+    PATIENCE,
+    in_browser,
+    load_axe,
+    problems,
+    started,
+)
 from tests.docs.pages import DOCS, PAGES
 from tests.example import environment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -71,6 +81,38 @@ def test_site(site: Path, messages: list[Any]) -> None:
     log = html.unescape((site / "reference" / "log.html").read_text(encoding="utf-8"))
     for message in messages:
         assert message.text in log
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    pytest.importorskip("playwright.sync_api")
+    pytest.importorskip("axe_playwright_python")
+    yield from started()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
+@pytest.mark.xdist_group("browser")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@in_browser
+def test_colours(site: Path, browser: Any, scheme: str) -> None:
+    """The site is light or dark as the system of the reader is, with enough contrast for
+    all text; and no page is wider than a phone.
+    """
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": 390, "height": 800}
+    )
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    for name in ("index", "reference/settings", "reference/api", "commands"):
+        page.goto((site / f"{name}.html").as_uri())
+        colours = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        brightness = sum(map(int, re.findall(r"\d+", colours)[:3])) / 3
+        assert (brightness < 128) == (scheme == "dark"), name
+        load_axe(page)
+        assert problems(page, IN_COLOURS) == [], name
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+    context.close()
 
 
 def test_log_messages(logmessages: ModuleType, messages: list[Any]) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import functools
 import re
-from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser import CHROMIUM, PATIENCE
+from tests.browser import (
+    CHROMIUM,
+    IN_COLOURS,
+    PATIENCE,
+    THREAD,
+    in_browser,
+    load_axe,
+    problems,
+    started,
+)
 from tests.report import ledgers
 from tests.report.making import make_report
 
@@ -21,39 +28,12 @@ if TYPE_CHECKING:
 sync_api = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("axe_playwright_python")
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-
-# Each line says what the accessibility check found, and where.
-AXE = """async (options) => {
-    const found = await axe.run({ resultTypes: ["violations"], ...options });
-    return found.violations.map((one) =>
-        one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | "));
-}"""
-
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
     # One browser for all tests.
     pytest.mark.xdist_group("browser"),
     pytest.mark.unmeasured,
 ]
-
-# Colour checks, since a theme changes only colours.
-IN_COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-
-# The tests run inside an event loop, and this client of the browser refuses to run in
-# the thread of one.
-THREAD = ThreadPoolExecutor(1)
-
-
-def in_browser(test: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(**fixtures: Any) -> None:
-        THREAD.submit(test, **fixtures).result()
-
-    return run
 
 
 class Opened:
@@ -98,18 +78,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    def start() -> tuple[Any, Any]:
-        sync_api.expect.set_options(timeout=PATIENCE)
-        client = sync_api.sync_playwright().start()
-        chromium = client.chromium
-        return client, chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE
-        )
-
-    client, browser = THREAD.submit(start).result()
-    yield browser
-    THREAD.submit(browser.close).result()
-    THREAD.submit(client.stop).result()
+    yield from started()
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +250,52 @@ def test_words_and_dates_of_an_outage(opened: Callable[..., Opened]) -> None:
     assert dates.evaluate_all(f"(cells) => cells.map({LINES})") == [1] * 4
 
 
+@pytest.mark.parametrize("width", [390, 820, 1160, 1400])
+@in_browser
+def test_no_cell_covers_another(opened: Callable[..., Opened], width: int) -> None:
+    """On any screen, the text of each cell stays in its cell, and host names in one line."""
+    report = opened("realistic")
+    report.page.set_viewport_size({"width": width, "height": 900})
+    too_wide = """(cells) => cells.filter((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const [text, box] = [range, cell].map((one) => one.getBoundingClientRect());
+        return text.width && box.width > 1 && (text.right > box.right + 1 || text.left < box.left - 1);
+    }).map((cell) => cell.textContent)"""
+    cells = report.page.locator("th:visible, td:visible")
+    assert cells.evaluate_all(too_wide) == []
+    # No host name is broken, either.
+    names = report.page.locator("#host-table tbody th, .outages tbody th")
+    lines = """(cells) => cells.map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return new Set([...range.getClientRects()].map((one) => one.top)).size;
+    })"""
+    assert set(names.evaluate_all(lines)) == {1}
+
+
+@in_browser
+def test_one_bar_for_requests_and_one_for_what_was_dropped(
+    opened: Callable[..., Opened],
+) -> None:
+    """The first bar has the requests: those let through, and those refused. The second one
+    has what was withheld or marked of the pages that were let through.
+    """
+    report = opened("realistic")
+    bars = report.page.locator("#glance .overview")
+    shown = [bar.locator("desc").text_content() for bar in bars.all()]
+    assert shown == [
+        "let through 1,574, refused 687; also shown as figures below.",
+        "dropped 91, annotated 6; also shown as figures below.",
+    ]
+    titles = report.page.locator("#glance h3").all_inner_texts()
+    assert titles == [
+        "Requests",
+        "Items, links and files dropped or annotated",
+        "Hosts",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "widths"), [("brief", [1280, 360]), ("hostile", [360]), ("empty", [360])]
 )
@@ -292,14 +307,13 @@ def test_accessible(
     report = opened(name)
     show_all = "document.querySelectorAll('details').forEach((one) => one.open = true)"
     report.page.evaluate(show_all)
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
-    report.page.evaluate(axe + "\n;null")
+    load_axe(report.page)
     for width in widths:
         report.page.set_viewport_size({"width": width, "height": 800})
         report.page.emulate_media(color_scheme="light")
-        assert report.page.evaluate(AXE, {}) == []
+        assert problems(report.page, {}) == []
         report.page.emulate_media(color_scheme="dark")
-        assert report.page.evaluate(AXE, IN_COLOURS) == []
+        assert problems(report.page, IN_COLOURS) == []
         assert report.page.evaluate("document.documentElement.scrollWidth") == width
 
 

@@ -8,10 +8,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.ledger.checks import check_values, read_texts
+from scrapy_rep.ledger.checks import check_values, read_json, read_texts
 from scrapy_rep.ledger.reader import open_ledger, reading
-from scrapy_rep.ledger.terms import Verdict
+from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.settings import LEDGER_LEVEL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
 
+# A decision about a request has no page.
 _DECIDED = """
-    FROM decision WHERE layer = 'robots.txt' AND verdict IN ('allowed', 'refused')
+    FROM decision WHERE layer IN ('robots.txt', 'override') AND page IS NULL
+    AND verdict IN ('allowed', 'refused')
 """
 # The last decision on a URL counts: SQLite takes the other columns from the row with the
 # maximum. It sorts on disk what does not fit into memory.
 _DECISIONS = f"""
-    SELECT origin, url, verdict, reason, line, statement, crawl, snapshot,
+    SELECT origin, url, verdict, reason, line, statement, layer, crawl, snapshot,
         max(time) AS time, count(*) AS times {_DECIDED}
     GROUP BY origin, url ORDER BY origin, url
 """
@@ -34,6 +37,22 @@ _COUNT = f"SELECT count(*) AS times {_DECIDED}"
 _BODY = """
     SELECT body FROM snapshot JOIN body USING (sha256) WHERE id = CAST(? AS INTEGER)
 """
+
+
+class PastCrawl(NamedTuple):
+    """What a ledger says about a crawl."""
+
+    agents: tuple[str, ...]
+    """Its product tokens."""
+
+    dialect: str
+    """The name of its dialect."""
+
+    is_complete: bool
+    """Whether its ledger has the URLs that were fetched."""
+
+
+_UNKNOWN = PastCrawl((), "", is_complete=False)
 
 
 class PastDecision(NamedTuple):
@@ -45,13 +64,14 @@ class PastDecision(NamedTuple):
     reason: str
     line: int | None
     statement: str | None
+
+    override: str | None
+    """The override in the settings, or the setting or meta key, by which the user of the
+    crawler decided; None if the site decided."""
+
     time: float
 
-    agents: tuple[str, ...]
-    """The product tokens of the crawl."""
-
-    dialect: str
-    """The name of the dialect of the crawl."""
+    crawl: PastCrawl
 
     times: int
     """The number of decisions on the URL."""
@@ -71,11 +91,13 @@ class PastCrawls:
         self._crawls = [_crawls(path) for path in paths]
         self.count: int = sum(next(_rows(path, _COUNT))["times"] for path in paths)
         """The number of decisions."""
-
-    @property
-    def dialects(self) -> set[str]:
+        every = [crawl for crawls in self._crawls for crawl in crawls.values()]
+        self.dialects = {crawl.dialect for crawl in every}
         """The names of the dialects of the crawls."""
-        return {dialect for crawls in self._crawls for _, dialect in crawls.values()}
+        self.crawls = len(every)
+        """The number of crawls."""
+        self.complete_crawls = sum(crawl.is_complete for crawl in every)
+        """The number of crawls whose ledgers have the URLs that were fetched."""
 
     def origins(self) -> Iterator[str]:
         """Return the origins, each once."""
@@ -121,13 +143,17 @@ def origin_count(path: str) -> int:
     return count
 
 
-def _crawls(path: str) -> dict[int, tuple[tuple[str, ...], str]]:
-    """Check a ledger, and return the agents and the dialect of each crawl in it."""
+def _crawls(path: str) -> dict[int, PastCrawl]:
+    """Check a ledger, and return the crawls in it."""
     _check(path)
     with reading(path):
         return {
-            row["id"]: (read_texts(row["agents"]), row["dialect"])
-            for row in _rows(path, "SELECT id, agents, dialect FROM crawl")
+            row["id"]: PastCrawl(
+                read_texts(row["agents"]),
+                row["dialect"],
+                read_json(row["settings"], dict).get(LEDGER_LEVEL) == "all",
+            )
+            for row in _rows(path, "SELECT id, agents, dialect, settings FROM crawl")
         }
 
 
@@ -136,11 +162,9 @@ def _check(path: str) -> None:
         check_values(connection)
 
 
-def _decisions(
-    path: str, crawls: dict[int, tuple[tuple[str, ...], str]]
-) -> Iterator[PastDecision]:
+def _decisions(path: str, crawls: dict[int, PastCrawl]) -> Iterator[PastDecision]:
     for row in _rows(path, _DECISIONS):
-        agents, dialect = crawls.get(row["crawl"], ((), ""))
+        is_override = row["layer"] == Layer.OVERRIDE.value
         yield PastDecision(
             row["origin"],
             row["url"],
@@ -148,9 +172,9 @@ def _decisions(
             row["reason"],
             row["line"],
             row["statement"],
+            (row["statement"] or row["reason"]) if is_override else None,
             row["time"],
-            agents,
-            dialect,
+            crawls.get(row["crawl"], _UNKNOWN),
             row["times"],
             None if row["snapshot"] is None else (path, row["snapshot"]),
         )

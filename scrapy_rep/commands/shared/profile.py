@@ -34,11 +34,18 @@ class Profile:
     """Product tokens; only ``*`` if the settings name no crawler."""
 
     note: str
-    """A message to the user about the agents, or an empty string."""
+    """A message to the user if neither an option nor a setting names the crawler; or an empty
+    string.
+    """
 
     @property
     def dialect(self) -> Dialect:
         return self.rep.dialect
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The agents, as a part of a JSON object."""
+        return {"agents": list(self.agents), "agents_named": not self.note}
 
     def decide(self, robots: RobotsTxt, url: str) -> Decision:
         """Return the decision of this crawler on *url*."""
@@ -63,13 +70,19 @@ def profile_of(arguments: Namespace, settings: Settings) -> Profile:
         return Profile(settings, rep, rep.agents, "")
     header = default_header(settings)
     agents = product_tokens(header)
-    if agents:
-        return Profile(settings, rep, agents, "")
-    note = (
-        f"The User-Agent {header!r} does not name a crawler, so the group for everyone (*) "
-        "is followed. Name the crawler with --agent."
-    )
-    return Profile(settings, rep, (EVERYONE,), note)
+    note = ""
+    if not agents:
+        agents = (EVERYONE,)
+        note = (
+            f"the User-Agent {header!r} does not name a crawler, so the group for everyone "
+            "(*) is followed. Name the crawler with --agent"
+        )
+    elif not settings.getpriority("USER_AGENT") and header == settings["USER_AGENT"]:
+        note = (
+            f"no setting names your crawler, so the rules for {agents[0]!r}, the default of "
+            "USER_AGENT, are followed. Name the crawler with --agent"
+        )
+    return Profile(settings, rep, agents, note)
 
 
 def _with_options(

@@ -65,7 +65,7 @@ class LoadedRobotsTxt:
         return list(enumerate(self._lines[first - 1 : line + 2], first))
 
     def group(self, line: int) -> tuple[str, ...]:
-        """Return the agents of the group that has the rule on *line*."""
+        """Return the agents to whom the rule or delay on *line* applies."""
         return self._groups.get(line, ())
 
     @cached_property
@@ -76,11 +76,16 @@ class LoadedRobotsTxt:
 
     @cached_property
     def _groups(self) -> dict[int, tuple[str, ...]]:
-        return {
-            rule.line: group.agents
-            for group in self.robots.groups
-            for rule in group.rules
-        }
+        found: dict[int, tuple[str, ...]] = {}
+        for group in self.robots.groups:
+            found |= dict.fromkeys((rule.line for rule in group.rules), group.agents)
+            # A delay belongs to the user-agent lines directly above it.
+            runs: dict[int, list[str]] = {}
+            for agent, run in zip(group.agents, group.runs, strict=True):
+                runs.setdefault(run, []).append(agent)
+            for record in group.records:
+                found[record.line] = tuple(runs.get(record.run, ()))
+        return found
 
 
 def decision_record(decision: Decision) -> dict[str, Any]:

@@ -21,8 +21,8 @@ _CHUNK = 64 * 1024
 # The most bytes of a line to keep; a longer line is not a URL.
 _MAX_LINE = 256 * 1024
 
-# The most robots.txt files to fetch before judging the URLs of their origins.
-_ORIGINS_AT_ONCE = 128
+ORIGINS_AT_ONCE = 128
+"""The most robots.txt files to fetch before judging the URLs of their origins."""
 
 # The most bytes to read from a file or standard input. No dialect reads as much.
 _MAX_READ = 16 * 1024 * 1024
@@ -139,7 +139,7 @@ def by_origins(
     for number, text in urls:
         parsed = parse_url(text)
         if parsed is not None and parsed.origin not in origins:
-            if len(origins) >= _ORIGINS_AT_ONCE:
+            if len(origins) >= ORIGINS_AT_ONCE:
                 yield part
                 part, origins = [], set()
             origins.add(parsed.origin)

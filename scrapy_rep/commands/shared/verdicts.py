@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.shared.output import Painted
 from scrapy_rep.frontier.demands import demand
-from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from datetime import datetime
 
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
-    from scrapy_rep.protocol.robotstxt.pace import Pace
-    from scrapy_rep.settings import RepSettings
+    from scrapy_rep.commands.shared.profile import Profile
+    from scrapy_rep.protocol.robots import RobotsTxt
 
 _REASONS = {
     Reason.NO_RULE: "no rule matches",
@@ -35,30 +34,48 @@ def verdict(decision: Decision) -> Painted:
     )
 
 
-def why(decision: Decision) -> str:
-    """Return the reason of a decision in words, on one line."""
+def why(decision: Decision, more: str = "") -> str:
+    """Return the reason of a decision in words, on one line, with the text of decide_at()."""
     rule = decision.rule
     if rule is None:
         words = _REASONS[decision.reason]
     else:
         words = f"line {rule.line}, {rule.kind.capitalize()}: {rule.pattern}".rstrip()
-    return f"{words} (as {decision.form})" if decision.form else words
+    if decision.form:
+        words += f" (as {decision.form})"
+    return f"{words}: {more}" if more else words
 
 
-def refusals(pace: Pace, settings: RepSettings, now: datetime) -> Iterator[str]:
-    """Yield why a crawl would not request an allowed URL at the time *now* (UTC)."""
-    delay, opens, reason = demand(pace, settings, now)
+def decide_at(
+    now: datetime, profile: Profile, robots: RobotsTxt, url: str
+) -> tuple[Decision, str]:
+    """Return what a crawl decides on *url* at the time *now* (UTC).
+
+    A crawl also refuses what the rules allow, if *robots* asks for a longer delay than the
+    settings accept, or for visiting hours that are too far away. The text names that setting;
+    it is empty for any other decision.
+    """
+    decision = profile.decide(robots, url)
+    pace = robots.pace(profile.agents)
+    delay, opens, reason = demand(pace, profile.rep, now)
+    if reason is None or not decision.allowed or decision.reason is Reason.ROBOTS_TXT:
+        return decision, ""
     if reason is Reason.CRAWL_DELAY:
-        yield (
-            f"a crawl skips this host: it asks for {in_seconds(delay)} between requests, "
-            f"more than REP_CRAWL_DELAY_MAX ({settings.crawl_delay_max:g})"
+        record = pace.record_of_delay(now)
+        words = (
+            f"a crawl skips this host, since {in_seconds(delay)} between requests are more "
+            f"than REP_CRAWL_DELAY_MAX ({profile.rep.crawl_delay_max:g})"
         )
-    if opens > settings.visit_time_wait:
-        yield (
-            "a crawl refuses this URL now: the host wants no visits before "
+    else:
+        record = pace.record_of_visit_time()
+        words = (
+            "a crawl refuses this URL now, since the host opens at "
             f"{now + timedelta(seconds=opens):%H:%M} UTC, and a crawl waits at most "
-            f"{in_seconds(settings.visit_time_wait)} (REP_VISIT_TIME_WAIT)"
+            f"{in_seconds(profile.rep.visit_time_wait)} (REP_VISIT_TIME_WAIT)"
         )
+    assert record is not None
+    rule = Rule(record.field, record.value, record.line)
+    return Decision(False, rule, decision.agent, reason), words
 
 
 def in_seconds(seconds: float) -> str:

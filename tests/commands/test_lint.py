@@ -110,4 +110,6 @@ def test_a_file_that_is_too_long_to_read(rep: Rep) -> None:
     """Of a very long file, only a part is read, so its length is given as a minimum."""
     Path("long.txt").write_bytes(b"User-agent: *\n" + b"Disallow: /a\n" * 2_500_000)
     ended = rep("lint", "long.txt")
-    assert ":39385: error [too-large] the file has at least 16,777,216 bytes" in ended.out
+    assert (
+        ":39385: error [too-large] the file has at least 16,777,216 bytes" in ended.out
+    )

@@ -15,7 +15,7 @@ import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import islice
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote_from_bytes
 
@@ -188,8 +188,9 @@ def _field_meant(name: str, file: File) -> str | None:
     for plain, spelling in _BY_LETTERS.items():
         if letters.startswith(plain) and len(letters) <= len(plain) + 2:
             return spelling
-    if name not in file.meant and 3 < len(name) and len(file.meant) < _MAX_WORDS:
-        near = get_close_matches(letters, _BY_LETTERS, n=1, cutoff=_MIN_LIKENESS)
+    if name not in file.meant and len(file.meant) < _MAX_WORDS:
+        words = _BY_LETTERS if len(name) > 3 else ()
+        near = get_close_matches(letters, words, n=1, cutoff=_MIN_LIKENESS)
         file.meant[name] = _BY_LETTERS[near[0]] if near else None
     return file.meant.get(name)
 
@@ -262,26 +263,27 @@ def _agent_cut(line: Written, file: File) -> Facts:
 
 
 def _outside_groups(file: File) -> Iterator[Found]:
-    inside = {
-        each.line for group in file.groups for each in (*group.rules, *group.records)
-    }
+    inside = {rule.line for group in file.groups for rule in group.rules}
+    inside |= {record.line for group in file.groups for record in group.records}
     first = file.groups[0].lines[0] if file.groups else 0
     for line in file.lines_of(*_GROUPED):
-        if line.number in inside:
-            continue
+        why, meant = "no user-agent line stands above", "write User-agent: * above it"
         if 0 < first < line.number:
-            yield (
-                line.number,
-                "a blank line ends the group above",
-                "delete the blank line",
-            )
-        else:
-            meant = "move it below one" if first else "write User-agent: * above it"
-            yield line.number, "no user-agent line stands above", meant
+            why, meant = "a blank line ends the group above", "delete the blank line"
+        elif first:
+            meant = "move it below one"
+        if line.number not in inside:
+            yield line.number, why, meant
 
 
 def _forbids(group: Group) -> bool:
     return any(rule.kind == "disallow" and rule.pattern for rule in group.rules)
+
+
+_MAKE_CLEAR = (
+    "write Disallow: / to forbid everything, or an empty Disallow: to make clear that the "
+    "group allows it"
+)
 
 
 def _groups_without_rules(file: File) -> Iterator[Found]:
@@ -289,17 +291,13 @@ def _groups_without_rules(file: File) -> Iterator[Found]:
     for group in file.groups:
         if group.rules or not any(group.agents) or (group.records and not restricted):
             continue
+        even, meant = (
+            "",
+            "write Disallow: / to forbid everything, or an empty Disallow:",
+        )
         if restricted and EVERYONE not in group.agents:
-            yield (
-                group.lines[-1],
-                ", even what the * group forbids",
-                "repeat those rules here",
-            )
-        else:
-            meant = (
-                "write Disallow: / to forbid everything, or an empty Disallow: to make"
-            )
-            yield group.lines[-1], "", f"{meant} clear that the group allows it"
+            even, meant = ", even what the * group forbids", "repeat those rules here"
+        yield group.lines[-1], even, meant
 
 
 def _hidden_groups(file: File) -> Iterator[Found]:
@@ -350,6 +348,9 @@ _MAX_COMPARED = 50_000_000
 
 def _shadowed_rules(file: File) -> Iterator[Found]:
     dialect, left = file.dialect, _MAX_COMPARED
+    meant = "put this one first"
+    if dialect.rule_choice != "first":
+        meant = "lengthen this pattern"
     for rules in _rules_together(file):
         text = b"\n".join([b"User-agent:*", *[b"%s:%s" % rule[:2] for rule in rules]])
         whole = replace(dialect, size_limit=len(text), line_limit=None)
@@ -369,15 +370,11 @@ def _shadowed_rules(file: File) -> Iterator[Found]:
             target = paths.target(urls[0], dialect)
             if pattern is None or not paths.matches(pattern, target):
                 continue
-            decided = {robots.decide(url, EVERYONE)[:2] for url in urls}
-            [(allowed, rule), *others] = decided
-            if (
-                rule
-                and not others
-                and allowed is (field == b"disallow" and bool(value))
-            ):
-                first = dialect.rule_choice == "first"
-                meant = "put this one first" if first else "lengthen this pattern"
+            [(allowed, rule), *others] = {
+                robots.decide(url, EVERYONE)[:2] for url in urls
+            }
+            allows = field == b"allow" or not value
+            if rule and not others and allowed is not allows:
                 winner = rules[rule.line - 2][2]
                 yield number, winner, "allows" if allowed else "forbids", meant
 
@@ -461,12 +458,9 @@ def _fragment(line: Written, _file: File) -> Facts:
     content, _, comment = line.raw.partition(b"#")
     # A comment has white space before it or in it.
     is_one_word = comment.split() == [comment.rstrip()]
-    return (
-        bool(line.value)
-        and is_one_word
-        and not content[-1:].isspace()
-        and (line.value,)
-    )
+    if not line.value or not is_one_word or content[-1:].isspace():
+        return False
+    return (line.value,)
 
 
 def _literal_wildcard(line: Written, file: File) -> Facts:
@@ -605,8 +599,9 @@ def _contradictions(file: File) -> Iterator[Found]:
     together: dict[object, list[Line]] = {None: for_all}
     for place, (names, records) in enumerate(groups):
         # Crawlers merge groups with the same names.
-        key = frozenset(names) if dialect.merge_groups else place
-        together.setdefault(key, []).extend(records)
+        whose = frozenset(names) if dialect.merge_groups else place
+        together.setdefault(whose, []).extend(records)
+    first_wins = dialect.rule_choice == "first"
     for records in together.values():
         said: dict[object, tuple[bool, Line]] = {}
         octets = 0
@@ -619,15 +614,12 @@ def _contradictions(file: File) -> Iterator[Found]:
             for each in statements_of(line, None):
                 if each.value is None:
                     continue
-                value, first = said.setdefault(
-                    (pattern, each.category), (each.value, line)
-                )
+                key = pattern, each.category
+                value, other = said.setdefault(key, (each.value, line))
                 if value is not each.value:
-                    is_first = (
-                        dialect.rule_choice == "first" and first.field == line.field
-                    )
+                    is_first = first_wins and other.field == line.field
                     followed = "first line" if is_first else "line that forbids"
-                    yield line.number, first.number, each.category, followed
+                    yield line.number, other.number, each.category, followed
 
 
 # Dialects.
@@ -638,6 +630,7 @@ _MAX_BYTES = 65_536
 _MAX_RULES = 48
 _MAX_AGENTS = 8
 _MAX_PATH = 1000
+_MAX_SHOWN = 60
 
 # The fields of a dialect that can be the reason of a difference, the most useful ones first:
 # what the dialects differ in, and the remedy.
@@ -690,34 +683,25 @@ def _differences(file: File) -> Iterator[Found]:
             if (value := getattr(other, name)) != getattr(one, name)
         ]
         reported: set[str] = set()
-        for agent in agents:
-            for path, line in examples:
-                url = _ORIGIN + path
-                if both[0].is_allowed(url, agent) is both[1].is_allowed(url, agent):
-                    continue
-                reason = next(
-                    (
-                        name
-                        for name, mixed, read in mixtures
-                        if mixed.is_allowed(url, agent) is read.is_allowed(url, agent)
-                    ),
-                    "",
-                )
-                if reason not in reported:
-                    reported.add(reason)
-                    who = (
-                        repr(agent)
-                        if agent != EVERYONE
-                        else "a crawler without its own group"
-                    )
-                    verdicts = [_verdict(each, url, agent) for each in both]
-                    yield (
-                        line,
-                        who,
-                        path,
-                        *verdicts,
-                        *_DIFFERENCES.get(reason, _SEVERAL),
-                    )
+        for agent, (path, line) in product(agents, examples):
+            url = _ORIGIN + path
+            if both[0].is_allowed(url, agent) is both[1].is_allowed(url, agent):
+                continue
+            explains = (
+                name
+                for name, mixed, read in mixtures
+                if mixed.is_allowed(url, agent) is read.is_allowed(url, agent)
+            )
+            reason = next(explains, "")
+            if reason in reported:
+                continue
+            reported.add(reason)
+            who = quoted(agent.encode())
+            if agent == EVERYONE:
+                who = "a crawler without its own group"
+            verdicts = [_verdict(each, url, agent) for each in both]
+            shown = path if len(path) <= _MAX_SHOWN else path[: _MAX_SHOWN - 3] + "..."
+            yield line, who, shown, *verdicts, *_DIFFERENCES.get(reason, _SEVERAL)
 
 
 def _verdict(robots: AccessRules, url: str, agent: str) -> str:

@@ -1,15 +1,16 @@
-"""The codes of lint findings, and the class that collects the findings of one file."""
+"""What the linter reads and reports: a file, parsed once, and findings."""
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scrapy_rep.protocol.robotstxt.groups import groups_of
+from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
+from scrapy_rep.protocol.robotstxt.groups import parse_groups
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scrapy_rep.protocol.dialect import Dialect
 
 Severity = Literal["error", "warning", "note"]
@@ -20,86 +21,13 @@ MAX_TEXT = 200
 """The number of characters of a line that a finding shows."""
 _MAX_QUOTED = 60
 
-CODES: dict[str, tuple[Severity, str]] = {
-    # The file.
-    "broken-byte-order-mark": (
-        "warning", "the file begins with an incomplete byte order mark",
-    ),
-    "byte-order-mark": ("note", "the file begins with a byte order mark"),
-    "html": ("error", "the file is an HTML page, not a robots.txt"),
-    "invalid-utf-8": ("warning", "a line that is not valid UTF-8"),
-    "line-too-long": ("warning", "a line that is longer than Google reads"),
-    "not-compared": ("note", "the file has too many patterns to compare them all"),
-    "null-characters": ("error", "a line with null characters"),
-    "stray-byte-order-mark": ("error", "a byte order mark inside the file"),
-    "too-large": ("error", "crawlers ignore the file from this line on"),
-    "utf-16": ("warning", "the file is in UTF-16"),
-    # Fields.
-    "fields-in-value": ("error", "a value that contains another field"),
-    "misspelt-field": ("error", "a misspelt field, which crawlers ignore"),
-    "missing-colon": ("error", "a line without a colon, which crawlers ignore"),
-    "missing-field": ("error", "a value without a field before it"),
-    "obsolete-field": ("warning", "a field that no large search engine reads any more"),
-    "tolerated-spelling": ("warning", "a field in a form that only some crawlers read"),
-    "unknown-field": ("note", "a field that this package does not know"),
-    "unused-field": ("note", "a field that the dialect ignores"),
-    "vendor-field": ("note", "a field that only one vendor reads"),
-    # User-agent lines and groups.
-    "agent-cut": ("warning", "a user-agent line of which crawlers read only the beginning"),
-    "agent-list": ("error", "several names in one user-agent line"),
-    "agent-version": ("note", "a version or * after a name, which crawlers ignore"),
-    "browser-header": ("error", "a User-Agent header in place of a product token"),
-    "group-without-rules": ("warning", "a group without rules, which allows everything"),
-    "hidden-group": ("error", "a group that no crawler follows, as an earlier one comes first"),
-    "merged-group": ("note", "a group that crawlers merge with an earlier one"),
-    "no-agent": ("error", "a user-agent line that names no crawler"),
-    "record-outside-group": ("warning", "a record outside any group"),
-    "repeated-agent": ("note", "a name that the group already has"),
-    "rule-after-blank-line": ("error", "a rule cut off from its group by a blank line"),
-    "rule-before-group": ("error", "a rule before any user-agent line"),
-    # Rules.
-    "duplicate-rule": ("note", "the same rule as in an earlier line"),
-    "empty-allow": ("warning", "an empty Allow, which has no effect"),
-    "empty-disallow": ("warning", "an empty Disallow in a group that forbids something"),
-    "redundant-rule": ("note", "a rule that another rule makes redundant"),
-    "shadowed-rule": ("warning", "a rule that never decides, because another overrules it"),
-    # Patterns.
-    "absolute-url": ("error", "a full URL instead of a path"),
-    "bad-percent": ("warning", "a % without two hexadecimal digits after it"),
-    "dollar-inside": ("warning", "a $ that is not at the end, and is not special there"),
-    "double-star": ("note", "several * in a row"),
-    "encoded-slash": ("note", "%2F, which does not match /"),
-    "encoded-unreserved": ("note", "a percent-encoded character that needs no encoding"),
-    "encoded-wildcard": ("note", "%2A or %24, which is not a wildcard"),
-    "fragment-in-pattern": ("error", "a # in a path, which begins a comment"),
-    "glued-comment": ("note", "a comment without white space before it"),
-    "host-in-pattern": ("warning", "a host name instead of a path"),
-    "literal-wildcard": ("warning", "a * or $, which the dialect takes literally"),
-    "lower-case-hex": ("note", "percent-encoding in lower case"),
-    "pattern-ignored": ("error", "a pattern without a leading /, which matches nothing"),
-    "slash-assumed": ("warning", "a pattern without a leading /"),
-    "trailing-star": ("note", "a * at the end, which matches nothing more"),
-    "white-space-in-pattern": ("warning", "a pattern with white space in it"),
-    # Usage records.
-    "bad-license": ("error", "a licence whose URL is not absolute"),
-    "bad-preference": ("error", "a usage preference that crawlers cannot read"),
-    "contradicting-preferences": (
-        "warning", "a usage preference that another line contradicts",
-    ),
-    "no-preference": ("warning", "a usage record that states no preference"),
-    "preference-path": ("error", "a usage record whose path has no leading /"),
-    "unknown-label": ("warning", "an unknown or misspelt label of a usage preference"),
-    "unknown-preference": ("error", "an unknown value of a usage preference"),
-    # Other records.
-    "bad-sitemap": ("error", "a sitemap that is not an http, https or ftp URL"),
-    "bad-value": ("error", "a delay, rate or time that crawlers cannot read"),
-    "relative-sitemap": ("warning", "a sitemap whose URL is not absolute"),
-    "several-delays": ("warning", "a second, different Crawl-delay for the same crawler"),
-    # Dialects.
-    "dialects-differ": ("note", "a URL on which the dialects decide differently"),
-}  # fmt: skip
-"""Each code with its severity and meaning. *error*: the line has no effect, or not the
-effect that it seems to have; *warning*: it may have another effect; *note*: it is harmless."""
+KNOWN_FIELDS = frozenset({USER_AGENT, *RULES, SITEMAP, *PACE_FIELDS})
+
+# The beginning of an HTML page.
+_PAGE = re.compile(
+    rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
+    re.IGNORECASE,
+).match
 
 
 class Finding(NamedTuple):
@@ -109,7 +37,7 @@ class Finding(NamedTuple):
     """The number of the line, from 1; 0 for the file as a whole."""
 
     code: str
-    """One of :data:`CODES`."""
+    """One of :data:`~scrapy_rep.protocol.lint.linter.CODES`."""
 
     severity: Severity
 
@@ -120,59 +48,78 @@ class Finding(NamedTuple):
     """The line as written, or its beginning; bytes that are not UTF-8 are U+FFFD."""
 
 
-class LintedFile:
-    """A robots.txt and its findings so far."""
+class Written(NamedTuple):
+    """A line that is not empty."""
+
+    number: int
+    """From 1."""
+
+    raw: bytes
+    """The line as written."""
+
+    field: str
+    """The field, as crawlers read it; empty if they read none."""
+
+    value: bytes
+
+    @property
+    def content(self) -> bytes:
+        """The line without its comment."""
+        return self.raw.partition(b"#")[0]
+
+
+class File:
+    """A robots.txt, as the crawlers of one dialect read it, parsed once."""
 
     def __init__(self, body: bytes, dialect: Dialect, url: str | None) -> None:
         self.body = body
         self.dialect = dialect
 
         self.url = url
-        """The URL that it was fetched from, or None for a local file. A fetched body may be
-        cut at the end."""
+        """The URL that it was fetched from, or None for a local file."""
 
-        self.content = decoded_text(body, dialect)
-        """The part of the body that crawlers read, decoded."""
+        self.groups = parse_groups(body, dialect)[0]
+        self._texts = decoded_text(body, dialect).split(b"\n")
+        self.last_line = len(self._texts)
 
-        self.written = self.content.split(b"\n")
-        """All lines of the content, as written."""
+        self.page_line = 0
+        """The line on which an HTML page begins; 0 if the file is none. Of a page, only the
+        lines with known fields are checked."""
 
-        self.read = [
-            read_line(n, raw, dialect) for n, raw in enumerate(self.written, 1)
-        ]
-        """The field and value of each line; None for a line without a field."""
+        first = next((n for n, raw in enumerate(self._texts) if raw.strip()), 0)
+        if _PAGE(self._texts[first]):
+            self.page_line = first + 1
 
-        self.lines = [line for line in self.read if line is not None]
-        self.groups, _ = groups_of(self.lines, dialect)
-        self._found: list[tuple[int, str, str]] = []
-        self._counts: dict[str, int] = {}
-        self._first_omitted: dict[str, int] = {}
+        self.lines: list[Written] = []
+        self._by_field: dict[str, list[Written]] = {}
+        for number, raw in enumerate(self._texts, 1):
+            line = read_line(number, raw, dialect)
+            field, value = line[1:] if line else ("", b"")
+            if raw and (field in KNOWN_FIELDS or not self.page_line):
+                written = Written(number, raw, field, value)
+                self.lines.append(written)
+                self._by_field.setdefault(field, []).append(written)
 
-    def add(self, line: int, code: str, message: str) -> None:
-        count = self._counts[code] = self._counts.get(code, 0) + 1
-        if count <= MAX_OF_A_CODE:
-            self._found.append((line, code, message))
-        else:
-            self._first_omitted.setdefault(code, line)
+        self.meant: dict[str, str | None] = {}
+        """The fields that misspelt ones stand for, as far as known."""
 
-    def findings(self) -> Iterator[Finding]:
-        """All findings, in the order of lines."""
-        for code, line in self._first_omitted.items():
-            more = self._counts[code] - MAX_OF_A_CODE
-            message = f"{more} more findings with this code from this line on"
-            self._found.append((line, code, message))
-        for number, code, message in sorted(self._found):
-            octets = (
-                self.written[number - 1] if 0 < number <= len(self.written) else b""
-            )
-            # No character takes more than four octets.
-            shown = octets[: 4 * MAX_TEXT].decode("utf-8", "replace")[:MAX_TEXT]
-            yield Finding(number, code, CODES[code][0], message, shown)
+    def lines_of(self, *fields: str) -> list[Written]:
+        """Return the lines with one of *fields*, in file order."""
+        found = [self._by_field.get(field, []) for field in fields]
+        return sorted(chain.from_iterable(found))
+
+    def text(self, line: int) -> str:
+        """Return the beginning of a line as written; nothing for line 0."""
+        return shown(self._texts[line - 1], MAX_TEXT) if line else ""
+
+
+def shown(octets: bytes, at_most: int) -> str:
+    """Return at most so many characters of the beginning of a text."""
+    # No character takes more than four octets.
+    return octets[: 4 * at_most].decode("utf-8", "replace")[:at_most]
 
 
 def quoted(octets: bytes) -> str:
-    """Text of the file as a Python string literal, cut to 60 characters."""
-    shown = octets[: 4 * _MAX_QUOTED].decode("utf-8", "replace")
-    return repr(
-        shown if len(shown) <= _MAX_QUOTED else shown[: _MAX_QUOTED - 3] + "..."
-    )
+    """Return text of the file as a Python string literal, cut to 60 characters."""
+    text = shown(octets, _MAX_QUOTED + 1)
+    return repr(text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "...")

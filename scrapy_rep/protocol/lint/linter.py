@@ -1,123 +1,634 @@
-"""Lints a robots.txt, line by line.
+"""Lints a robots.txt: one table of what can be wrong with it.
 
-It reads the file with the functions of the parser, so both agree on every line and pattern.
+Each row of :data:`TABLE`, at the end, has a code, its severity, a check, and what the finding
+says. A check yields the number of a line, and the facts that fill the ``{}`` of the words and
+the remedy; bytes are quoted. A check of single lines is a small function of a line, or a
+lambda, that returns these facts, or True if there are none (:func:`_lines`).
+
+What has a finding can change a verdict, a delay or a preference, or some crawlers read it
+differently. The linter reads lines and patterns with the functions of the parser.
 """
 
 from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_rep.protocol.agents import (
+    EVERYONE,
+    agents_of_line,
+    is_rfc_token,
+    product_tokens,
+)
 from scrapy_rep.protocol.dialect import GOOGLE
-from scrapy_rep.protocol.grammar import RULES
-from scrapy_rep.protocol.lint.agents import check_agents, check_groups
-from scrapy_rep.protocol.lint.dialects import compare_dialects
-from scrapy_rep.protocol.lint.fields import FieldCheck
-from scrapy_rep.protocol.lint.findings import LintedFile
-from scrapy_rep.protocol.lint.paths import check_pattern
-from scrapy_rep.protocol.lint.records import check_delays, check_record
-from scrapy_rep.protocol.lint.rules import check_rules
-from scrapy_rep.protocol.lint.usage import check_usage
+from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
+from scrapy_rep.protocol.lint.comparisons import ORIGIN, differences, shadowed_rules
+from scrapy_rep.protocol.lint.findings import (
+    KNOWN_FIELDS,
+    MAX_OF_A_CODE,
+    File,
+    Finding,
+    quoted,
+)
+from scrapy_rep.protocol.robotstxt import pace, paths
+from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
+from scrapy_rep.protocol.robotstxt.lines import Line, lines
+from scrapy_rep.protocol.usage.robotstxt import (
+    expression_of,
+    statements_of,
+    usage_groups,
+)
+from scrapy_rep.protocol.usage.statements import split_path
+from scrapy_rep.protocol.usage.vocabulary import labels_of, values_of
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.lint.findings import Finding
+    from collections.abc import Callable, Iterable, Iterator
 
-_PAGE = re.compile(
-    rb"\s*(?:<!--|<(?:!doctype|html|head|body|title|meta|script|\?xml)[\s>])",
-    re.IGNORECASE,
-).match
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.lint.findings import Severity, Written
+    from scrapy_rep.protocol.robotstxt.groups import Group
+
+    Facts = bool | tuple[object, ...]
+    Found = tuple[Any, ...]
+    Check = Callable[[File], Iterable[Found]]
+
+
+class Row(NamedTuple):
+    """A code of the linter."""
+
+    code: str
+
+    severity: Severity
+    """*error*: the line has no effect, or not the effect that it seems to have; *warning*: some
+    crawlers read it differently; *note*: it is harmless."""
+
+    check: Check
+    words: str
+    remedy: str
 
 
 def lint(body: bytes, dialect: Dialect, url: str | None = None) -> tuple[Finding, ...]:
     """Return the findings of a robots.txt, in the order of lines. No content makes this raise.
 
-    *url* is the URL that *body* was fetched from, or None for a local file. A fetched body
-    may be cut at the end. The time is bounded, and grows with the part of *body* that
-    crawlers read.
+    *url* is the URL that *body* was fetched from, or None for a local file. The time is
+    bounded, and grows with the part of *body* that crawlers read.
     """
-    file = LintedFile(body, dialect, url)
-    _check_bytes(file)
-    is_page = _check_page(file)
-    fields = FieldCheck(file)
-    for number, (raw, line) in enumerate(zip(file.written, file.read, strict=True), 1):
-        if not raw:
+    file = File(body, dialect, url)
+    found = []
+    for code, severity, check, words, remedy in TABLE:
+        checked = iter(check(file))
+        for line, *facts in islice(checked, MAX_OF_A_CODE):
+            shown = (quoted(f) if isinstance(f, bytes) else f for f in facts)
+            message = f"{words}: {remedy}".format(*shown)
+            found.append(Finding(line, code, severity, message, file.text(line)))
+        rest = list(checked)
+        if rest:
+            line = rest[0][0]
+            message = f"{len(rest)} more findings with this code from this line on"
+            found.append(Finding(line, code, severity, message, file.text(line)))
+    return tuple(sorted(found))
+
+
+def _lines(check: Callable[[Written, File], Facts], *fields: str) -> Check:
+    """Return the check of each line, or of each line with one of *fields*."""
+
+    def check_file(file: File) -> Iterator[Found]:
+        for line in file.lines_of(*fields) if fields else file.lines:
+            facts = check(line, file)
+            if facts:
+                yield line.number, *(facts if isinstance(facts, tuple) else ())
+
+    return check_file
+
+
+# Bytes.
+
+
+def _byte_order_marks(file: File) -> Iterator[Found]:
+    if file.body.startswith(BOM_UTF8[:1]):
+        yield (1,)  # For most crawlers, a part of a mark is none.
+    for line in file.lines:
+        if BOM_UTF8 in line.content:
+            yield (line.number,)
+
+
+def _not_utf_8(file: File) -> Iterator[Found]:
+    if file.body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        yield 0, "a file in UTF-16"
+    for line in file.lines:
+        if b"\0" in line.content:
+            yield line.number, "a line with null bytes"
             continue
-        if is_page and (line is None or line.field not in fields.known):
-            continue
-        _check_octets(number, raw, file)
-        fields.check(number, raw, line)
-        if line is None:
-            continue
-        if line.field in RULES:
-            check_pattern(line, raw, file)
-        else:
-            check_record(line, file)
-    check_agents(file)
-    check_groups(file)
-    check_delays(file)
-    check_rules(file)
-    check_usage(file)
-    compare_dialects(file)
-    return tuple(file.findings())
+        try:
+            line.content.decode()
+        except UnicodeDecodeError as error:
+            octet = f"{line.content[error.start]:02X}"
+            yield line.number, f"the byte 0x{octet}, which counts as %{octet} in a path"
 
 
-def _check_bytes(file: LintedFile) -> None:
-    """Check the byte order mark and the size of the file."""
-    body, dialect = file.body, file.dialect
-    if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        message = "most crawlers cannot read a file in UTF-16: save it as UTF-8"
-        file.add(0, "utf-16", message)
-    elif body.startswith(BOM_UTF8):
-        message = "the byte order mark makes some crawlers ignore the first line"
-        file.add(1, "byte-order-mark", f"{message}: save the file as UTF-8 without it")
-    elif body.startswith((BOM_UTF8[:2], BOM_UTF8[:1])):
-        message = "most crawlers read the incomplete byte order mark as part of the"
-        message += " line: delete it, and save the file as UTF-8"
-        file.add(1, "broken-byte-order-mark", message)
-    if len(body) > dialect.size_limit:
-        file.add(
-            len(file.written),
-            "too-large",
-            f"the file has {'at least ' if file.url else ''}{len(body):,} bytes, and crawlers"
-            f" read only the first {dialect.size_limit:,}, up to here: put the important rules "
-            "first, and replace long lists by shorter patterns",
-        )
+def _too_large(file: File) -> Iterator[Found]:
+    size, limit = len(file.body), file.dialect.size_limit
+    if size > limit:
+        yield file.last_line, f"{size:,}", f"{limit:,}"
 
 
-def _check_page(file: LintedFile) -> bool:
-    """Return True, and add a finding, if the file is an HTML page."""
-    for number, raw in enumerate(file.written, 1):
-        if _PAGE(raw):
-            message = "this is an HTML page, not a robots.txt: send the rules as"
-            message += " text/plain, or answer 404 if there are none"
-            file.add(number, "html", message)
-            return True
-        if raw.strip():
-            break
+def _line_too_long(line: Written, file: File) -> Facts:
+    size, limit = len(line.content), GOOGLE.line_limit
+    return limit is not None and size > limit and (size, limit)
+
+
+# Fields.
+
+_SPELLINGS = (
+    "User-agent", "Allow", "Disallow", "Sitemap", "Crawl-delay", "Request-rate",
+    "Visit-time", "Content-Signal", "Content-Usage", "License",
+)  # fmt: skip
+_SPELLING_OF = {spelling.lower(): spelling for spelling in _SPELLINGS}
+_NO_LETTER = re.compile("[^a-z]")
+_BY_LETTERS = {_NO_LETTER.sub("", name): each for name, each in _SPELLING_OF.items()}
+
+# The number and length of words that are compared with the fields, and the least likeness of
+# a misspelling (see difflib.get_close_matches, which is slow).
+_MAX_WORDS = 300
+_MAX_WORD = 20
+_MIN_LIKENESS = 0.8
+
+_USE_META = "write it in a meta tag or an X-Robots-Tag header"
+_OBSOLETE = {"noindex": _USE_META, "nofollow": _USE_META, "noarchive": _USE_META}
+
+_ANOTHER_FIELD = re.compile(
+    rb"(?:user-agent|allow|sitemap)[ \t]*:[ \t]*(?:[/*]|https?:)", re.IGNORECASE
+).search
+
+
+def _misspelt_field(line: Written, file: File) -> Facts:
+    name, colon, _ = line.content.partition(b":")
+    words = name.split()
+    if not words or (not colon and len(words) > 2) or b"\0" in name:
+        return False
+    written = name.strip() if colon else words[0]
+    lowered = written[: 2 * _MAX_WORD].decode("utf-8", "replace").lower()
+    if colon and lowered in _SPELLING_OF:
+        return False
+    meant = _SPELLING_OF.get(line.field) or _field_meant(lowered, file)
+    if colon:
+        return meant is not None and (written, meant)
+    return meant is not None and (f"{quoted(written)} without a colon", f"{meant}:")
+
+
+def _field_meant(name: str, file: File) -> str | None:
+    """Return the field that *name* probably stands for, or None."""
+    if len(name) > _MAX_WORD or name in _OBSOLETE:
+        return None
+    letters = _NO_LETTER.sub("", name)
+    for plain, spelling in _BY_LETTERS.items():
+        if letters.startswith(plain) and len(letters) <= len(plain) + 2:
+            return spelling
+    if name not in file.meant and len(file.meant) < _MAX_WORDS:
+        words = _BY_LETTERS if len(name) > 3 else ()
+        near = get_close_matches(letters, words, n=1, cutoff=_MIN_LIKENESS)
+        file.meant[name] = _BY_LETTERS[near[0]] if near else None
+    return file.meant.get(name)
+
+
+def _fields_in_value(line: Written, _file: File) -> Facts:
+    return bool(_ANOTHER_FIELD(line.value)) and (line.value,)
+
+
+def _ignored_field(line: Written, file: File) -> Facts:
+    written = line.content.partition(b":")[0].strip()
+    if line.field in _OBSOLETE:
+        return "search engines ignore", written, _OBSOLETE[line.field]
+    if line.field.startswith("acap-"):
+        return "search engines ignore", written, "write Allow and Disallow lines"
+    if line.field in PACE_FIELDS and not file.dialect.crawl_delay:
+        who = f"the {file.dialect.name} dialect ignores"
+        return who, written, "answer 429 or 503 to slow crawlers down"
     return False
 
 
-def _check_octets(number: int, raw: bytes, file: LintedFile) -> None:
-    content = raw.partition(b"#")[0]
-    limit = GOOGLE.line_limit
-    if limit is not None and len(content) > limit:
-        message = f"the line has {len(content)} bytes, and Google reads only {limit}"
-        file.add(number, "line-too-long", f"{message}: shorten it")
-    if content.isascii():
-        if b"\0" in content:
-            message = "crawlers misread a line with null characters: delete them, or"
-            message += " save the file as UTF-8 if it is in UTF-16"
-            file.add(number, "null-characters", message)
+# User-agent lines and groups.
+
+_MAX_AGENT = 2000
+_HEADER = re.compile(
+    rb"mozilla/\d|.{0,200}\((?:compatible|windows|x11|macintosh)\b",
+    re.IGNORECASE | re.DOTALL,
+).match
+_LIST = re.compile(rb"[a-z0-9_*-]+\s*[,;|]\s*[a-z*]", re.IGNORECASE).match
+_VERSION = re.compile(rb"(?:/v?[0-9.x]*)?\*?", re.IGNORECASE).fullmatch
+_GROUPED = (*RULES, *PACE_FIELDS, "content-usage")
+
+
+def _agent(line: Written, file: File) -> tuple[bytes, str, bool]:
+    """Return the value of a user-agent line, the token that crawlers read in it, and whether
+    it is a list of names.
+    """
+    value = line.value[:_MAX_AGENT]
+    tokens = agents_of_line(value, file.dialect)
+    token = tokens[0]
+    if file.dialect.agent_match == "letters" and token != EVERYONE:
+        # Google's parser reads only the letters, "-" and "_" at the beginning.
+        token = next(filter(is_rfc_token, tokens), "")
+    is_list = file.dialect.comma_separated_agents and len(tokens) > 1
+    return value, token, is_list or bool(_LIST(value))
+
+
+def _no_agent(line: Written, file: File) -> Facts:
+    value, token, is_list = _agent(line, file)
+    return not (token or is_list or _HEADER(value)) and (value,)
+
+
+def _agent_list(line: Written, file: File) -> Facts:
+    value, _, is_list = _agent(line, file)
+    return is_list and not _HEADER(value)
+
+
+def _agent_cut(line: Written, file: File) -> Facts:
+    value, token, is_list = _agent(line, file)
+    rest = value[len(token.encode()) :]
+    meant: bytes | str = "the crawler's product token, of letters, - and _"
+    if _HEADER(value):
+        meant = next(iter(product_tokens(value.decode("utf-8", "replace"))), meant)
+    elif is_list or not token or not rest:
+        return False
+    elif token == EVERYONE:
+        meant = "only *, or a product token"
+    elif _VERSION(rest):
+        meant = token.encode()
+    return token.encode(), meant
+
+
+def _outside_groups(file: File) -> Iterator[Found]:
+    inside = {rule.line for group in file.groups for rule in group.rules}
+    inside |= {record.line for group in file.groups for record in group.records}
+    first = file.groups[0].lines[0] if file.groups else 0
+    for line in file.lines_of(*_GROUPED):
+        why, meant = "no user-agent line stands above", "write User-agent: * above it"
+        if 0 < first < line.number:
+            why, meant = "a blank line ends the group above", "delete the blank line"
+        elif first:
+            meant = "move it below one"
+        if line.number not in inside:
+            yield line.number, why, meant
+
+
+def _forbids(group: Group) -> bool:
+    return any(rule.kind == "disallow" and rule.pattern for rule in group.rules)
+
+
+_MAKE_CLEAR = (
+    "write Disallow: / to forbid everything, or an empty Disallow: to make clear that the "
+    "group allows it"
+)
+
+
+def _groups_without_rules(file: File) -> Iterator[Found]:
+    restricted = any(EVERYONE in each.agents and _forbids(each) for each in file.groups)
+    for group in file.groups:
+        if group.rules or not any(group.agents) or (group.records and not restricted):
+            continue
+        even, meant = (
+            "",
+            "write Disallow: / to forbid everything, or an empty Disallow:",
+        )
+        if restricted and EVERYONE not in group.agents:
+            even, meant = ", even what the * group forbids", "repeat those rules here"
+        yield group.lines[-1], even, meant
+
+
+def _hidden_groups(file: File) -> Iterator[Found]:
+    if file.dialect.merge_groups:
         return
-    if BOM_UTF8 in content:
-        message = "crawlers read this byte order mark as part of the line: delete it"
-        file.add(number, "stray-byte-order-mark", message)
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        octet = content[error.start]
-        message = f"the byte 0x{octet:02X} is not UTF-8, and counts as %{octet:02X}"
-        message += " in a path: save the file as UTF-8"
-        file.add(number, "invalid-utf-8", message)
+    seen: dict[str, int] = {}
+    for group in file.groups:
+        earlier = [_earlier(name, seen, file.dialect) for name in group.agents if name]
+        if earlier and all(earlier):
+            meant = "move this group above that one"
+            if group.agents[0] in seen:
+                meant = "move the rules there, and delete this group"
+            yield group.lines[0], earlier[0], meant
+        for token, number in zip(group.agents, group.lines, strict=True):
+            seen.setdefault(token, number)
+
+
+def _earlier(token: str, seen: dict[str, int], dialect: Dialect) -> int:
+    """Return the first line that names all crawlers that *token* names; 0 if none does."""
+    if dialect.agent_match != "prefix" or token == EVERYONE:
+        return seen.get(token, 0)
+    beginnings = (token[:end] for end in range(1, min(len(token), 200) + 1))
+    return min((seen[name] for name in beginnings if name in seen), default=0)
+
+
+# Rules.
+
+
+def _empty_disallows(file: File) -> Iterator[Found]:
+    for group in filter(_forbids, file.groups):
+        for rule in group.rules:
+            if rule.kind == "disallow" and not rule.pattern:
+                yield (rule.line,)
+
+
+# Patterns.
+
+_URL = re.compile(
+    rb"/?[a-z][a-z0-9+.-]{0,19}://[^/]*(.*)", re.IGNORECASE | re.DOTALL
+).match
+_HOST = re.compile(
+    rb"/*((?:[a-z0-9-]{1,63}\.){1,9}[a-z]{2,24})(?::\d+)?(/.*|$)",
+    re.IGNORECASE | re.DOTALL,
+).match
+_WWW = re.compile(rb"(?:/*www\.|//)", re.IGNORECASE).match
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})").search
+
+
+def _absolute_url(line: Written, file: File) -> Facts:
+    url, host = _URL(line.value), _HOST(line.value)
+    if url:
+        return (url[1] or b"/",)
+    ours = (file.url or "").lower().split("/")[2:3]
+    if host and (
+        _WWW(line.value) or _without_www(host[1].decode()) in map(_without_www, ours)
+    ):
+        return (host[2] or b"/",)
+    return False
+
+
+def _without_www(host: str) -> str:
+    return host.lower().removeprefix("www.")
+
+
+def _missing_slash(line: Written, file: File) -> Facts:
+    begins = (b"/", b"*") if file.dialect.wildcards else (b"/",)
+    if not line.value or line.value.startswith(begins) or _absolute_url(line, file):
+        return False
+    return (b"/" + line.value.lstrip(b"*"),)
+
+
+def _fragment(line: Written, _file: File) -> Facts:
+    content, _, comment = line.raw.partition(b"#")
+    # A comment has white space before it or in it.
+    is_one_word = comment.split() == [comment.rstrip()]
+    if not line.value or not is_one_word or content[-1:].isspace():
+        return False
+    return (line.value,)
+
+
+def _literal_wildcard(line: Written, file: File) -> Facts:
+    has_wildcard = b"*" in line.value or line.value.endswith(b"$")
+    return has_wildcard and not file.dialect.wildcards
+
+
+def _dollar_inside(line: Written, file: File) -> Facts:
+    if b"$" not in line.value[:-1] or not file.dialect.wildcards:
+        return False
+    # RFC 9309, 2.2.3, writes a literal $ like this. Google does not decode it.
+    encoded = file.dialect.path_encoding == "rfc3986"
+    return (", or write %24" if encoded else "",)
+
+
+def _trailing_stars(file: File) -> Iterator[Found]:
+    if not file.dialect.wildcards:
+        return
+    rules = []
+    for line in file.lines_of(*RULES):
+        pattern = paths.pattern(line.value.decode("latin-1"), file.dialect)
+        if line.value and pattern is not None:
+            rules.append((line, pattern.octets))
+    octets_of = {(line.field, octets) for line, octets in rules}
+    for line, octets in rules:
+        anchor = b"$" if line.value.endswith(b"*$") else b""
+        rest = line.value.removesuffix(anchor).rstrip(b"*")
+        end = line.value[len(rest) :]
+        if not end.startswith(b"*") or not rest.strip(b"/*$") or rest.endswith(b"$"):
+            continue
+        # The "*" counts where rules are as long as this one with or without it: then it
+        # can turn the verdict.
+        allows = line.field == "allow"
+        other = "disallow" if allows else "allow"
+        contested = range(octets - len(end) + allows, octets + allows)
+        if file.dialect.rule_choice == "first" or not any(
+            (other, each) in octets_of for each in contested
+        ):
+            yield line.number, end.decode()
+
+
+# Other records.
+
+_MAX_URL = 65_536
+_READERS: dict[str, tuple[Callable[[str], object], str]] = {
+    "crawl-delay": (pace.crawl_delay, "seconds, as in Crawl-delay: 5"),
+    "request-rate": (pace.request_rate, "pages per seconds, as in Request-rate: 1/5"),
+    "visit-time": (pace.visit_time, "hours in UTC, as in Visit-time: 0600-0845"),
+}
+
+
+def _bad_value(line: Written, file: File) -> Facts:
+    read, meant = _READERS[line.field]
+    text = line.value[:_MAX_URL].decode("utf-8", "replace")
+    return file.dialect.crawl_delay and read(text) is None and (line.value, meant)
+
+
+def _several_delays(file: File) -> Iterator[Found]:
+    delays: dict[str, tuple[float, int]] = {}
+    for group in file.groups if file.dialect.crawl_delay else ():
+        if not file.dialect.merge_groups:
+            delays = {}
+        agents: dict[int, list[str]] = {}
+        for agent, run in zip(group.agents, group.runs, strict=True):
+            agents.setdefault(run, []).append(agent)
+        for record in group.records:
+            delay = pace.crawl_delay(record.value)
+            if record.field != "crawl-delay" or delay is None:
+                continue
+            first = [
+                delays.setdefault(agent, (delay, record.line))
+                for agent in filter(None, agents[record.run])
+            ]
+            for other, line in first:
+                if other != delay:
+                    yield record.line, line, f"{other:g}"
+                    break
+
+
+def _relative_sitemap(line: Written, file: File) -> Facts:
+    text = b"Sitemap:" + line.value[:_MAX_URL]
+    base = file.url or f"{ORIGIN}/robots.txt"
+    resolved = AccessRules.parse(text, file.dialect, base).sitemaps
+    if not resolved or AccessRules.parse(text, file.dialect).sitemaps:
+        return False
+    if file.url is None:
+        return ("https:// and the host first",)
+    return (resolved[0].encode("utf-8", "replace"),)
+
+
+# Usage preferences.
+
+_PREFERENCES = ("content-usage", "content-signal")
+
+# The octets of usage records that are checked. Real files have far fewer.
+_MAX_CHECKED = 50_000
+
+
+def _bad_preferences(file: File) -> Iterator[Found]:
+    octets = 0
+    for line in file.lines_of(*_PREFERENCES):
+        octets += len(line.value)
+        if octets > _MAX_CHECKED:
+            return
+        wrong = _wrong_preference(line)
+        if wrong:
+            yield line.number, *wrong
+
+
+def _wrong_preference(line: Written) -> tuple[str, str] | None:
+    """Return what is wrong with a usage record, and the remedy; None for a good one."""
+    first, _, rest = line.value.partition(b" ")
+    is_label = b"=" in first or rest.lstrip().startswith((b"=", b","))
+    if b"=" in rest and not is_label and not first.startswith(b"/"):
+        return f"{quoted(first)} is no path", f"write {quoted(b'/' + first)}"
+    signal, expression = expression_of(Line(line.number, line.field, line.value))
+    labels, values = labels_of(signal), values_of(signal)[:2]
+    how = f"the labels are {', '.join(labels)}, the values {' or '.join(values)}"
+    for _, message in expression.findings:
+        return message, how
+    for label, value in expression.pairs:
+        if label not in labels:
+            return f"{quoted(label.encode())} is no label of {signal}", how
+        if label == "use":
+            values = "immediate", "reference", "full"
+        if value not in values:
+            return f"{label} has another value", f"write {label}={' or '.join(values)}"
+    return None
+
+
+def _contradictions(file: File) -> Iterator[Found]:
+    dialect = file.dialect
+    if not file.lines_of(*_PREFERENCES):
+        return
+    for_all, groups = usage_groups(lines(file.body, dialect), dialect)
+    together: dict[object, list[Line]] = {None: for_all}
+    for place, (names, records) in enumerate(groups):
+        # Crawlers merge groups with the same names.
+        whose = frozenset(names) if dialect.merge_groups else place
+        together.setdefault(whose, []).extend(records)
+    first_wins = dialect.rule_choice == "first"
+    for records in together.values():
+        said: dict[object, tuple[bool, Line]] = {}
+        octets = 0
+        for line in records:
+            octets += len(line.value)
+            if octets > _MAX_CHECKED:
+                break
+            path = split_path(line.value)[0].decode("latin-1")
+            pattern = path and paths.pattern(path, dialect)
+            for each in statements_of(line, None):
+                if each.value is None:
+                    continue
+                key = pattern, each.category
+                value, other = said.setdefault(key, (each.value, line))
+                if value is not each.value:
+                    is_first = first_wins and other.field == line.field
+                    followed = "first line" if is_first else "line that forbids"
+                    yield line.number, other.number, each.category, followed
+
+
+TABLE = (
+    Row("html", "error", lambda file: [(file.page_line,)] if file.page_line else (),
+        "this is an HTML page, not a robots.txt",
+        "send the rules as text/plain, or answer 404 if there are none"),
+    Row("byte-order-mark", "warning", _byte_order_marks,
+        "some crawlers read a byte order mark as part of the line, and ignore the line",
+        "save the file as UTF-8 without it"),
+    Row("not-utf-8", "warning", _not_utf_8,
+        "many crawlers misread {}",
+        "save the file as UTF-8, without null bytes"),
+    Row("too-large", "error", _too_large,
+        "the file has at least {} bytes, and crawlers read only the first {}, up to here",
+        "put the important rules first, and replace long lists by shorter patterns"),
+    Row("line-too-long", "warning", _lines(_line_too_long),
+        "the line has {} bytes, and Google reads only {}",
+        "shorten it"),
+    Row("misspelt-field", "error", _lines(_misspelt_field),
+        "most crawlers ignore the field {}",
+        "write {}"),
+    Row("fields-in-value", "error", _lines(_fields_in_value, *KNOWN_FIELDS),
+        "crawlers read {} as one value",
+        "write each field on a line of its own"),
+    Row("ignored-field", "warning", _lines(_ignored_field),
+        "{} {}",
+        "{}"),
+    Row("no-agent", "error", _lines(_no_agent, USER_AGENT),
+        "{} names no crawler",
+        "write a product token, which has only letters, - and _, or * for all crawlers"),
+    Row("agent-list", "error", _lines(_agent_list, USER_AGENT),
+        "Google reads only the first of several names in one line, and few crawlers split them",
+        "write a user-agent line for each"),
+    Row("agent-cut", "warning", _lines(_agent_cut, USER_AGENT),
+        "some crawlers read only {} of this name, and others find no crawler of this name",
+        "write {}"),
+    Row("outside-group", "error", _outside_groups,
+        "{}, so crawlers ignore this line",
+        "{}"),
+    Row("group-without-rules", "warning", _groups_without_rules,
+        "the group has no rules, so it allows everything{}",
+        "{}"),
+    Row("hidden-group", "error", _hidden_groups,
+        "crawlers follow the group of line {} and ignore this one",
+        "{}"),
+    Row("empty-disallow", "warning", _empty_disallows,
+        "some crawlers ignore an empty Disallow beside other rules, and to others it allows "
+        "everything from here on",
+        "delete it"),
+    Row("shadowed-rule", "warning", shadowed_rules,
+        "line {} decides wherever this rule matches, and {} the URL",
+        "delete one, or {}"),
+    Row("absolute-url", "error", _lines(_absolute_url, *RULES),
+        "crawlers compare patterns with paths, and read the host as part of the path",
+        "write {}"),
+    Row("missing-slash", "error", _lines(_missing_slash, *RULES),
+        "Google ignores a rule whose pattern has no leading /, and only some crawlers assume it",
+        "write {}"),
+    Row("fragment-in-pattern", "error", _lines(_fragment, *RULES),
+        "the # begins a comment, so crawlers read {}",
+        "write %23 for a # in a path; clients never send the fragment of a URL"),
+    Row("white-space-in-pattern", "warning", _lines(lambda line, _: b" " in line.value or b"\t" in line.value, *RULES),
+        "white space counts as part of the pattern, which matches no URL in Google's parser",
+        "write one path per line, and %20 for a space"),
+    Row("bad-percent", "warning", _lines(lambda line, _: bool(_BAD_PERCENT(line.value)), *RULES),
+        "crawlers differ on a % without two hexadecimal digits after it",
+        "write %25 for a percent sign"),
+    Row("literal-wildcard", "warning", _lines(_literal_wildcard, *RULES),
+        "* and $ match only themselves",
+        "write the beginning of a path"),
+    Row("dollar-inside", "warning", _lines(_dollar_inside, *RULES),
+        "a $ that is not at the end matches only itself",
+        "leave it out, or move it to the end{}"),
+    Row("trailing-star", "note", _trailing_stars,
+        "patterns match every path that begins with them, and some crawlers take * literally",
+        "leave out the final {}"),
+    Row("bad-value", "error", _lines(_bad_value, *PACE_FIELDS),
+        "crawlers cannot read {}, and ignore the line",
+        "write {}"),
+    Row("several-delays", "warning", _several_delays,
+        "line {} asks for {} s, and the larger delay counts",
+        "keep one of the two lines"),
+    Row("relative-sitemap", "warning", _lines(_relative_sitemap, SITEMAP),
+        "most crawlers ignore a sitemap whose URL is not absolute",
+        "write {}"),
+    Row("bad-preference", "error", _bad_preferences,
+        "crawlers cannot follow this preference ({})",
+        "{}"),
+    Row("contradicting-preferences", "warning", _contradictions,
+        "line {} says the opposite about {} for the same path, and crawlers follow the {}",
+        "delete one of them"),
+    Row("dialects-differ", "note", differences,
+        "for {}, {} is {} and {}, as the dialects differ in {}",
+        "{}"),
+)  # fmt: skip
+"""Everything that has a finding."""
+
+CODES: dict[str, Severity] = {row.code: row.severity for row in TABLE}

@@ -1,7 +1,8 @@
-"""Each finding code: a file that has the finding, and a similar file that does not."""
+"""Each finding code: a file that has the finding, and the file corrected."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
-from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT, Finding
+from scrapy_rep.protocol.dialect import CLASSIC, DIALECTS, GOOGLE, RFC9309, Dialect
+from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE, MAX_TEXT, Finding
+from scrapy_rep.protocol.lint.linter import CODES
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt import limits
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
@@ -27,7 +28,7 @@ class Case(NamedTuple):
     has: str | bytes
     line: int
     remedy: str
-    has_not: str | bytes
+    corrected: str | bytes
     dialect: Dialect = RFC9309
 
 
@@ -45,7 +46,6 @@ def rule(pattern: str, kind: str = "Disallow") -> str:
 
 
 USAGE = [
-    Case("bad-license", ANY + "License: /license.xml", 2, "https://", ANY + "License: https://a.example/l"),
     Case("bad-preference", ANY + "Content-Usage: Train-AI=n", 2, "train-ai", ANY + "Content-Usage: train-ai=n"),
     Case("bad-preference", ANY + "Content-Usage: train-ai = n", 2, "RFC 9651", ANY + "Content-Usage: train-ai=n"),
     Case("bad-preference", ANY + "Content-Signal: ai-train:no", 2, "yes or no", ANY + "Content-Signal: ai-train=no"),
@@ -53,35 +53,35 @@ USAGE = [
     Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "about search", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
     Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Usage: search=n", 3, "follow the first", ANY + "Content-Usage: search=y", CLASSIC),
     Case("contradicting-preferences", ANY + "Content-Usage: search=y\nContent-Signal: search=no", 3, "line that forbids", ANY + "Content-Usage: search=y", CLASSIC),
-    Case("no-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
-    Case("no-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
-    Case("preference-path", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
-    Case("preference-path", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
-    Case("record-outside-group", "Content-Usage: train-ai=n\n" + ANY, 1, "user-agent line", "Content-Signal: ai-train=no\n" + ANY),
-    Case("unknown-label", ANY + "Content-Usage: ai-train=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
-    Case("unknown-label", ANY + "Content-Signal: train-ai=no", 2, "write ai-train", ANY + "Content-Signal: ai-train=no"),
-    Case("unknown-label", ANY + "Content-Usage: trian-ai=n", 2, "write train-ai", ANY + "Content-Usage: train-ai=n"),
-    Case("unknown-label", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
-    Case("unknown-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y", ANY + "Content-Usage: train-ai=y"),
-    Case("unknown-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
-    Case("unknown-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=no", ANY + "Content-Signal: ai-train=no"),
-    Case("unknown-preference", ANY + "Content-Signal: use=all", 2, "immediate, reference or full", ANY + "Content-Signal: use=full"),
+    Case("bad-preference", ANY + "Content-Usage: /a", 2, "train-ai", ANY + "Content-Usage: /a train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal:", 2, "ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Usage: blog/ train-ai=n", 2, "'/blog/'", ANY + "Content-Usage: /blog/ train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: *.pdf ai-train=no", 2, "'/*.pdf'", ANY + "Content-Signal: /*.pdf ai-train=no"),
+    Case("outside-group", "Content-Usage: train-ai=n\n" + rule("/"), 1, "user-agent line", rule("/") + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: ai-train=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: train-ai=no", 2, "the labels are ai-train", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Usage: trian-ai=n", 2, "the labels are train-ai", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Usage: bots=n", 2, "train-ai, ai-use, search", ANY + "Content-Usage: ai-use=n"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai=yes", 2, "write train-ai=y or n", ANY + "Content-Usage: train-ai=y"),
+    Case("bad-preference", ANY + "Content-Usage: train-ai", 2, "y or n", ANY + "Content-Usage: train-ai=n"),
+    Case("bad-preference", ANY + "Content-Signal: ai-train=n", 2, "write ai-train=yes or no", ANY + "Content-Signal: ai-train=no"),
+    Case("bad-preference", ANY + "Content-Signal: use=all", 2, "use=immediate or reference or full", ANY + "Content-Signal: use=full"),
     Case("misspelt-field", ANY + "Content-Signals: ai-train=no", 2, "write Content-Signal", ANY + "Content-Signal: ai-train=no"),
     Case("misspelt-field", ANY + "Content-Useage: train-ai=n", 2, "write Content-Usage", ANY + "Content-Usage: train-ai=n"),
 ]  # fmt: skip
 
 FILE = [
     Case("byte-order-mark", b"\xef\xbb\xbf" + rule("/a").encode(), 1, "UTF-8 without it", rule("/a")),
-    Case("broken-byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "delete it", rule("/a")),
-    Case("broken-byte-order-mark", b"\xef" + rule("/a").encode(), 1, "delete it", rule("/a"), GOOGLE),
-    Case("stray-byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "delete it", ANY + "# \ufeffDisallow: /a"),
-    Case("utf-16", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save it as UTF-8", rule("/a")),
-    Case("null-characters", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
-    Case("null-characters", rule("/a\0b"), 2, "delete them", rule("/ab")),
-    Case("invalid-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
-    Case("invalid-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
+    Case("byte-order-mark", b"\xef\xbb" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a")),
+    Case("byte-order-mark", b"\xef" + rule("/a").encode(), 1, "save the file as UTF-8", rule("/a"), GOOGLE),
+    Case("byte-order-mark", ANY + "\ufeffDisallow: /a", 2, "save the file as UTF-8", ANY + "Disallow: /a # \ufeff"),
+    Case("not-utf-8", b"\xff\xfe" + rule("/a").encode("utf-16-le"), 0, "save the file as UTF-8", rule("/a")),
+    Case("not-utf-8", rule("/a").encode("utf-16-le"), 1, "save the file as UTF-8", rule("/a")),
+    Case("not-utf-8", rule("/a\0b"), 2, "without null bytes", rule("/ab")),
+    Case("not-utf-8", (ANY + "Disallow: /caf").encode() + b"\xe9", 2, "0xE9", rule("/café")),
+    Case("not-utf-8", ANY.encode() + b"Disallow: /\xc3", 2, "as UTF-8", ANY.encode() + b"Disallow: / # \xe9"),
     Case("too-large", rule("/a") + "Disallow: /b\n" * 40_000, 39_385, "important rules first", rule("/a")),
-    Case("too-large", "a" * 512_001, 1, "important rules first", "a" * 512_000),
+    Case("too-large", "#" + "a" * 512_000, 1, "at least 512,001 bytes", "#" + "a" * 511_999),
     Case("line-too-long", rule("/" + "a" * LIMIT), 2, "shorten it", rule("/a #" + "a" * LIMIT)),
     Case("html", "\n <!DOCTYPE html>\n<p>Disallow: /", 2, "text/plain", rule("/<html>")),
     Case("html", "<html>", 1, "404", "# <html>"),
@@ -95,107 +95,77 @@ FIELDS = [
     Case("misspelt-field", ANY + "Disalolw: /a", 2, "write Disallow", ANY + "Dis: /a"),
     Case("misspelt-field", ANY + "Crawl delay: 1\nAllow: /", 2, "write Crawl-delay", ANY + "Crawl-delay: 1\nAllow: /"),
     Case("misspelt-field", "Sitemaps: https://a.example/", 1, "write Sitemap", "Sitemap-index-of-it: https://a.example/"),
-    Case("tolerated-spelling", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
-    Case("tolerated-spelling", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
-    Case("missing-colon", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
-    Case("missing-colon", ANY + "Be so kind", 2, "put a #", ANY + "# Be so kind"),
-    Case("missing-colon", "Welcome robots", 1, "put a #", "#Welcome robots", GOOGLE),
-    Case("missing-field", ANY + ": /a", 2, "write a field", ANY + "# : /a"),
-    Case("missing-field", "https://a.example/s.xml", 1, "write Sitemap:", "Sitemap: https://a.example/s.xml"),
+    Case("misspelt-field", ANY + "Dissallow: /a", 2, "write Disallow", rule("/a"), GOOGLE),
+    Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a"), GOOGLE),
+    Case("misspelt-field", ANY + "Disallow /a", 2, "write Disallow:", rule("/a")),
     Case("fields-in-value", "User-agent: bot Disallow: /\nAllow: /", 1, "each field on a line", "User-agent: bot # Disallow: /\nAllow: /"),
     Case("fields-in-value", rule("/aAllow: /b"), 2, "each field on a line", rule("/wiki/allow:b")),
-    Case("obsolete-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
-    Case("obsolete-field", ANY + "Host: a.example", 2, "canonical", rule("/host")),
-    Case("obsolete-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
-    Case("vendor-field", ANY + "Clean-param: a", 2, "for other crawlers", ANY + "Content-Signal: search=yes"),
-    Case("unknown-field", ANY + "Marvellous: /a", 2, "put a #", ANY + "Content-Usage: train-ai=n"),
-    Case("unknown-field", "a" * 100 + ":", 1, "put a #", "#" + "a" * 100 + ":"),
-    Case("unused-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
+    Case("ignored-field", ANY + "Noindex: /a", 2, "X-Robots-Tag", rule("/noindex")),
+    Case("ignored-field", rule("/a") + "Visit-time: 0600-0845", 3, "429", rule("/a"), GOOGLE),
+    Case("ignored-field", "ACAP-crawler: *", 1, "Disallow", "#ACAP-crawler: *"),
+    Case("ignored-field", rule("/a") + "Crawl-delay: 5", 3, "429", rule("/a"), GOOGLE),
 ]  # fmt: skip
 
 AGENTS = [
     Case("no-agent", "User-agent:\nDisallow: /", 1, "* for all", rule("/")),
     Case("no-agent", "User-agent: *bot\nDisallow: /", 1, "product token", "User-agent: bot\nDisallow: /"),
     Case("no-agent", "User-agent: 008\nDisallow: /", 1, "letters", "User-agent: a\nDisallow: /", GOOGLE),
-    Case("browser-header", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot/2.1\nDisallow: /"),
-    Case("browser-header", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: mozillabot\nDisallow: /"),
+    Case("agent-cut", "User-agent: Mozilla/5.0 (compatible; Foobot/2.1)\nDisallow: /", 1, "write Foobot", "User-agent: Foobot\nDisallow: /"),
+    Case("agent-cut", "User-agent: Mozilla/4.0 (compatible; MSIE 5.5; Windows)\nDisallow: /", 1, "product token", "User-agent: mozillabot\nDisallow: /"),
     Case("agent-list", "User-agent: a, b\nDisallow: /", 1, "a user-agent line for each", "User-agent: a\nUser-agent: b\nDisallow: /"),
-    Case("agent-version", "User-agent: bot/1.0\nDisallow: /", 1, "write 'bot'", "User-agent: bot\nDisallow: /"),
-    Case("agent-version", "User-agent: bot*\nDisallow: /", 1, "write 'bot'", "User-agent: *\nDisallow: /"),
+    Case("agent-cut", "User-agent: bot/1.0\nDisallow: /", 1, "write 'bot'", "User-agent: bot\nDisallow: /"),
+    Case("agent-cut", "User-agent: bot*\nDisallow: /", 1, "write 'bot'", "User-agent: *\nDisallow: /"),
     Case("agent-cut", "User-agent: my bot\nDisallow: /", 1, "product token", "User-agent: my-bot\nDisallow: /"),
     Case("agent-cut", "User-agent: mj12bot\nDisallow: /", 1, "of letters, - and _", "User-agent: mjbot\nDisallow: /", GOOGLE),
     Case("agent-cut", "User-agent: * bot\nDisallow: /", 1, "write only *", rule("/")),
-    Case("repeated-agent", "User-agent: a\nUser-agent: A\nDisallow: /", 2, "delete", "User-agent: a\nUser-agent: b\nDisallow: /"),
-    Case("merged-group", rule("/a") + rule("/b"), 3, "line 1", rule("/a") + "User-agent: b\nDisallow: /b"),
     Case("hidden-group", rule("/a") + "\n" + rule("/b"), 4, "line 1", rule("/a") + "\nUser-agent: b\nDisallow: /b", CLASSIC),
     Case("hidden-group", "User-agent: bot\nDisallow: /\n\nUser-agent: botnews\nDisallow: /a", 4, "above that one",
          "User-agent: botnews\nDisallow: /\n\nUser-agent: bot\nDisallow: /a", CLASSIC),
     Case("group-without-rules", "User-agent: a\n", 1, "Disallow: /", "User-agent: a\nDisallow:\n"),
     Case("group-without-rules", rule("/a") + "User-agent: b\nCrawl-delay: 1", 3, "repeat those rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
-    Case("rule-before-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
-    Case("rule-before-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
-    Case("rule-after-blank-line", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
-    Case("record-outside-group", "Crawl-delay: 1\n" + rule("/a"), 1, "user-agent line", rule("/a") + "Crawl-delay: 1"),
+    Case("outside-group", "Disallow: /a\n" + ANY + "Allow: /", 1, "move it below", rule("/a")),
+    Case("outside-group", "Disallow: /a\n", 1, "User-agent: *", rule("/a")),
+    Case("outside-group", ANY + "\nDisallow: /a", 3, "delete the blank line", rule("/a"), CLASSIC),
+    Case("outside-group", "Crawl-delay: 1\n" + rule("/a"), 1, "user-agent line", rule("/a") + "Crawl-delay: 1"),
 ]  # fmt: skip
 
 PATTERNS = [
-    Case("empty-allow", rule("", "Allow"), 2, "Allow: /", rule("/", "Allow")),
     Case("empty-disallow", rule("/a") + "Disallow:", 3, "delete", rule("") + "Allow: /"),
     Case("empty-disallow", rule("/a") + "Disallow:", 3, "allows everything", rule("/a"), CLASSIC),
-    Case("slash-assumed", rule("a"), 2, "the leading /", rule("/a")),
-    Case("slash-assumed", rule("?a"), 2, "the leading /", rule("*a")),
-    Case("pattern-ignored", rule("a"), 2, "write '/a'", rule("*a"), GOOGLE),
-    Case("pattern-ignored", rule("*a"), 2, "write '/a'", rule("/a"), CLASSIC),
+    Case("missing-slash", rule("a"), 2, "write '/a'", rule("/a")),
+    Case("missing-slash", rule("?a"), 2, "write '/?a'", rule("/?a")),
+    Case("missing-slash", rule("a"), 2, "write '/a'", rule("/a"), GOOGLE),
+    Case("missing-slash", rule("*a"), 2, "write '/a'", rule("/a"), CLASSIC),
     Case("absolute-url", rule("https://www.example.com/a"), 2, "write '/a'", rule("/a?u=https://b")),
     Case("absolute-url", rule("/http://b.example"), 2, "write '/'", rule("/http/b.example")),
-    Case("host-in-pattern", rule("/WWW.example.org/a"), 2, "that follows it", rule("/wwwexample.org/a")),
-    Case("host-in-pattern", rule("/Example.com/a"), 2, "that follows it", rule("/example.org/a")),
+    Case("absolute-url", rule("/WWW.example.org/a"), 2, "write '/a'", rule("/a")),
+    Case("absolute-url", rule("/Example.com/a"), 2, "write '/a'", rule("/a")),
     Case("fragment-in-pattern", rule("/#/a"), 2, "%23", rule("/%23/a")),
-    Case("glued-comment", rule("/a# why"), 2, "space before the #", rule("/a # why")),
     Case("white-space-in-pattern", rule("/a b"), 2, "%20", rule("/a%20b ")),
     Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
-    Case("encoded-slash", rule("/a%2Fb"), 2, "write /", rule("/a/b")),
-    Case("encoded-wildcard", rule("/a%2A"), 2, "write * to match", rule("/a%2B")),
-    Case("encoded-wildcard", rule("/a%2A"), 2, "the beginning of a path", rule("/a"), CLASSIC),
-    Case("encoded-wildcard", rule("/a%24b"), 2, "only %2A and %24", rule("/a*b"), GOOGLE),
-    Case("lower-case-hex", rule("/%e3"), 2, "upper case", rule("/%E3")),
-    Case("encoded-unreserved", rule("/%7Ea"), 2, "write ~", rule("/~a")),
-    Case("encoded-unreserved", rule("/%61"), 2, "write a", rule("/%26"), GOOGLE),
-    Case("double-star", rule("/a**b"), 2, "write one", rule("/a*b*c")),
-    Case("trailing-star", rule("/a*"), 2, "the final *", rule("/*")),
-    Case("trailing-star", rule("/a*$"), 2, "the final *$", rule("/a*b$")),
+    Case("trailing-star", rule("/a*"), 2, "the final *", rule("/a")),
+    Case("trailing-star", rule("/a*$"), 2, "the final *$", rule("/a")),
     Case("dollar-inside", rule("/a$b"), 2, "or write %24", rule("/a%24b")),
-    Case("dollar-inside", rule("/a$b"), 2, "matches only itself: move it to the end", rule("/ab$"), GOOGLE),
-    Case("literal-wildcard", rule("/a*b"), 2, "beginning of a path", rule("/a$b"), CLASSIC),
+    Case("dollar-inside", rule("/a$b"), 2, "matches only itself: leave it out, or move it to the end", rule("/ab"), GOOGLE),
+    Case("literal-wildcard", rule("/a*b"), 2, "beginning of a path", rule("/a"), CLASSIC),
 ]  # fmt: skip
 
 RULES = [
-    Case("duplicate-rule", rule("/a") + "disallow:/a#", 3, "line 2", rule("/a") + "disallow: /A"),
-    Case("duplicate-rule", rule("/a") + "User-agent: b\nAllow: /\n" + rule("/a"), 6, "line 2", rule("/a") + "User-agent: b\nDisallow: /a"),
-    Case("redundant-rule", rule("/a") + "Disallow: */a", 2, "line 3", rule("/a") + "Disallow: */ab"),
-    Case("redundant-rule", rule("/~a") + "Disallow: /%7Ea", 3, "line 2", rule("/~a") + "Disallow: /%2Fa"),
-    Case("redundant-rule", rule("/a") + "Disallow: /ab", 3, "line 2", rule("/ab") + "Disallow: /a", CLASSIC),
-    Case("redundant-rule", rule("*a") + "Disallow: /*a", 2, "line 3", rule("*/a") + "Disallow: /*/a"),
-    Case("redundant-rule", rule("*/a") + "Disallow: /a*\nDisallow: /*/a$\nDisallow: /*/*a*", 3, "delete", rule("*/a") + "Disallow: /ba*"),
-    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "allows the URL", rule("/a") + "Allow: /ab"),
-    Case("shadowed-rule", rule("/a*") + "Allow: /a", 3, "lengthen this pattern", rule("/a") + "Allow: /a$"),
-    Case("shadowed-rule", rule("/a$") + "Allow: /*a$", 2, "line 3", rule("/a$") + "Allow: *$"),
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "allows the URL", rule("/a", "Allow")),
+    Case("shadowed-rule", rule("/a*") + "Allow: /a", 3, "delete one", rule("/a")),
+    Case("shadowed-rule", rule("/a$") + "Allow: /*a$", 2, "line 3", rule("/a")),
     Case("shadowed-rule", rule("/a") + "Allow: /ab", 3, "put this one first", rule("/ab", "Allow") + "Disallow: /a", CLASSIC),
     Case("shadowed-rule", rule("") + "Disallow: /a", 3, "line 2", rule("/a"), CLASSIC),
-    Case("shadowed-rule", rule("/d/index.html", "Allow") + "Disallow: /*d/index.html\nDisallow: /*d/$", 2, "forbids",
-         rule("/d/index.html", "Allow") + "Disallow: /*d/index.html", GOOGLE),
 ]  # fmt: skip
 
 RECORDS = [
-    Case("bad-sitemap", "Sitemap:", 1, "https://", "Sitemap: https://a.example/"),
-    Case("bad-sitemap", "Sitemap: http://[", 1, "https://", "Sitemap: http://[::1]/"),
     Case("relative-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
     Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
     Case("bad-value", rule("/") + "Request-rate: 10", 3, "Request-rate: 1/5", rule("/") + "Request-rate: 10/1m"),
     Case("bad-value", rule("/") + "Visit-time: 6-8", 3, "0600-0845", rule("/") + "Visit-time: 0600-0845"),
     Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "line 3", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
     Case("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nUser-agent: *\nCrawl-delay: 2\nAllow: /", 6, "the larger", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
-    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "the larger", rule("/") + "Crawl-delay: 1\n\n" + rule("/") + "Crawl-delay: 2", CLASSIC),
+    Case("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 2", 4, "the larger", rule("/") + "Crawl-delay: 2", CLASSIC),
 ]  # fmt: skip
 
 # What differs, and the dialects that the message names.
@@ -203,7 +173,7 @@ DIFFER = [
     Case("dialects-differ", rule("a"), 2, "google (no rule), as the dialects differ in how they read a pattern without", rule("/a")),
     Case("dialects-differ", rule("/*.a"), 2, "classic (no rule), as the dialects differ in whether * and $", rule("/x.a")),
     Case("dialects-differ", ANY + "Dissallow: /a", 2, "spell all fields", rule("/a")),
-    Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a b")),
+    Case("dialects-differ", rule("/%61"), 2, "percent-encoding", rule("/a")),
     Case("dialects-differ", "User-agent: a, b\nDisallow: /\n" + rule(""), 2, "commas", "User-agent: b\nDisallow: /\n" + rule("")),
     Case("dialects-differ", rule("/a/index.html", "Allow") + "Disallow: /a/", 2, "index.html", rule("/a/i.html") + "Disallow: /a/"),
     Case("dialects-differ", "User-agent: b2\nDisallow: /\n" + rule(""), 2, "which crawlers a user-agent line names", "User-agent: b\nDisallow: /\n" + rule("")),
@@ -222,26 +192,67 @@ CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
     "case", CASES, ids=[f"{i}-{case.code}" for i, case in enumerate(CASES)]
 )
 def test_findings(case: Case) -> None:
-    """A finding names its line and a remedy, and is absent from the corrected file."""
+    """A finding names its line and a remedy; the corrected file has no finding of any code."""
     found = [f for f in lint(case.has, case.dialect) if f.code == case.code]
     assert case.line in [finding.line for finding in found]
     assert any(
         case.remedy in finding.message for finding in found if finding.line == case.line
     )
-    assert all(finding.severity == CODES[case.code][0] for finding in found)
-    assert case.code not in codes(case.has_not, case.dialect)
+    assert all(finding.severity == CODES[case.code] for finding in found)
+    assert codes(case.corrected, case.dialect) == []
 
 
 def test_every_code_is_tested() -> None:
-    """Every code has a test case, except the one that needs a big file."""
-    assert {case.code for case in CASES} == set(CODES) - {"not-compared"}
+    """Every code has a test case."""
+    assert {case.code for case in CASES} == set(CODES)
+
+
+NEAR = [
+    ("misspelt-field", ANY + "Slow: /a\nDial: /a\nDis: /a\nBe so kind\n" + rule("/")),
+    ("misspelt-field", "Sitemap-index-of-it: https://a.example/"),
+    ("fields-in-value", rule("/wiki/allow:b")),
+    ("ignored-field", rule("/noindex")),
+    ("line-too-long", rule("/a #" + "a" * LIMIT)),
+    ("html", rule("/<html>")),
+    ("missing-slash", rule("*a")),
+    ("absolute-url", rule("/a?u=https://b") + "Disallow: /http/b.example\n"),
+    ("absolute-url", rule("/wwwexample.org/a") + "Disallow: /example.org/a\n"),
+    ("fragment-in-pattern", rule("/a# why") + "Disallow: /b #why\nDisallow: /c#\n"),
+    ("trailing-star", rule("/*") + "Disallow: /a*b$\nDisallow: /a$*"),
+    ("shadowed-rule", rule("/a") + "Allow: /ab\nAllow: /a$\n"),
+    ("shadowed-rule", rule("/a?u=/b") + "Allow: /a*/b\n"),
+    ("outside-group", "Content-Signal: ai-train=no\n" + rule("/")),
+    ("contradicting-preferences", ANY + "Content-Usage: /a train-ai=n\nContent-Signal: /b ai-train=yes"),
+    ("contradicting-preferences", ANY + "Content-Usage: search=y\nUser-agent: a\nContent-Usage: search=n"),
+    ("several-delays", rule("/") + "Crawl-delay: 1\nCrawl-delay: 1.0"),
+    ("several-delays", rule("/") + "Crawl-delay: 1\nUser-agent: a\nCrawl-delay: 2\nAllow: /"),
+    ("empty-disallow", rule("") + "Allow: /"),
+    ("group-without-rules", rule("") + "User-agent: b\nCrawl-delay: 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "body"), NEAR)
+def test_no_finding(code: str, body: str) -> None:
+    """What only resembles a mistake has no such finding."""
+    assert code not in codes(body)
 
 
 def test_the_docs_list_the_codes() -> None:
-    """The table in the docs lists the codes of the package."""
-    table = DOCS.read_text().split("| code | severity | meaning |\n|---|---|---|\n")[1]
+    """The table in the docs has the codes and severities of the package, and the example of
+    each code has this finding in one of the dialects.
+    """
+    head = "| code | severity | meaning | example |\n|---|---|---|---|\n"
+    table = DOCS.read_text().split(head)[1]
     rows = [row.strip("| ").split(" | ") for row in table.strip().split("\n")]
-    assert rows == [[f"`{code}`", *CODES[code]] for code in sorted(CODES)]
+    assert [row[:2] for row in rows] == [
+        [f"`{code}`", CODES[code]] for code in sorted(CODES)
+    ]
+    for code, _, _, example in rows:
+        written = "\n".join(re.findall("`([^`]*)`", example))
+        found = {f.code for each in DIALECTS.values() for f in lint(written, each)}
+        assert code.strip("`") in found or not written, code
+    without = {code.strip("`") for code, _, _, example in rows if "`" not in example}
+    assert without == {"byte-order-mark", "line-too-long", "not-utf-8", "too-large"}
 
 
 GOOD = """\
@@ -276,16 +287,16 @@ def test_a_good_file_has_no_finding(dialect: Dialect, end: str) -> None:
 
 def test_what_a_finding_tells() -> None:
     """A finding has line, code, severity, message and text; its message is printable."""
-    (finding,) = lint("\u202e\x1b[2J: /a\n")
-    assert finding[:3] == (1, "unknown-field", "note")
+    (finding,) = lint("Disalow\u202e\x1b[2J: /a\n")
+    assert finding[:3] == (1, "misspelt-field", "error")
     assert finding.message.isprintable()
-    assert finding.text == "\u202e\x1b[2J: /a"
+    assert finding.text == "Disalow\u202e\x1b[2J: /a"
 
 
 def test_long_lines_are_cut() -> None:
     """A finding shows only the beginning of a long line."""
-    (finding, *_) = lint("é" * 100_000)
-    assert finding.text == "é" * MAX_TEXT
+    (finding, *_) = lint(rule("é" * 100_000))
+    assert finding.text == ("Disallow: " + "é" * MAX_TEXT)[:MAX_TEXT]
     assert len(finding.message) < 300
 
 
@@ -295,7 +306,7 @@ def test_findings_come_by_line_and_are_not_too_many() -> None:
     """
     found = lint(ANY + "Noindex: /a\nDisallow: a\n" * 500)
     assert list(found) == sorted(found, key=lambda finding: finding.line)
-    obsolete = [finding for finding in found if finding.code == "obsolete-field"]
+    obsolete = [finding for finding in found if finding.code == "ignored-field"]
     assert len(obsolete) == MAX_OF_A_CODE + 1
     assert obsolete[-1].line == 2 + 2 * MAX_OF_A_CODE
     assert obsolete[-1].message == "400 more findings with this code from this line on"
@@ -306,8 +317,8 @@ def test_a_page_is_found_once() -> None:
     page = "<html>\n<p>Be: so kind\n<a b c\nDisallow: a\n" + "\ufeff" * 3
     assert [f.code for f in lint(page)] == [
         "html",
-        "rule-before-group",
-        "slash-assumed",
+        "missing-slash",
+        "outside-group",
     ]
 
 
@@ -319,47 +330,24 @@ def test_shadowing_where_groups_are_shared() -> None:
 
 
 def test_too_many_patterns_to_compare() -> None:
-    """A finding says that a file has too many patterns to compare; earlier findings stay."""
-    rules = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(1500))
-    found = codes(ANY + "Allow: /x\nDisallow: /x\n" + rules)
-    assert "not-compared" in found
-    assert "shadowed-rule" in found
-
-
-def test_rules_that_take_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a single rule needs too many comparisons, the finding not-compared says so."""
-    body = ANY + "".join(f"Disallow: /*ab{'*a' * n}\n" for n in range(2, 50))
-    assert "not-compared" not in codes(body)
-    monkeypatch.setattr(limits, "MAX_COMPARED", 500)
-    assert "not-compared" in codes(body)
+    """Of a file with very many wildcards, only the first rules are compared with the others."""
+    many = "".join(f"Disallow: /*{'a*' * 60}{i}\n" for i in range(2000))
+    opposite = "Allow: /x\nDisallow: /x\n"
+    assert "shadowed-rule" in codes(ANY + opposite + many)
+    assert "shadowed-rule" not in codes(ANY + many + opposite)
 
 
 def test_records_of_use_without_end() -> None:
     """Usage records beyond a limit are not checked; findings in earlier records remain."""
     wrong = "Content-Usage: /{} train-ai=maybe\n"
     few = ANY + "".join(wrong.format(n) for n in range(10))
-    assert codes(few).count("unknown-preference") == 10
+    assert codes(few).count("bad-preference") == 10
     long = "x" * 25_000
     body = ANY + f"Content-Usage: /{long} train-ai=n\n" * 2
     opposite = f"Content-Usage: /{long} train-ai=y\n" + wrong.format(1)
     assert "contradicting-preferences" not in codes(body + opposite)
-    assert "unknown-preference" not in codes(body + opposite)
-    assert "unknown-preference" in codes(ANY + wrong.format(1) + body)
-
-
-def test_labels_that_are_not_compared() -> None:
-    """A finding suggests a label only for the first unknown labels, and only for short ones."""
-
-    def remedy(label: str, before: str = "") -> str:
-        found = lint(f"{ANY}{before}Content-Usage: {label}=n\n")
-        return next(f.message for f in found[::-1] if f.code == "unknown-label")
-
-    many = "".join(f"Content-Usage: /{n} label-{n}=y\n" for n in range(301))
-    assert "write train-ai" in remedy("trian-ai")
-    assert "write train-ai" not in remedy("trian-ai", many)
-    assert "write train-ai" not in remedy("trian-ai" * 4)
-    # A label of another signal, without an equivalent in this one.
-    assert "the labels are" in remedy("tdm-reservation")
+    assert "bad-preference" not in codes(body + opposite)
+    assert "bad-preference" in codes(ANY + wrong.format(1) + body)
 
 
 def test_a_dialect_of_ones_own() -> None:
@@ -413,4 +401,4 @@ def test_a_url_that_can_not_be_encoded(url: str) -> None:
     body = b"User-agent: *\nDisallow: http://b.example/x\nSitemap: /sitemap.xml\n"
     codes = {finding.code for finding in RobotsTxt.parse(body, url=url).lint()}
     assert codes >= {"absolute-url"}
-    assert codes & {"relative-sitemap", "bad-sitemap"}
+    assert ("relative-sitemap" in codes) is url.startswith("http")

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
-from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT
+from scrapy_rep.protocol.lint.findings import MAX_OF_A_CODE, MAX_TEXT
+from scrapy_rep.protocol.lint.linter import CODES
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.effort import few
 from tests.protocol import strategies
@@ -28,10 +29,7 @@ MIXTURES = [
     replace(CLASSIC, name="wild", wildcards=True, agent_match="token"),
 ]
 # Rules in lines with these findings decide on no URL.
-IDLE = {
-    "duplicate-rule", "empty-allow", "pattern-ignored", "redundant-rule",
-    "rule-after-blank-line", "rule-before-group", "shadowed-rule",
-}  # fmt: skip
+IDLE = {"outside-group", "shadowed-rule"}
 FEW = (
     *([b"/"] * 4),
     *([b"*"] * 4),
@@ -45,7 +43,7 @@ def check(body: bytes, dialect: Dialect) -> None:
     lines += len(body.decode("utf-16", "replace").splitlines())
     for finding in found:
         assert 0 <= finding.line <= lines
-        assert finding.severity == CODES[finding.code][0]
+        assert finding.severity == CODES[finding.code]
         assert finding.message.isprintable()
         assert 0 < len(finding.message) < 500
         assert len(finding.text) <= MAX_TEXT
@@ -64,8 +62,13 @@ def test_any_bytes_can_be_linted(body: bytes) -> None:
         check(body, dialect)
 
 
+ENDS = (*([b""] * 3), b"*", b"*$", b"**", b"$*")
+
+
 @st.composite
-def crowded(draw: Callable) -> tuple[bytes, list[str]]:
+def crowded(
+    draw: Callable, ends: tuple[bytes, ...] = (b"",)
+) -> tuple[bytes, list[str]]:
     """A few groups with many similar rules, and URLs that they may match."""
     seen: list[bytes] = []
     body = b""
@@ -74,6 +77,7 @@ def crowded(draw: Callable) -> tuple[bytes, list[str]]:
             body += b"User-agent: " + agent + b"\n"
         for _ in range(draw(st.integers(0, 6))):
             pattern = b"".join(draw(st.lists(st.sampled_from(FEW), max_size=5)))
+            pattern += draw(st.sampled_from(ends))
             field = draw(st.sampled_from((b"Allow: ", b"Disallow: ")))
             body += field + pattern + draw(st.sampled_from((b"\n", b"\n", b"\n\n")))
             seen.append(pattern)
@@ -93,6 +97,33 @@ def test_rules_that_are_called_idle_never_decide(case: tuple[bytes, list[str]]) 
             for agent in ("bot", "other", "b", "botnews"):
                 line = reference.decide(url, agent)[1]
                 assert line not in idle, (dialect.name, url, agent)
+
+
+def without_stars(body: bytes, dialect: Dialect) -> bytes:
+    """Return a file with the remedy of each trailing-star applied."""
+    lines = body.split(b"\n")
+    for finding in RobotsTxt.parse(body, dialect).lint():
+        if finding.code == "trailing-star":
+            end = finding.message.rpartition(" ")[2].encode()
+            line = lines[finding.line - 1].partition(b"#")[0].rstrip(b" \t\v\f\r")
+            assert line.endswith(end)
+            lines[finding.line - 1] = line.removesuffix(end)
+    return b"\n".join(lines)
+
+
+@few()
+@given(case=crowded(ENDS))
+def test_the_remedy_of_a_note_never_changes_a_verdict(
+    case: tuple[bytes, list[str]],
+) -> None:
+    """Without the stars that are called harmless, every URL has the same verdict."""
+    body, urls = case
+    for dialect in DIALECTS + MIXTURES:
+        before = RobotsTxt.parse(body, dialect)
+        after = RobotsTxt.parse(without_stars(body, dialect), dialect)
+        for url in urls:
+            for agent in ("bot", "other", "b", "botnews"):
+                assert before.is_allowed(url, agent) is after.is_allowed(url, agent)
 
 
 @few()
@@ -119,9 +150,18 @@ def test_real_files(dialect: Dialect) -> None:
     """The properties hold for the files of real sites."""
     for name, body in read_corpus()[::3]:
         robots = RobotsTxt.parse(body, dialect)
-        idle = {f.line for f in robots.lint() if f.code in IDLE}
-        if not idle:
-            continue
-        for url in urls_for(body, 40):
+        findings = robots.lint()
+        idle = {f.line for f in findings if f.code in IDLE}
+        stars = any(f.code == "trailing-star" for f in findings) and b"\r" not in body
+        after = (
+            RobotsTxt.parse(without_stars(body, dialect), dialect) if stars else None
+        )
+        for url in urls_for(body, 40) if idle or after else ():
             for agents in agents_for(body):
-                assert robots.decide(url, agents).line not in idle, (name, url)
+                decision = robots.decide(url, agents)
+                assert decision.line not in idle, (name, url)
+                if after:
+                    assert after.is_allowed(url, agents) is decision.allowed, (
+                        name,
+                        url,
+                    )

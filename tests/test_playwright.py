@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
+from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
@@ -352,9 +353,10 @@ async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None
     """
     mw, crawler = crawl(**OURS)
     fetches: list[Deferred[Any]] = []
+    ended: Deferred[None] = Deferred()
 
     def hang() -> Deferred[Any]:
-        fetches.append(Deferred())
+        fetches.append(Deferred(lambda _: ended.callback(None)))
         return fetches[-1]
 
     silent, busy = "http://silent.example/", "http://busy.example/"
@@ -373,15 +375,12 @@ async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None
 
     for url, page in ((silent, one), (busy, one), (busy, other)):
         await ask(url, page)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    print("F", fetches, tasks)
+    await asyncio.wait(tasks, timeout=0)
+    assert len(fetches) == 2
     one.close()
     assert not await tasks[0]
     assert not await tasks[1]
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert fetches[0].called
+    await maybe_deferred_to_future(ended)
     assert not fetches[1].called
     fetches[1].callback(answer(f"{busy}robots.txt", b""))
     assert await tasks[2]

@@ -352,7 +352,20 @@ def test_what_playwright_does_not_report(
         **SETTINGS["PLAYWRIGHT_LAUNCH_OPTIONS"],
         "args": [*OPTIONS.split(), isolation],
     }
-    names = ["worker", "shared", "service", "worklet", "download", "later", "leaving", "rules", "late-rules", "file-of-rules", "opener", "framing"]
+    names = [
+        "worker",
+        "shared",
+        "service",
+        "worklet",
+        "download",
+        "later",
+        "leaving",
+        "rules",
+        "late-rules",
+        "file-of-rules",
+        "opener",
+        "framing",
+    ]
     result = crawl(
         [
             {

@@ -120,8 +120,8 @@ def _warn_of_unknown_crawl() -> None:
 class _Browser:
     """Checks the requests of one browser.
 
-    Playwright does not report redirects, nor the requests of popups, of shared workers and of
-    pages that are closing. Chromium reports all HTTP requests in a DevTools session with the
+    Playwright does not report redirects, nor the requests of shared workers and of pages that
+    are closing; scrapy-playwright does not ask about popups. Chromium reports all HTTP requests in a DevTools session with the
     browser, as opposed to a session with a page. Firefox and WebKit have no such session.
     """
 
@@ -245,6 +245,7 @@ class _Page:
         with suppress(Exception):
             session = await page.context.new_cdp_session(page)
             session.on("Page.frameAttached", self._add_frame)
+            session.on("Page.frameDetached", self._remove_frame)
             await session.send("Page.enable")
             tree = await session.send("Page.getFrameTree")
             self.main_frame = tree["frameTree"]["frame"]["id"]
@@ -267,6 +268,11 @@ class _Page:
 
     def _add_frame(self, event: dict[str, Any]) -> None:
         self._browser.frames[event["frameId"]] = self
+
+    def _remove_frame(self, event: dict[str, Any]) -> None:
+        # A frame that only moves to another process keeps its ID.
+        if event["reason"] == "remove":
+            self._browser.frames.pop(event["frameId"], None)
 
     def _forget(self, page: Page) -> None:
         _PAGES.pop(page, None)

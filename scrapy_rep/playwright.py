@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     import scrapy
     from playwright.async_api import (
+        Browser,
         BrowserContext,
         CDPSession,
-        Frame,
         Page,
         Request,
         Route,
@@ -38,21 +38,40 @@ logger = get_logger(__name__)
 # navigation that fails with "Aborted" for the download of a file.
 _REFUSED = "BlockedByClient"
 
+# What speculation rules prefetch or prerender is in no DevTools session. So files of rules are
+# refused by their media type, and rules in a document are removed before Chromium applies them
+# (https://html.spec.whatwg.org/multipage/speculative-loading.html).
+_SPECULATION_RULES = "application/speculationrules+json"
+_REMOVE_SPECULATION_RULES = """new MutationObserver((records) => {
+  for (const { addedNodes } of records)
+    for (const node of addedNodes)
+      for (const script of [node, ...(node.querySelectorAll?.("script") ?? [])])
+        if (script.localName === "script" && script.type === "speculationrules")
+          script.remove();
+}).observe(document, { childList: true, subtree: true });"""
+
+# All requests, and the responses among which the files of speculation rules are.
+_PATTERNS = [
+    {"urlPattern": "*"},
+    {"urlPattern": "*", "resourceType": "Other", "requestStage": "Response"},
+]
+
 
 async def abort_forbidden(request: Request) -> bool:
     """Return True if Playwright must abort *request*: robots.txt of its origin forbids the
     URL, or is unreachable.
 
-    Waits until robots.txt is known. Also returns True if the spider closes meanwhile, after
-    an error, and if it cannot find out which crawl the browser belongs to.
+    Waits until robots.txt is known. Also returns True if the page or the spider closes
+    meanwhile, after an error, and if it cannot find out which crawl the browser belongs to.
+    Returns False for Chromium, which reports its requests in a DevTools session.
     """
+    page = None
     # Playwright raises an error of a private class if the request has no page: the requests
     # of a service worker, and the first request of a popup.
     with suppress(Exception):
-        page = request.frame.page
-        guard = _GUARDS.get(page)
-        if guard is not None:
-            return not await guard.may_send(request)
+        page = _PAGES.get(request.frame.page)
+    if page is not None:
+        return not await page.may_send(request)
     crawls = open_crawls()
     if crawls and not any(crawls):  # No crawl in this process obeys robots.txt.
         return False
@@ -64,7 +83,8 @@ async def abort_forbidden(request: Request) -> bool:
 
 
 async def watch_page(page: Page, request: scrapy.Request) -> None:
-    """Check the requests of *page* from now on. The page is about to load *request*.
+    """Check the requests of *page* and its browser from now on. The page is about to load
+    *request*.
 
     scrapy-playwright calls this function: a crawl that uses :func:`abort_forbidden` sets it
     as the ``playwright_page_init_callback`` of its requests. It calls the spider's own
@@ -72,17 +92,12 @@ async def watch_page(page: Page, request: scrapy.Request) -> None:
     """
     browsers = browsers_of(request)
     if browsers is not None:
-        if page not in _GUARDS:
-            _GUARDS[page] = _PageGuard(page, browsers)
-            page.once("close", _forget)
-        await _GUARDS[page].begin(request)
+        if page not in _PAGES:
+            _PAGES[page] = await _Page.open(page, browsers)
+        _PAGES[page].cause = request
     callback = request.meta.get(PAGE_INIT)
     if callback is not None:
         await load_object(callback)(page, request)
-
-
-def _forget(page: Page) -> None:
-    _GUARDS.pop(page, None)
 
 
 async def _in_crawl_loop(browsers: Browsers, check: Coroutine[Any, Any, bool]) -> bool:
@@ -102,80 +117,77 @@ def _warn_of_unknown_crawl() -> None:
     )
 
 
-@cache
-def _warn_of_isolation() -> None:
-    logger.warning(
-        "Chromium runs the frames of other sites in separate processes. scrapy-rep cannot "
-        "stop a redirect of the first request of such a frame: the browser follows it even "
-        'where robots.txt forbids it. Add %r to the "args" of PLAYWRIGHT_LAUNCH_OPTIONS.',
-        "--disable-site-isolation-trials",
-    )
+class _Browser:
+    """Checks the requests of one browser.
 
-
-class _PageGuard:
-    """Checks the requests of one page.
-
-    Playwright reports only the first request of a redirect chain. Chromium reports each of
-    them in a DevTools session: one for the page, and one for each frame that runs in a
-    process of its own.
+    Playwright does not report redirects, nor the requests of shared workers and of pages that
+    are closing; scrapy-playwright does not ask about popups. Chromium reports all HTTP requests in a DevTools session with the
+    browser, as opposed to a session with a page. Firefox and WebKit have no such session.
     """
 
-    def __init__(self, page: Page, browsers: Browsers) -> None:
-        self._page = page
+    def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-        self._sessions: dict[tuple[object, str], asyncio.Future[None]] = {}
-        self._main_frame = ""
-        self._cause: scrapy.Request | None = None
+        self.has_session = False
+        self.frames: dict[str, _Page] = {}
+        """The page of each frame, by the ID that Chromium gave the frame."""
+
+        self._checks: dict[asyncio.Future[bool], set[_Page]] = {}
+        """The checks in progress, each with the open pages that may need its result."""
+
         self._answers: set[asyncio.Future[None]] = set()
 
-    async def begin(self, cause: scrapy.Request) -> None:
-        """Prepare for the load of *cause*. The session must be open before that: Chromium does
-        not report requests that are already in flight.
-        """
-        self._cause = cause
-        context = self._page.context
+    @classmethod
+    async def of(cls, browsers: Browsers, context: BrowserContext) -> _Browser:
+        """Return the _Browser for *context*, which is prepared for the load of a page."""
+        key = context.browser or context
+        if key not in _BROWSERS:
+            _BROWSERS[key] = asyncio.ensure_future(cls(browsers)._open(context.browser))
+        browser = await _BROWSERS[key]
         if context not in _CONTEXTS:
             _CONTEXTS[context] = asyncio.ensure_future(
-                context.route("**", partial(_route_popup, self._browsers))
+                context.add_init_script(_REMOVE_SPECULATION_RULES)
+                if browser.has_session
+                # scrapy-playwright asks only about the pages that it opened itself.
+                else context.route("**", browser._route_popup)
             )
         await _CONTEXTS[context]
-        await self._listen(self._page, "")
+        return browser
 
-    async def may_send(self, request: Request) -> bool:
-        """Return True if robots.txt allows *request*."""
-        frame, page = request.frame, self._page
-        is_top = request.is_navigation_request() and frame == page.main_frame
-        if not await self._may_fetch(request.url, is_top=is_top):
-            return False
-        if frame != page.main_frame:
-            # Each navigation may move the frame to another process.
-            await self._listen(frame, frame.url)
-        return True
-
-    async def _may_fetch(self, url: str, *, is_top: bool) -> bool:
-        browsers, cause, page_url = self._browsers, self._cause, self._page.url
-        if cause is not None and not page_url.startswith("http"):
-            page_url = cause.url
-        check = browsers.may_fetch(url, page_url, cause, is_top=is_top)
-        return await _in_crawl_loop(browsers, check)
-
-    async def _listen(self, target: Page | Frame, url: str) -> None:
-        key = target, url
-        if key not in self._sessions:
-            self._sessions[key] = asyncio.ensure_future(self._open(target))
-        await self._sessions[key]
-
-    async def _open(self, target: Page | Frame) -> None:
-        # This fails in Firefox and WebKit, and for a frame without its own process.
+    async def _open(self, browser: Browser | None) -> _Browser:
+        """Open the DevTools session with *browser*, if it has one."""
         with suppress(Exception):
-            session = await self._page.context.new_cdp_session(target)
+            assert browser is not None
+            session = await browser.new_browser_cdp_session()
             session.on("Fetch.requestPaused", partial(self._on_paused, session))
-            tree = await session.send("Page.getFrameTree")
-            if target is self._page:
-                self._main_frame = tree["frameTree"]["frame"]["id"]
-            else:
-                _warn_of_isolation()
-            await session.send("Fetch.enable", {"patterns": [{"urlPattern": "*"}]})
+            await session.send("Fetch.enable", {"patterns": _PATTERNS})
+            self.has_session = True
+        return self
+
+    async def may_fetch(
+        self, url: str, page: _Page | None, *, is_top: bool = False
+    ) -> bool:
+        """Return True if robots.txt allows *url*, which *page* needs; None if any page may need
+        it. Return False if the page closes first.
+        """
+        page_url, cause = ("", None) if page is None else (page.url, page.cause)
+        check = self._browsers.may_fetch(url, page_url, cause, is_top=is_top)
+        task = asyncio.ensure_future(_in_crawl_loop(self._browsers, check))
+        self._checks[task] = set(self.frames.values()) if page is None else {page}
+        try:
+            await asyncio.wait([task])
+        finally:
+            del self._checks[task]
+            task.cancel()
+        return not task.cancelled() and task.result()
+
+    def forget(self, page: _Page) -> None:
+        """Cancel the checks that only *page*, which is closed, needed."""
+        frames = self.frames.items()
+        self.frames = {frame: each for frame, each in frames if each is not page}
+        for task, pages in self._checks.items():
+            if pages == {page}:
+                task.cancel()
+            pages.discard(page)
 
     def _on_paused(self, session: CDPSession, event: dict[str, Any]) -> None:
         answer = asyncio.ensure_future(self._answer(session, event))
@@ -183,39 +195,94 @@ class _PageGuard:
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, session: CDPSession, event: dict[str, Any]) -> None:
-        """Stop the request of *event* if it is a forbidden redirect, or let it continue."""
-        is_top = event["resourceType"] == "Document" and (
-            event["frameId"] == self._main_frame
-        )
+        """Stop the request or response of *event*, or let it continue."""
         answer: dict[str, Any] = {"requestId": event["requestId"]}
-        is_refused = "redirectedRequestId" in event and not await self._may_fetch(
-            event["request"]["url"], is_top=is_top
-        )
-        if is_refused:
+        if not await self._is_allowed(event):
             answer["errorReason"] = _REFUSED
+        method = "failRequest" if "errorReason" in answer else "continueRequest"
         # The page may be closed by now.
         with suppress(Exception):
-            await session.send(
-                "Fetch.failRequest" if is_refused else "Fetch.continueRequest", answer
-            )
+            await session.send(f"Fetch.{method}", answer)
+
+    async def _is_allowed(self, event: dict[str, Any]) -> bool:
+        if {"responseStatusCode", "responseErrorReason"} & event.keys():
+            headers = event.get("responseHeaders", ())
+            types = [h["value"] for h in headers if h["name"].lower() == "content-type"]
+            return not any(_SPECULATION_RULES in kind.lower() for kind in types)
+        page = self.frames.get(event["frameId"])
+        is_main_frame = page is not None and page.main_frame == event["frameId"]
+        is_top = is_main_frame and event["resourceType"] == "Document"
+        return await self.may_fetch(event["request"]["url"], page, is_top=is_top)
+
+    async def _route_popup(self, route: Route, request: Request) -> None:
+        # The page may be closed by now.
+        with suppress(Exception):
+            if await self.may_fetch(request.url, None):
+                await route.continue_()
+            else:
+                await route.abort("blockedbyclient")
 
 
-async def _route_popup(browsers: Browsers, route: Route, request: Request) -> None:
-    """Answer a request of a popup: scrapy-playwright only asks about the pages that it opened
-    itself. Abort the request if it is redirected, as no session reports redirects of popups.
-    """
-    # The page may be closed by now.
-    with suppress(Exception):
-        if await _in_crawl_loop(browsers, browsers.may_fetch(request.url, "")):
-            response = await route.fetch(max_redirects=0)
-            if response.status // 100 != 3:
-                await route.fulfill(response=response)
-                return
-        await route.abort("blockedbyclient")
+class _Page:
+    """A page that scrapy-playwright has opened."""
+
+    def __init__(self, page: Page, browser: _Browser) -> None:
+        self._page = page
+        self._browser = browser
+        self.cause: scrapy.Request | None = None
+        """The request of the spider that the page loads."""
+
+        self.main_frame = ""
+
+    @classmethod
+    async def open(cls, page: Page, browsers: Browsers) -> _Page:
+        """Prepare for the loads of *page*: Chromium does not report requests that are already
+        in flight.
+        """
+        self = cls(page, await _Browser.of(browsers, page.context))
+        page.once("close", self._forget)
+        # This fails in Firefox and WebKit.
+        with suppress(Exception):
+            session = await page.context.new_cdp_session(page)
+            session.on("Page.frameAttached", self._add_frame)
+            session.on("Page.frameDetached", self._remove_frame)
+            await session.send("Page.enable")
+            tree = await session.send("Page.getFrameTree")
+            self.main_frame = tree["frameTree"]["frame"]["id"]
+            self._add_frame({"frameId": self.main_frame})
+        return self
+
+    @property
+    def url(self) -> str:
+        """The URL that the page shows, or is about to show."""
+        url = self._page.url
+        return url if self.cause is None or url.startswith("http") else self.cause.url
+
+    async def may_send(self, request: Request) -> bool:
+        """Return True if robots.txt allows *request*, or its DevTools session decides."""
+        if self._browser.has_session:
+            return True
+        is_main_frame = request.frame == self._page.main_frame
+        is_top = is_main_frame and request.is_navigation_request()
+        return await self._browser.may_fetch(request.url, self, is_top=is_top)
+
+    def _add_frame(self, event: dict[str, Any]) -> None:
+        self._browser.frames[event["frameId"]] = self
+
+    def _remove_frame(self, event: dict[str, Any]) -> None:
+        # A frame that only moves to another process keeps its ID.
+        if event["reason"] == "remove":
+            self._browser.frames.pop(event["frameId"], None)
+
+    def _forget(self, page: Page) -> None:
+        _PAGES.pop(page, None)
+        self._browser.forget(self)
 
 
-_GUARDS: dict[Page, _PageGuard] = {}
+_PAGES: dict[Page, _Page] = {}
 
-_CONTEXTS: WeakKeyDictionary[BrowserContext, asyncio.Future[object]] = (
+_BROWSERS: WeakKeyDictionary[Browser | BrowserContext, asyncio.Future[_Browser]] = (
     WeakKeyDictionary()
 )
+
+_CONTEXTS: WeakKeyDictionary[BrowserContext, asyncio.Future[Any]] = WeakKeyDictionary()

@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 import pytest
 from scrapy import Request
 from scrapy.http import HtmlResponse
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_rep import playwright
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
@@ -74,25 +76,40 @@ class Session:
         return {"frameTree": {"frame": {"id": "main"}}}
 
 
-class Context:
-    """A browser context with a DevTools session for each page and frame."""
+class Browser:
+    """Chromium, which has one DevTools session in this test."""
 
     def __init__(self) -> None:
-        self.routes = 0
-        self.sessions: dict[Any, Session] = {}
+        self.sessions: list[Session] = []
+
+    async def new_browser_cdp_session(self) -> Session:
+        self.sessions.append(Session())
+        return self.sessions[-1]
+
+
+class Context:
+    """A browser context. Without a *browser*, it is one of Firefox."""
+
+    def __init__(self, browser: Browser | None = None) -> None:
+        self.browser = browser
+        self.scripts: list[str] = []
+        self.routes: list[Any] = []
+
+    async def add_init_script(self, script: str) -> None:
+        self.scripts.append(script)
 
     async def route(self, pattern: str, handler: Any) -> None:
-        self.routes += 1
+        self.routes.append(handler)
 
     async def new_cdp_session(self, target: Any) -> Session:
-        assert target not in self.sessions
-        self.sessions[target] = Session()
-        return self.sessions[target]
+        if self.browser is None:
+            raise RuntimeError("CDP session is only available in Chromium")
+        return Session()
 
 
 class Page:
-    def __init__(self) -> None:
-        self.context = Context()
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self.url = "about:blank"
         self.page = self.main_frame = self
         self.on_close: list[Callable[[Any], None]] = []
@@ -101,13 +118,22 @@ class Page:
         assert name == "close"
         self.on_close.append(receiver)
 
+    def close(self) -> None:
+        for receiver in self.on_close:
+            receiver(self)
 
-class Frame:
-    """A frame of another site, in its own process."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.url = "http://frame.example/"
+class Route:
+    """A request that Playwright holds."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+
+    async def continue_(self) -> None:
+        self.answers.append("continue")
+
+    async def abort(self, reason: str) -> None:
+        self.answers.append("abort")
 
 
 class BrowserRequest:
@@ -229,71 +255,137 @@ async def test_a_host_that_cannot_be_read() -> None:
 # Pages.
 
 
-@coroutine_test
-async def test_a_page_is_watched() -> None:
-    """The requests of a page and their redirects are checked until the page is closed; a page
-    that is reused gets one session.
-    """
-    mw, crawler = crawl(**OURS)
-    page: Any = Page()
-    for _ in range(2):
-        request = Request(PUBLIC, meta={"playwright": True})
-        await mw.process_request(request)
-        await watch_page(page, request)
-    assert page.context.routes == 1
-    assert list(page.context.sessions) == [page]
-    assert not await is_aborted(PUBLIC, page)
-    session = page.context.sessions[page]
-    assert ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}) in session.sent
-    for number, (url, redirected) in enumerate(
-        [(PRIVATE, True), (PUBLIC, True), (PRIVATE, False)]
-    ):
-        event = {
-            "requestId": number,
-            "frameId": "main",
-            "resourceType": "Document",
-            "request": {"url": url},
-        }
-        if redirected:
-            event["redirectedRequestId"] = "0"
-        session.has_sent.clear()
-        session.receivers["Fetch.requestPaused"](event)
-        await session.has_sent.wait()
-    assert [method for method, _ in session.sent[-3:]] == [
-        "Fetch.failRequest",
-        "Fetch.continueRequest",
-        "Fetch.continueRequest",
-    ]
-    # The errback of the request gets the refusal.
-    with pytest.raises(RobotsDenied):
-        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
-    for receiver in page.on_close:
-        receiver(page)
-    # The page is forgotten: if it is used again, it gets a new session.
-    page.context.sessions.clear()
-    await watch_page(page, request)
-    assert list(page.context.sessions) == [page]
-    assert crawler.stats.get_value("rep/browser/aborted") == 1
-
-
-@coroutine_test
-async def test_frames_of_other_sites(caplog: pytest.LogCaptureFixture) -> None:
-    """A frame in its own process gets its own session, and one warning names the option of
-    Chromium that avoids this.
-    """
-    mw, crawler = crawl(**OURS)
-    crawler.engine.answers["http://frame.example/robots.txt"] = answer(
-        "http://frame.example/robots.txt", b""
-    )
+async def watched(mw: RobotsTxtMiddleware, page: Any) -> Request:
+    """Let scrapy-playwright open *page*. Return the request of the spider."""
     request = Request(PUBLIC, meta={"playwright": True})
     await mw.process_request(request)
-    page: Any = Page()
     await watch_page(page, request)
-    frame = Frame(page)
-    for _ in range(2):
-        assert not await is_aborted("http://frame.example/a", frame)
-    assert set(page.context.sessions) == {page, frame}
-    assert caplog.text.count("--disable-site-isolation-trials") == 1
+    return request
+
+
+async def answers(session: Session, *events: dict[str, Any]) -> list[str]:
+    """Report *events* in *session*, and return the answers."""
+    for number, event in enumerate(events):
+        session.has_sent.clear()
+        common = {"requestId": number, "frameId": "main", "resourceType": "Document"}
+        session.receivers["Fetch.requestPaused"]({**common, **event})
+        await session.has_sent.wait()
+    return [method for method, _ in session.sent[-len(events) :]]
+
+
+@coroutine_test
+async def test_a_browser_with_a_session() -> None:
+    """One DevTools session with the browser decides about the requests of all its pages, and
+    Playwright about none. If the page itself is refused, the errback gets the refusal.
+    """
+    mw, crawler = crawl(**OURS)
+    browser = Browser()
+    context = Context(browser)
+    pages: list[Any] = [Page(context), Page(context), Page(Context(browser))]
+    await watched(mw, pages[1])
+    await watched(mw, pages[2])
+    for _ in range(2):  # A page can be used again.
+        request = await watched(mw, pages[0])
+    assert not await is_aborted(PRIVATE, pages[0])
+    assert crawler.stats.get_value("rep/browser/aborted") is None
+    (session,) = browser.sessions
+    assert len(context.scripts) == 1
+    assert await answers(
+        session,
+        {"request": {"url": PRIVATE}},
+        {"request": {"url": PUBLIC}},
+        {"request": {"url": PRIVATE}, "frameId": "unknown"},
+    ) == ["Fetch.failRequest", "Fetch.continueRequest", "Fetch.failRequest"]
+    with pytest.raises(RobotsDenied):
+        mw.process_exception(request, RuntimeError("net::ERR_BLOCKED_BY_CLIENT"))
+    assert crawler.stats.get_value("rep/browser/aborted") == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "answer"),
+    [
+        ([("content-type", "application/speculationrules+json")], "failRequest"),
+        ([("Content-Type", "Application/SpeculationRules+JSON; a=b")], "failRequest"),
+        ([("Content-Type", "text/javascript")], "continueRequest"),
+        ([], "continueRequest"),
+    ],
+)
+@coroutine_test
+async def test_a_file_of_speculation_rules(
+    headers: list[tuple[str, str]], answer: str
+) -> None:
+    """Chromium gets no file of speculation rules, and other files as they are."""
+    mw, _ = crawl(**OURS)
+    browser = Browser()
+    await watched(mw, Page(Context(browser)))
+    event = {
+        "request": {"url": PUBLIC},
+        "responseStatusCode": 200,
+        "responseHeaders": [{"name": name, "value": value} for name, value in headers],
+    }
+    assert await answers(browser.sessions[0], event) == [f"Fetch.{answer}"]
+
+
+@coroutine_test
+async def test_a_browser_without_a_session() -> None:
+    """In Firefox and WebKit, what Playwright reports is checked, with the first request of a
+    popup.
+    """
+    mw, _ = crawl(**OURS)
+    page: Any = Page(Context())
+    request = await watched(mw, page)
+    assert not await is_aborted(PUBLIC, page)
+    assert await is_aborted(PRIVATE, page)
+    with pytest.raises(RobotsDenied):
+        mw.process_exception(request, RuntimeError("aborted"))
+    (handler,) = page.context.routes
+    route = Route()
+    for url in (PUBLIC, PRIVATE):
+        await handler(route, BrowserRequest(url))
+    assert route.answers == ["continue", "abort"]
+
+
+@pytest.mark.parametrize("browser", [Browser, lambda: None])
+@coroutine_test
+async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None:
+    """When a page closes, its requests no longer wait for a robots.txt, and the fetch of that
+    file ends unless another page needs it.
+    """
+    mw, crawler = crawl(**OURS)
+    fetches: list[Deferred[Any]] = []
+    ended: Deferred[None] = Deferred()
+
+    def hang() -> Deferred[Any]:
+        fetches.append(Deferred(lambda _: ended.callback(None)))
+        return fetches[-1]
+
+    silent, busy = "http://silent.example/", "http://busy.example/"
+    for each in (silent, busy):
+        crawler.engine.answers[f"{each}robots.txt"] = hang
+    context = Context(browser())
+    one, other = Page(context), Page(context)
+    await watched(mw, one)
+    await watched(mw, other)
+    tasks: list[asyncio.Future[Any]] = []
+
+    async def ask(url: str, page: Any) -> None:
+        check = playwright._PAGES[page]._browser.may_fetch(url, playwright._PAGES[page])
+        tasks.append(asyncio.ensure_future(check))
+        await asyncio.sleep(0)
+
+    for url, page in ((silent, one), (busy, one), (busy, other)):
+        await ask(url, page)
+    await asyncio.wait(tasks, timeout=0)
+    assert len(fetches) == 2
+    one.close()
+    assert not await tasks[0]
+    assert not await tasks[1]
+    await maybe_deferred_to_future(ended)
+    assert not fetches[1].called
+    fetches[1].callback(answer(f"{busy}robots.txt", b""))
+    assert await tasks[2]
+    other.close()
+    assert not playwright._PAGES.keys() & {one, other}
 
 
 @coroutine_test
@@ -307,14 +399,14 @@ async def test_a_callback_of_the_spider_for_its_page() -> None:
     request = Request(PUBLIC, meta={"playwright": True, key: name})
     await mw.process_request(request)
     assert request.meta[key] == browsers.WATCH_PAGE
-    page: Any = Page()
+    page: Any = Page(Context())
     await watch_page(page, request)
-    assert page.context.routes == 1
+    assert len(page.context.routes) == 1
     # A retry copies the request.
     again = request.replace(dont_filter=True)
-    unknown: Any = Page()
+    unknown: Any = Page(Context())
     await watch_page(unknown, again)
-    assert unknown.context.routes == 0
+    assert unknown.context.routes == []
     await mw.process_request(again)
     assert [(one, each) for one, each in calls] == [(page, request), (unknown, again)]
     assert again.meta[key] == browsers.WATCH_PAGE

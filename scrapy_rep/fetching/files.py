@@ -110,7 +110,8 @@ class FileCache(ABC, Generic[_Parsed]):
         """The file of *key*, from the store or its server, and whether it was just fetched.
 
         *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
-        the spider closes meanwhile. After any other error the file counts as unreachable.
+        the spider closes meanwhile, and a cancellation if no request waits any more. After any
+        other error the file counts as unreachable.
         """
         try:
             entry, is_new = await self._learn(key, causes)
@@ -118,7 +119,7 @@ class FileCache(ABC, Generic[_Parsed]):
         except SpiderClosing:
             raise
         except (CancelledError, asyncio.CancelledError):
-            if is_closing(self._crawler):
+            if is_closing(self._crawler) or not causes:
                 raise
             # Another component cancelled the fetch. The waiting requests must continue.
             error = "cancelled"

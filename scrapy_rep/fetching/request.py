@@ -105,6 +105,10 @@ class Causes:
         self._requests.append(request)
         return True
 
+    def clear(self) -> None:
+        """Remove all requests: none waits any more."""
+        self._requests.clear()
+
     def rotate(self) -> None:
         """Move the last request to the front, for the next fetch."""
         self._requests.insert(0, self._requests.pop())

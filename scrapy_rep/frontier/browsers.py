@@ -165,13 +165,8 @@ class Browsers:
                 if key not in {meta.DONT_OBEY_ROBOTSTXT, "redirect_urls"}
             },
         )
-        origin = request_origin(arrived)
-        via = Via("redirect", request.url)
-        if _is_exempted_by(request, origin):
-            self._reporter.allowed(Case(arrived, origin, via=via), BY_USER)
-            return
         try:
-            await self._check(arrived, origin, via)
+            await self._check(arrived, Via("redirect", request.url), request)
         except RobotsDenied:
             self._crawler.stats.inc_value(stats.ARRIVED)
             raise
@@ -192,13 +187,8 @@ class Browsers:
         request = Request(url, headers={"User-Agent": header})
         if not is_of_http(request):
             return True
-        origin = request_origin(request)
-        via = Via("browser", page)
-        if cause is not None and _is_exempted_by(cause, origin):
-            self._reporter.allowed(Case(request, origin, via=via), BY_USER)
-            return True
         try:
-            await self._check(request, origin, via)
+            await self._check(request, Via("browser", page), cause)
         except RobotsDenied as denied:
             self._crawler.stats.inc_value(stats.ABORTED)
             if cause is not None and is_top:
@@ -218,8 +208,14 @@ class Browsers:
 
     # Both checks.
 
-    async def _check(self, request: Request, origin: Origin | None, via: Via) -> None:
-        """Apply robots.txt or the override of *origin*. Raises RobotsDenied, SpiderClosing."""
+    async def _check(self, request: Request, via: Via, cause: Request | None) -> None:
+        """Apply the robots.txt of the origin of *request*, or the override for it, unless *cause*,
+        the request of the spider, is exempt. Raises RobotsDenied or SpiderClosing.
+        """
+        origin = request_origin(request)
+        if cause is not None and _is_exempted_by(cause, origin):
+            self._reporter.allowed(Case(request, origin, via=via), BY_USER)
+            return
         if origin is None:
             self._judge.refuse(Case(request, origin, via=via), BAD_URL)
         override = self._access.override(origin)

@@ -129,7 +129,8 @@ class Hosts:
         """Wait until robots.txt for *request* is known, and return it.
 
         If robots.txt is unreachable, only a request that *is_patient* waits until it is
-        back. Raises SpiderClosing if the spider closes meanwhile.
+        back. If this is cancelled and nothing else waits, so is the fetch. Raises SpiderClosing
+        if the spider closes meanwhile.
         """
         while True:
             known = self._cache.cached(origin)
@@ -145,7 +146,11 @@ class Hosts:
             self._waiting_requests += 1
             if known is None:
                 self._want(host, request, is_urgent=True)
-            await maybe_deferred_to_future(waiter)
+            try:
+                await maybe_deferred_to_future(waiter)
+            except (CancelledError, asyncio.CancelledError):
+                self._leave(host, waiter)
+                raise
 
     def close(self) -> None:
         """Cancel all fetches, and fail the requests that wait in the downloader."""
@@ -221,6 +226,22 @@ class Hosts:
         self._forget(host)
         self.begin_fetches()
 
+    def _leave(self, host: Host, waiter: Deferred[None]) -> None:
+        """Forget *waiter*, which was cancelled, and *host* if nothing else needs it."""
+        if waiter not in host.waiters:
+            return
+        host.waiters = [each for each in host.waiters if each is not waiter]
+        self._waiting_requests -= 1
+        if host.waiters or host.parked or host.outage:
+            return
+        host.is_wanted = False
+        # Forgotten at once, since the next request needs a new fetch.
+        del self._hosts[host.origin]
+        task = self._learning.get(host)
+        if task is not None and host.causes is not None:
+            host.causes.clear()
+            task.cancel()
+
     # Outages.
 
     def _note_outage(self, host: Host, known: Known) -> None:
@@ -287,8 +308,8 @@ class Hosts:
         return host
 
     def _forget(self, host: Host) -> None:
-        if host.is_idle:
-            self._hosts.pop(host.origin, None)
+        if host.is_idle and self._hosts.get(host.origin) is host:
+            del self._hosts[host.origin]
 
     def _release_waiters(self, host: Host, error: SpiderClosing | None = None) -> None:
         self._waiting_requests -= host.release_waiters(error)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class BrowserSpider(PlanSpider):
     """Downloads its requests with Playwright, unless their meta says otherwise.
 
-    ``ends_at`` of a request is the path of the URL at which the page must end.
+    ``ends_at`` of a request is the path of the URL at which the page must end, ``state`` the
+    state that it must reach, by default that it requests nothing more.
     """
 
     name = "browser"
@@ -24,8 +25,9 @@ class BrowserSpider(PlanSpider):
         from scrapy_playwright.page import PageMethod  # noqa: PLC0415
 
         ends_at = arguments.pop("ends_at", None)
+        state = arguments.pop("state", "networkidle")
         arguments["meta"] = {"playwright": True, **arguments.get("meta", {})}
-        wait = PageMethod("wait_for_load_state", "networkidle", timeout=PATIENCE)
+        wait = PageMethod("wait_for_load_state", state, timeout=PATIENCE)
         if ends_at:
             wait = PageMethod("wait_for_url", f"**{ends_at}", timeout=PATIENCE)
         arguments["meta"]["playwright_page_methods"] = [wait]

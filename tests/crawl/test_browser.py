@@ -14,6 +14,7 @@ from tests.crawl.crawl import run_crawl
 from tests.report.making import run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
@@ -31,7 +32,7 @@ RULES = "User-agent: *\nDisallow: /private\n"
 HANDLER = "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"
 OPTIONS = (
     "--no-sandbox --headless --disable-gpu --disable-quic --no-first-run"
-    " --disable-site-isolation-trials --disable-background-networking --disable-component-update --disable-sync"
+    " --disable-background-networking --disable-component-update --disable-sync"
 )
 SETTINGS = {
     "DOWNLOAD_HANDLERS": {"http": HANDLER, "https": HANDLER},
@@ -47,14 +48,21 @@ SETTINGS = {
 ABORT = {"PLAYWRIGHT_ABORT_REQUEST": "scrapy_rep.playwright.abort_forbidden"}
 
 
-def html(body: str) -> Answer:
+def script(code: str) -> Answer:
+    return Answer(code.encode(), headers={"Content-Type": "text/javascript"})
+
+
+def html(body: str, **headers: str) -> Answer:
     page = f"<html><head><title>A page</title></head><body>{body}</body></html>"
-    return Answer(page.encode(), headers={"Content-Type": "text/html"})
+    return Answer(page.encode(), headers={"Content-Type": "text/html", **headers})
 
 
-def crawl(requests: list[Any], path: Path, **settings: Any) -> CrawlResult:
+def crawl(
+    requests: list[Any], path: Path, *, then: Iterable[Any] = (), **settings: Any
+) -> CrawlResult:
     return run_crawl(
         requests,
+        then=then,
         spider="tests.crawl.browser_spiders.BrowserSpider",
         settings={**SETTINGS, "REP_LEDGER": str(path / "ledger.sqlite"), **settings},
     )
@@ -228,3 +236,182 @@ def test_what_is_aborted(site: Site, tmp_path: Path) -> None:
     for hit in (*host.robots_hits, *other.robots_hits):
         assert "Sec-Fetch-Mode" not in hit.headers
     assert result.lines("WARNING", "rowser") == []
+
+
+WORKER = "fetch('{0}'); fetch('/private{0}').catch(() => 0); fetch('/hop{0}').catch(() => 0);"
+SENT_ON_LEAVING = """
+const send = (event) => {
+    navigator.sendBeacon("/private/" + event.type);
+    fetch("/private/keepalive", {keepalive: true});
+    new Image().src = "/private/image";
+};
+addEventListener("pagehide", send);
+addEventListener("visibilitychange", send);
+"""
+
+
+def hidden_site(site: Site) -> tuple[Host, Host, list[str]]:
+    """Add hosts whose pages request what Playwright does not report. Return them, and what of
+    it is allowed.
+    """
+    host, other = site.add(RULES), site.add(RULES, name="localhost")
+    rules = '{"%s": [{"urls": ["/private/%s"], "eagerness": "immediate"}]}'
+    inline = "<script type=speculationrules>%s</script>"
+    host.answers |= {
+        "/worker": html("""<script>
+            new Worker("/worker.js"); new Worker("/private/a.js"); new Worker("/hop/a.js")
+            </script>"""),
+        "/worker.js": script(
+            WORKER.format("/by-worker")
+            + "new Worker('/nested.js'); new Worker('/private/nested.js')"
+        ),
+        "/nested.js": script(WORKER.format("/by-nested")),
+        "/shared": html("""<script>
+            new SharedWorker("/shared.js"); new SharedWorker("/private/b.js")
+            new SharedWorker("/hop/b.js")
+            </script><img src="/until-by-shared">"""),
+        # With a shared worker, Playwright never says that a page requests nothing more.
+        "/until-by-shared": Answer(after=lambda: host.hits_on("/hop/by-shared")),
+        "/shared.js": script(
+            WORKER.format("/by-shared") + "importScripts('/private/imported')"
+        ),
+        "/service": html("""<script>
+            navigator.serviceWorker.register("/service.js")
+            navigator.serviceWorker.register("/private/service.js").catch(() => 0)
+            </script>"""),
+        "/service.js": script(WORKER.format("/by-service")),
+        "/worklet": html("""<script>
+            const worklet = new OfflineAudioContext(1, 1, 44100).audioWorklet
+            worklet.addModule("/private/worklet.js").catch(() => 0)
+            worklet.addModule("/worklet.js").catch(() => 0)
+            </script>"""),
+        "/worklet.js": script('import "/private/module.js"'),
+        "/download": html("""<a id=a download href="/private/file">A file</a>
+            <script>a.click()</script>"""),
+        "/later": html("""<script>
+            fetchLater("/private/later", {activateAfter: 0}); fetchLater("/private/last")
+            </script>"""),
+        "/leaving": html(f"<script>{SENT_ON_LEAVING}</script>"),
+        "/rules": html(
+            inline % (rules % ("prefetch", "prefetch"))
+            + inline % (rules % ("prerender", "prerender"))
+        ),
+        "/late-rules": html(f"""<script>
+            const rules = document.createElement("script")
+            rules.type = "speculationrules"
+            rules.textContent = `{rules % ("prefetch", "late")}`
+            document.body.append(rules)
+            </script>"""),
+        "/file-of-rules": html("", **{"Speculation-Rules": '"/rules.json"'}),
+        "/rules.json": Answer(
+            (rules % ("prefetch", "by-file")).encode(),
+            headers={"Content-Type": "application/speculationrules+json"},
+        ),
+        "/opener": html('<script>open("/popup"); open("/hop/popup")</script>'),
+        "/popup": html("""<img src="/private/of-popup">
+            <script>new Worker("/of-popup.js")</script>"""),
+        "/of-popup.js": script(WORKER.format("/by-popup")),
+        "/framing": html(
+            f'<iframe src="{other.url("/hop/frame")}"></iframe>'
+            f'<iframe src="{other.url("/frame")}"></iframe><img src="/until-by-frame">'
+        ),
+        "/until-by-frame": Answer(after=lambda: other.hits_on("/hop/by-frame")),
+    }
+    other.answers |= {
+        "/frame": html("""<img src="/private/of-frame"><img src="/hop/of-frame">
+            <script>new SharedWorker("/of-frame.js")</script>"""),
+        "/of-frame.js": script(WORKER.format("/by-frame")),
+    }
+    workers = ["by-worker", "by-nested", "by-shared", "by-service", "by-popup"]
+    for at in (host, other):
+        for name in [
+            *workers,
+            "a.js",
+            "b.js",
+            "popup",
+            "frame",
+            "of-frame",
+            "by-frame",
+        ]:
+            at.answers[f"/hop/{name}"] = redirect(f"/private/hop/{name}")
+    return host, other, [f"/{name}" for name in workers]
+
+
+@pytest.mark.parametrize(
+    "isolation", ["--site-per-process", "--disable-site-isolation-trials"]
+)
+def test_what_playwright_does_not_report(
+    site: Site, tmp_path: Path, isolation: str
+) -> None:
+    """With abort_forbidden, Chromium sends no forbidden request from a worker of any kind or
+    for its script, from an audio worklet, for a download, from fetchLater, while a page
+    closes, because of speculation rules, or from a frame in its own process or a popup.
+    """
+    host, other, allowed = hidden_site(site)
+    launch = {
+        **SETTINGS["PLAYWRIGHT_LAUNCH_OPTIONS"],
+        "args": [*OPTIONS.split(), isolation],
+    }
+    names = [
+        "worker",
+        "shared",
+        "service",
+        "worklet",
+        "download",
+        "later",
+        "leaving",
+        "rules",
+        "late-rules",
+        "file-of-rules",
+        "opener",
+        "framing",
+    ]
+    result = crawl(
+        [
+            {
+                "url": host.url(f"/{name}"),
+                "state": "load" if name in {"shared", "framing"} else "networkidle",
+            }
+            for name in names
+        ],
+        tmp_path,
+        **ABORT,
+        PLAYWRIGHT_LAUNCH_OPTIONS=launch,
+    )
+    print(result.log)
+    private = [hit.path for hit in site.log if hit.path.startswith("/private")]
+    assert private == []
+    assert set(allowed) <= set(host.pages)
+    assert "/by-frame" in other.pages
+    assert result.fetched() == sorted(host.url(f"/{name}") for name in names)
+    assert result.stats["rep/browser/aborted"] > 30
+
+
+def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> None:
+    """If a page ends with its time-out while its images and frames wait for robots.txt files
+    of silent hosts, the fetches of these files end with it, and their hosts can be visited
+    later.
+    """
+    host = site.add(RULES)
+    silent = site.add([Answer(hang=True), Answer(RULES.encode())], name="127.0.0.2")
+    away = site.add(Answer(hang=True), name="127.0.0.3")
+    host.answers["/page"] = html(
+        f'<img src="{silent.url("/image")}"><iframe src="{away.url("/frame")}"></iframe>'
+        f'<script>fetch("{away.url("/fetch")}").catch(() => 0)</script>'
+    )
+    options = {"playwright_page_goto_kwargs": {"timeout": 5_000}}
+    result = crawl(
+        [{"url": host.url("/page"), "meta": options}],
+        tmp_path,
+        **ABORT,
+        then=[{"url": silent.url("/later"), "meta": {"playwright": False}}],
+        REP_DOWNLOAD_TIMEOUT=100,
+    )
+    print(result.log)
+    assert result.error(host.url("/page"))["error"] == "TimeoutError"
+    assert result.fetched() == [silent.url("/later")]
+    assert (silent.pages, away.pages) == (["/later"], [])
+    assert (len(silent.robots_hits), len(away.robots_hits)) == (2, 1)
+    assert "rep/robotstxt/unreachable" not in result.stats
+    assert result.stats["elapsed_time_seconds"] < 90
+    assert "never retrieved" not in result.log

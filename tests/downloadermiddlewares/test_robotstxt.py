@@ -137,6 +137,29 @@ async def test_a_waiter_that_is_cancelled_harms_no_other() -> None:
 
 
 @coroutine_test
+async def test_the_last_waiter_that_is_cancelled_ends_the_fetch() -> None:
+    """If all requests that wait for a robots.txt are cancelled, so is its fetch. That says
+    nothing about the site: the next request has robots.txt fetched again.
+    """
+    landing: Deferred[Any] = Deferred()
+    mw, crawler = middleware({ROBOTS_URL: [lambda: landing, answer(ROBOTS_URL)]})
+    waiting = [deferred_from_coro(ask(mw, Request(PUBLIC))) for _ in range(2)]
+    for one in waiting:
+        one.addErrback(lambda _: None)
+    waiting[0].cancel()
+    await maybe_deferred_to_future(waiting[0])
+    assert not landing.called
+    waiting[1].cancel()
+    await maybe_deferred_to_future(waiting[1])
+    assert await ask(mw, Request(PUBLIC)) is None
+    assert landing.called
+    assert asked(crawler) == [ROBOTS_URL] * 2
+    with pytest.raises(RobotsDenied):
+        await ask(mw, Request(PRIVATE))
+    assert not mw._access.hosts.has_waiters
+
+
+@coroutine_test
 async def test_a_failure_of_ours_is_no_permission() -> None:
     """After an internal error in the fetcher, no request waits, and none is allowed."""
     mw, _ = middleware({})  # The fake engine raises KeyError.

@@ -92,8 +92,11 @@ class Host:
         """The requested paths except for robots.txt, sorted."""
         return sorted(hit.path for hit in self.hits if hit.path != "/robots.txt")
 
-    def answer(self, path: str) -> Answer:
-        """Return the next answer for *path*. Of several answers, the last one is repeated."""
+    def answer(self, path: str, name: str = "") -> Answer:
+        """Return the next answer for *path*, or for *path* behind the *name* of a virtual host
+        if there is one. Of several answers, the last one is repeated.
+        """
+        path = name + path if name + path in self.answers else path
         answers = self.answers.get(path)
         if answers is None:
             missing = Answer(status=404, headers={"Content-Type": "text/plain"})
@@ -226,7 +229,7 @@ async def _serve(
                 return await _send_raw(host.opening(), reader, writer)
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
-                answer = host.answer(hit.path)
+                answer = host.answer(hit.path, hit.headers.get("Host", ""))
                 host.under_way += 1
                 host.at_once = max(host.at_once, host.under_way)
                 try:

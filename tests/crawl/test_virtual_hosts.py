@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +135,16 @@ def test_an_outage(host: Host) -> None:
     result = run_crawl(all_pages(host), settings={"REP_RETRY_TIMES": 0})
     assert served(host) == [*BOTH[:2], BOTH[3]]
     assert len(result.lines("WARNING", f"{host.robotstxt}#Host:{NAME} is unreach")) == 1
+
+
+def test_a_delay(host: Host) -> None:
+    """The delay that a virtual host asks for applies to all requests to its address."""
+    host.answers[f"{NAME}/robots.txt"] = robots("User-agent: *\nCrawl-delay: 1\n")
+    first = [request(host, path) for path in ("/1", "/2")]
+    run_crawl(first, then=[request(host, "/3", None), request(host, "/4")])
+    times = [hit.time for hit in host.hits if hit.path != "/robots.txt"]
+    assert len(times) == 4
+    assert min(after - before for before, after in pairwise(times)) > 0.9
 
 
 def test_redirects(site: Site, host: Host) -> None:

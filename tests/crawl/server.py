@@ -57,6 +57,7 @@ class Host:
         self.port = 0
         self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
+        """By path, or by a virtual host with a path."""
         self.under_way = 0
         self.opening: Callable[[], Iterable[bytes | Then]] | None = None
         """The parts to send on each connection before any request; then it is closed."""
@@ -92,11 +93,8 @@ class Host:
         """The requested paths except for robots.txt, sorted."""
         return sorted(hit.path for hit in self.hits if hit.path != "/robots.txt")
 
-    def answer(self, path: str, name: str = "") -> Answer:
-        """Return the next answer for *path*, or for *path* behind the *name* of a virtual host
-        if there is one. Of several answers, the last one is repeated.
-        """
-        path = name + path if name + path in self.answers else path
+    def answer(self, path: str) -> Answer:
+        """Return the next answer for *path*. Of several answers, the last one is repeated."""
         answers = self.answers.get(path)
         if answers is None:
             missing = Answer(status=404, headers={"Content-Type": "text/plain"})
@@ -229,7 +227,8 @@ async def _serve(
                 return await _send_raw(host.opening(), reader, writer)
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
-                answer = host.answer(hit.path, hit.headers.get("Host", ""))
+                named = hit.headers.get("Host", "") + hit.path
+                answer = host.answer(named if named in host.answers else hit.path)
                 host.under_way += 1
                 host.at_once = max(host.at_once, host.under_way)
                 try:

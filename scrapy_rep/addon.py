@@ -6,15 +6,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.extensions.ledger import Ledger
+from scrapy_rep.log import get_logger
 from scrapy_rep.settings import OBEY, RepSettings
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
+
+logger = get_logger(__name__)
 
 _SCRAPYS_OWN = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 
@@ -23,14 +27,15 @@ class Addon:
     """Enables this package's components, and replaces Scrapy's RobotsTxtMiddleware.
 
     The project's own settings take precedence: ``ROBOTSTXT_OBEY`` is set at ``addon``
-    priority, and a component that the project sets keeps the order that the project gives.
+    priority, and a component of this package that the project sets keeps the order that the
+    project gives.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set(OBEY, True, "addon")
         settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
         _prepare_for_workers(settings)
-        _disable_scrapys_own(settings)
+        _replace_scrapys_own(settings)
         for name, component in (
             ("DOWNLOADER_MIDDLEWARES", RobotsTxtMiddleware),
             ("DOWNLOADER_MIDDLEWARES", IndexingMiddleware),
@@ -80,15 +85,34 @@ def _redis_url(settings: BaseSettings) -> str | None:
     return f"redis://{host}:{port}/{settings.get('REDIS_DB', 0)}"
 
 
-def _disable_scrapys_own(settings: BaseSettings) -> None:
-    """Disable Scrapy's own middleware, unless the project sets it.
-
-    ``setdefault_in_component_priority_dict`` cannot do this: Scrapy 2.14 does not recognise
-    a class as the component whose import path is in the ``_BASE`` setting.
+def _replace_scrapys_own(settings: BaseSettings) -> None:
+    """Disable Scrapy's own middleware, also where the project names it, and warn about a
+    subclass of it. If the project disables the one of this package, change nothing.
     """
     name = "DOWNLOADER_MIDDLEWARES"
-    orders = settings.getdict(name)
-    component = load_object(_SCRAPYS_OWN)
-    if all(load_object(key) is not component for key in orders):
-        orders[_SCRAPYS_OWN] = None
-        settings.set(name, orders, settings.getpriority(name) or 0)
+    scrapys_own = load_object(_SCRAPYS_OWN)
+    orders, subclasses = {_SCRAPYS_OWN: None}, []
+    for key, order in settings.getdict(name).items():
+        component = load_object(key)
+        if component is RobotsTxtMiddleware and order is None:
+            return
+        if component is scrapys_own:
+            continue
+        orders[key] = order
+        is_class = isinstance(component, type)
+        if is_class and issubclass(component, scrapys_own) and order is not None:
+            subclasses.append(component)
+    settings.set(name, orders, settings.getpriority(name) or 0)
+    for subclass in subclasses if settings.getbool(OBEY) else ():
+        logger.warning(
+            "%(setting)s names %(subclass)s, a subclass of Scrapy's RobotsTxtMiddleware. It "
+            "decides about each request in addition to scrapy-rep: it may refuse what "
+            "scrapy-rep allows, REP_OVERRIDES has no effect on it, and the ledger does not "
+            "record what it refuses. Remove it from the setting; or, to use it alone, set "
+            "%(ours)s there to None.",
+            {
+                "setting": name,
+                "subclass": global_object_name(subclass),
+                "ours": global_object_name(RobotsTxtMiddleware),
+            },
+        )

@@ -25,7 +25,7 @@ from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.protocol.origins import Origin, origin_of
+from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -171,10 +171,10 @@ class Replayer:
             groups = groupby(self._crawls.decisions(), attrgetter("origin"))
             group = next(groups, None)
             while names := list(islice(origins, ORIGINS_AT_ONCE)):
-                wanted = [origin for name in names if (origin := origin_of(name))]
+                wanted = [origin for name in names if (origin := written_origin(name))]
                 known = await sources.of(wanted)
                 while group is not None and group[0] <= names[-1]:
-                    origin = origin_of(group[0])
+                    origin = written_origin(group[0])
                     if origin is not None:
                         self._judge(group[1], known[origin])
                     group = next(groups, None)

@@ -13,6 +13,7 @@ from scrapy_rep import meta
 from scrapy_rep import signals as ours
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.extensions.pagedecisions import PageDecision
+from scrapy_rep.frontier.hostkeys import request_origin
 from scrapy_rep.ledger.records import Decided, Snapshot, storable, url_text
 from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.protocol.indexing.statements import Statement
@@ -124,7 +125,9 @@ class Evidence:
         origin = origin_of(request.url)
         if origin is not None and (self._has_all or self._is_due(origin, OBEY)):
             self._write_decision(
-                request.url, PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, OBEY)
+                request.url,
+                PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, OBEY),
+                request,
             )
 
     def _is_due(self, origin: Origin | None, what: str) -> bool:
@@ -149,29 +152,32 @@ class Evidence:
             for each in islice(known, _MAX_STATEMENTS):
                 reason = _OF_DATA if is_data else each.name
                 decision = PageDecision(Layer(each.source), Verdict.NOTED, reason, each)
-                self._write_decision(url, decision, page=url)
+                self._write_decision(url, decision, request, page=url)
         settings = self._settings
         if settings.stop_download and _STOPPED_FLAG in response.flags:
             because = None if is_data else rules.because("noindex")
             layer = Layer.HEADER if because else Layer.USAGE
             decision = PageDecision(layer, Verdict.DROPPED, "stopped", because)
-            self._write_decision(url, decision, page=url)
+            self._write_decision(url, decision, request, page=url)
         if is_data:
             return
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
-            self._overridden(url, meta.DONT_OBEY_NOINDEX, rules.because(_why(rules)))
+            because = rules.because(_why(rules))
+            self._overridden(request, url, meta.DONT_OBEY_NOINDEX, because)
         elif noindex and settings.noindex == "ignore":
-            self._overridden(url, NOINDEX, rules.because(_why(rules)))
+            self._overridden(request, url, NOINDEX, rules.because(_why(rules)))
         if not rules.follow and settings.nofollow == "ignore":
-            self._overridden(url, NOFOLLOW, rules.because("nofollow"))
+            self._overridden(request, url, NOFOLLOW, rules.because("nofollow"))
 
-    def _overridden(self, url: str, reason: str, because: Statement | None) -> None:
+    def _overridden(
+        self, request: Request, url: str, reason: str, because: Statement | None
+    ) -> None:
         """Record that the user of the crawler overrides a statement of a page."""
         origin = origin_of(url)
         if self._has_all or (origin is not None and self._is_due(origin, reason)):
             decision = PageDecision(Layer.OVERRIDE, Verdict.ALLOWED, reason, because)
-            self._write_decision(url, decision, page=url)
+            self._write_decision(url, decision, request, page=url)
 
     def _item_dropped(self, response: Response, exception: BaseException) -> None:
         if isinstance(exception, ItemDenied):
@@ -187,8 +193,9 @@ class Evidence:
         self, response: Response, verdict: Verdict, why: str, because: Statement | None
     ) -> None:
         layer = Layer(because.source) if because else Layer.META
+        decision = PageDecision(layer, verdict, why, because)
         url = response.url
-        self._write_decision(url, PageDecision(layer, verdict, why, because), page=url)
+        self._write_decision(url, decision, response.request, page=url)
 
     def _link_dropped(
         self,
@@ -199,7 +206,7 @@ class Evidence:
     ) -> None:
         source = statement.source if isinstance(statement, Statement) else reason
         decision = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
-        self._write_decision(request.url, decision, page=response.url)
+        self._write_decision(request.url, decision, request, page=response.url)
 
     def _media_refused(
         self,
@@ -214,7 +221,7 @@ class Evidence:
         else:
             layer = Layer(statement.source) if statement else Layer.META
         decision = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
-        self._write_decision(request.url, decision, page=page_url)
+        self._write_decision(request.url, decision, request, page=page_url)
 
     # Use.
 
@@ -224,7 +231,9 @@ class Evidence:
         for each in preferences.statements[:_MAX_STATEMENTS]:
             reason = each.category or str(each.signal)
             decision = PageDecision(Layer.USAGE, Verdict.NOTED, reason, each, entry)
-            self._write_decision(response.url, decision, page=response.url)
+            self._write_decision(
+                response.url, decision, response.request, page=response.url
+            )
 
     def _usage_annotated(
         self, response: Response, denial: Denial, entry: Entry | None
@@ -237,12 +246,25 @@ class Evidence:
         decision = PageDecision(
             Layer.USAGE, verdict, denial.purpose, denial.statement, entry
         )
-        self._write_decision(response.url, decision, page=response.url)
+        self._write_decision(
+            response.url, decision, response.request, page=response.url
+        )
 
     def _write_decision(
-        self, url: str, decision: PageDecision, *, page: str | None = None
+        self,
+        url: str,
+        decision: PageDecision,
+        request: Request | None,
+        *,
+        page: str | None = None,
     ) -> None:
-        self._write(decision.decided(url, page, time.time()))
+        """Record a decision about *url*, which *request* fetches, or has fetched."""
+        decided = decision.decided(url, page, time.time())
+        origin = request_origin(request) if request is not None else None
+        # A browser may have been led to another origin, without the virtual host.
+        if origin is not None and origin.server == decided.origin:
+            decided = decided._replace(origin=str(origin))
+        self._write(decided)
 
 
 def _why(rules: IndexingRules) -> str:

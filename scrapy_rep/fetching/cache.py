@@ -56,13 +56,14 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         fetcher: RobotsTxtFetcher,
         store_client: StoreClient,
         settings: RepSettings,
-        now: Callable[[], float],
         *,
+        now: Callable[[], float],
+        monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
     ) -> None:
-        common = crawler, fetcher, store_client, settings, now
-        super().__init__(*common)
-        self._tdmrep = TdmRepCache(*common)
+        common = crawler, fetcher, store_client, settings
+        super().__init__(*common, now=now, monotonic=monotonic)
+        self._tdmrep = TdmRepCache(*common, now=now, monotonic=monotonic)
         self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
         self._may_fetch = may_fetch
 

@@ -26,7 +26,7 @@ from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.access.results import AccessResult
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,15 +98,16 @@ class RobotsTxtFetcher:
     async def fetch(
         self, url: str, causes: Causes, *, is_robotstxt: bool = True
     ) -> AccessResult:
-        """Fetch the file at *url*. If it is not a robots.txt (*is_robotstxt*), Scrapy's stats
-        about robots.txt do not count it.
+        """Fetch the file at *url*, as :meth:`Origin.url` returns it. If it is not a robots.txt
+        (*is_robotstxt*), Scrapy's stats about robots.txt do not count it.
 
         *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
         uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
         Errors of the server or the network are in the result. Raises SpiderClosing if the
         spider closes while the request waits for its turn.
         """
-        file = _File(causes, CookieJar(), is_robotstxt)
+        _, virtual_host = split_virtual_host(url)
+        file = _File(causes, CookieJar(), is_robotstxt, virtual_host)
         self._count(file, stats.REQUEST_COUNT)
         self._under_way += 1
         if self._under_way == 1:
@@ -122,7 +123,8 @@ class RobotsTxtFetcher:
                 )
 
     async def _follow(self, url: str, file: _File) -> AccessResult:
-        current, redirects = url, list[str]()
+        first, _ = split_virtual_host(url)
+        current, redirects = first, list[str]()
         boundary = Boundary(self._settings)
         where = origin_of(url)
         while True:
@@ -139,7 +141,7 @@ class RobotsTxtFetcher:
                 break
             if len(redirects) >= self._settings.dialect.max_redirects:
                 error = f"redirected more than {len(redirects)} times"
-                if target in {url, *redirects}:
+                if target in {first, *redirects}:
                     error += ", in a loop"
                 break
             if not await boundary.may_follow(current, response, target):
@@ -185,6 +187,8 @@ class RobotsTxtFetcher:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
+            if file.virtual_host and not is_redirected:
+                request.headers["Host"] = file.virtual_host
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
@@ -253,6 +257,10 @@ class _File(NamedTuple):
     """For sites that redirect to the same URL until the client sends a cookie."""
 
     is_robotstxt: bool
+
+    virtual_host: str
+    """The ``Host`` header, if it differs from the host in the URL. The target of a redirect
+    to another origin does not get it."""
 
 
 class _Answer(NamedTuple):

@@ -37,6 +37,9 @@ logger = get_logger(__name__)
 _MAX_FILES = 5_000
 _MAX_BYTES = 64 * 1024 * 1024
 
+# The number of unreachable files whose last fetch is remembered.
+_MAX_UNREACHABLE = 20_000
+
 # In seconds.
 _JUST_NOW = 1.0
 
@@ -70,7 +73,7 @@ class FileCache(ABC, Generic[_Parsed]):
     """One file per origin, while it is fresh.
 
     The *key* of a file is the Origin for a robots.txt, the URL for another file.
-    *now* returns the seconds since the epoch.
+    *now* returns the seconds since the epoch, *monotonic* those of a clock that nobody sets.
     """
 
     def __init__(
@@ -79,14 +82,22 @@ class FileCache(ABC, Generic[_Parsed]):
         fetcher: RobotsTxtFetcher,
         store_client: StoreClient,
         settings: RepSettings,
+        *,
         now: Callable[[], float],
+        monotonic: Callable[[], float],
     ) -> None:
         self._crawler = crawler
         self._fetcher = fetcher
         self._store_client = store_client
         self._settings = settings
         self._now = now
+        self._monotonic = monotonic
         self._files: LRU[CachedFile[_Parsed]] = LRU(_MAX_FILES, _MAX_BYTES)
+        # For each unreachable file: when it was last fetched, and the time of the monotonic
+        # clock since which this process knows that.
+        self._unreachable: LRU[tuple[float, float]] = LRU(
+            _MAX_UNREACHABLE, _MAX_UNREACHABLE
+        )
 
     @abstractmethod
     def _parse(self, entry: Entry) -> _Parsed:
@@ -169,10 +180,23 @@ class FileCache(ABC, Generic[_Parsed]):
             dialect=self._settings.dialect,
             bounds=self._settings.bounds,
             now=self._now(),
+            elapsed=self._known_for(key, before),
             jitter=random.random(),  # noqa: S311
         )
 
+    def _known_for(self, key: Key, entry: Entry | None) -> float:
+        """The seconds for which this process has known that the file in *entry* is unreachable;
+        0 if another worker stored *entry* just now, or the file was reachable.
+        """
+        fetched, since = self._unreachable.get(key) or (None, 0.0)
+        if entry is None or entry.fetched != fetched:
+            return 0.0
+        return self._monotonic() - since
+
     def _cache(self, key: Key, entry: Entry) -> CachedFile[_Parsed]:
+        is_unreachable = entry.unreachable_since is not None
+        if is_unreachable and not self._known_for(key, entry):
+            self._unreachable.put(key, (entry.fetched, self._monotonic()), 1)
         parsed = self._parse(entry)
         return self._put(key, CachedFile(entry, parsed, entry.fetched, parsed.weight))
 

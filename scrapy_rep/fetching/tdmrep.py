@@ -82,4 +82,4 @@ class TdmRepCache(FileCache[TdmRep]):
 
 def url_of(origin: Origin) -> str:
     """The URL of the tdmrep.json of *origin*."""
-    return f"{origin}{PATH}"
+    return origin.url(PATH)

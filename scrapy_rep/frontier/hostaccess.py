@@ -78,9 +78,14 @@ class HostAccess:
         self.politeness = Politeness(crawler, alarms, self.turns, settings)
         self._fetcher = RobotsTxtFetcher(crawler, settings, self._turn_for_robotstxt)
         self.cache = RobotsTxtCache(
-            crawler, self._fetcher, store_client, settings, alarms.clock.time,
+            crawler,
+            self._fetcher,
+            store_client,
+            settings,
+            now=alarms.clock.time,
+            monotonic=alarms.clock.monotonic,
             may_fetch=identity.may_fetch,
-        )  # fmt: skip
+        )
         self.hosts = Hosts(
             crawler,
             alarms,

@@ -86,9 +86,17 @@ def is_of_http(request: Request | Response) -> bool:
 
 
 def request_origin(request: Request) -> Origin | None:
-    """Return the origin of the URL of *request*; None if its host or port cannot be read."""
+    """Return the origin of *request*: that of its URL, or of the virtual host that its
+    ``Host`` header names. None if one of them cannot be read, or the header is repeated.
+    """
     try:
         url = urlparse_cached(request)
     except ValueError:
         return None
-    return origin(url.scheme, url.netloc)
+    found = origin(url.scheme, url.netloc)
+    hosts = request.headers.getlist(b"Host")
+    if found is None or not hosts:
+        return found
+    return (
+        found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
+    )

@@ -17,7 +17,7 @@ from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
 from scrapy_rep.frontier.priorityqueue import HostRequests, QueueClasses
 from scrapy_rep.frontier.ready import ReadyQueues
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -242,7 +242,7 @@ class HostQueue:
         if name != _NAME:
             raise ValueError(name)
         for slot, url, *flags, prios in queues:
-            origin = origin_of(url) if url else None
+            origin = written_origin(url) if url else None
             queue = self._open(HostKey(slot, origin, *flags), prios)
             if queue:
                 self._add(queue)

@@ -20,6 +20,9 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f#%/:<>?@\[\\\]^|]").search
 C0_CONTROL_OR_SPACE = "".join(map(chr, range(0x21)))
 """The characters that URL parsers remove from both ends of a URL (WHATWG URL, 4.4)."""
 
+# What separates the URL of a file from its virtual host: a fragment, which is never sent.
+_VIRTUAL_HOST = "#Host:"
+
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 
@@ -33,14 +36,48 @@ class Origin(NamedTuple):
 
     port: int
 
+    virtual_host: str = ""
+    """The ``Host`` header of its requests (RFC 9110, 7.2), if that names another site than
+    their URLs do; with the port, unless that is the default. A server has the robots.txt of
+    each of its virtual hosts."""
+
     def __str__(self) -> str:
+        return self.url("")
+
+    @property
+    def server(self) -> str:
+        """The origin without its virtual host, as a string."""
         if self.port == _DEFAULT_PORTS[self.scheme]:
             return f"{self.scheme}://{self.host}"
         return f"{self.scheme}://{self.host}:{self.port}"
 
+    def url(self, path: str) -> str:
+        """The URL of *path*. A virtual host is its fragment: :func:`split_virtual_host`."""
+        virtual_host = self.virtual_host and _VIRTUAL_HOST + self.virtual_host
+        return f"{self.server}{path}{virtual_host}"
+
     @property
     def robotstxt_url(self) -> str:
-        return f"{self}/robots.txt"
+        return self.url("/robots.txt")
+
+    @property
+    def named(self) -> Origin:
+        """The origin that requests name: that of the virtual host, if there is one."""
+        if not self.virtual_host:
+            return self
+        return origin(self.scheme, self.virtual_host) or self
+
+    def at_virtual_host(self, header: str) -> Origin | None:
+        """The origin for requests with *header* as their ``Host`` header; None if that is not
+        a host with an optional port.
+        """
+        # Servers may or may not decode such a name.
+        if not header.isascii() or "%" in header or "@" in header:
+            return None
+        named = origin(self.scheme, header.strip(" \t"))
+        if named is None or named == self:
+            return named
+        return self._replace(virtual_host=str(named).partition("://")[2])
 
 
 def origin_of(url: str) -> Origin | None:
@@ -54,6 +91,23 @@ def origin_of(url: str) -> Origin | None:
     except ValueError:  # "http://["
         return None
     return origin(parts.scheme, parts.netloc)
+
+
+def split_virtual_host(url: str) -> tuple[str, str]:
+    """Split what :meth:`Origin.url` returned into the URL to request and the ``Host`` header
+    to send; empty for the host in the URL.
+    """
+    url, _, virtual_host = url.partition(_VIRTUAL_HOST)
+    return url, virtual_host
+
+
+def written_origin(text: str) -> Origin | None:
+    """Return the origin that was written as *text*, with ``str(origin)``; None if *text* is
+    something else.
+    """
+    url, virtual_host = split_virtual_host(text)
+    found = origin_of(url)
+    return found.at_virtual_host(virtual_host) if found and virtual_host else found
 
 
 @lru_cache(maxsize=4096)

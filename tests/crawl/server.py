@@ -57,6 +57,7 @@ class Host:
         self.port = 0
         self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
+        """By path, or by a virtual host with a path."""
         self.under_way = 0
         self.opening: Callable[[], Iterable[bytes | Then]] | None = None
         """The parts to send on each connection before any request; then it is closed."""
@@ -226,7 +227,8 @@ async def _serve(
                 return await _send_raw(host.opening(), reader, writer)
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
-                answer = host.answer(hit.path)
+                named = hit.headers.get("Host", "") + hit.path
+                answer = host.answer(named if named in host.answers else hit.path)
                 host.under_way += 1
                 host.at_once = max(host.at_once, host.under_way)
                 try:

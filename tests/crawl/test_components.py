@@ -9,6 +9,7 @@ from scrapy import signals
 
 from tests.crawl.answers import Answer, robots
 from tests.crawl.crawl import ADDON, BY_HAND, run_crawl
+from tests.crawl.test_ledger import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,32 @@ def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> Non
     stored = sorted(file["url"] for file in item["files"])
     assert stored == sorted([host.url("/file"), other.url("/file")])
     assert result.stats["rep/denied/rule"] == 2
+
+
+@pytest.mark.parametrize("order", [100, 543])
+def test_a_project_that_names_scrapys_own(
+    site: Site, tmp_path: Path, mode: str, order: int
+) -> None:
+    """A project that names Scrapy's own RobotsTxtMiddleware gets the one of this package
+    instead: one fetch of robots.txt, with overrides and a ledger.
+    """
+    host = site.add("User-agent: *\nDisallow: /\n")
+    ledger = tmp_path / "ledger.sqlite"
+    theirs = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+    result = run_crawl(
+        [host.url("/public"), host.url("/private")],
+        mode=mode,
+        settings={
+            "DOWNLOADER_MIDDLEWARES": {theirs: order},
+            "REP_LEDGER": str(ledger),
+            "REP_OVERRIDES": {"127.0.0.1": RULES},
+        },
+    )
+    assert [hit.path for hit in host.hits] == ["/public"]
+    assert result.error(host.url("/private"))["reason"] == "rule"
+    assert theirs not in result.log
+    (row,) = rows(ledger, "SELECT layer, verdict FROM decision WHERE line")
+    assert row == {"layer": "override", "verdict": "refused"}
 
 
 def sitemap(host: Host, *paths: str) -> Answer:

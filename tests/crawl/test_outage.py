@@ -75,6 +75,28 @@ def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
         assert len(times) < 10
 
 
+@pytest.mark.parametrize(
+    ("dialect", "jump"), [("rfc9309", 31 * 24 * 3600.0), ("google", 13 * 3600.0)]
+)
+def test_a_clock_that_is_set_forward(
+    site: Site, mode: str, dialect: str, jump: float
+) -> None:
+    """A clock that is set forward in an outage, as by NTP on a machine without a clock of its
+    own, does not end the outage: no forbidden page is fetched.
+    """
+    hosts = [down_for(site, 3, DOWN)]
+    result = run_crawl(
+        all_urls(hosts),
+        mode=mode,
+        spider="tests.crawl.waiting_spiders.ClockSpider",
+        settings={**WAITING, "REP_DIALECT": dialect},
+        retries=(0.5, 1.0),
+        moves={"/robots.txt": jump},
+    )
+    check_nothing_lost(hosts, result)
+    assert len(hosts[0].robots_hits) > 2
+
+
 @pytest.mark.slow
 def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
     """A host that is down does not hold up the pages of another."""

@@ -15,6 +15,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
+from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.protocol.access import freshness
 from scrapy_rep.signals import robotstxt_known
 from tests.crawl.spiders import PlanSpider
@@ -125,8 +126,9 @@ class ClockSpider(HurriedSpider):
 
 
 class OutageSpider(ClockSpider):
-    """After each step of its clock, requests ``/probe``, so that the stale robots.txt is
-    fetched again, and after that ``again``.
+    """Lets time pass for the cache of robots.txt files, on its monotonic clock too. After each
+    step, requests ``/probe``, so that the stale robots.txt is fetched again, and after that
+    ``again``.
     """
 
     name = "outage"
@@ -136,7 +138,11 @@ class OutageSpider(ClockSpider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> OutageSpider:
         spider = super().from_crawler(crawler, *args, **kwargs)
         crawler.signals.connect(spider.known, robotstxt_known)
+        crawler.signals.connect(spider.replace_clock, signals.spider_opened)
         return spider
+
+    def replace_clock(self) -> None:
+        Frontier.of(self.crawler).access.cache._monotonic = self.clock
 
     def next_step(self) -> None:
         if self.is_probing:

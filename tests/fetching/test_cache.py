@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,7 @@ PAGE = "http://example.com/mining/a"
 ROBOTS = b"User-agent: *\nDisallow: /private\n"
 TDMREP = b'[{"location": "/mining/", "tdm-reservation": 1}]'
 CAUSES = Causes(Request(PAGE))
+HOUR, DAY = 3600.0, 24 * 3600.0
 
 
 def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResult:
@@ -71,6 +73,8 @@ class Cached:
     """A cache, its store client and its fetcher."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
+        self.set_forward = self.passed = 0.0
+        """The seconds by which the clock was set forward, and the seconds that have passed."""
         self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
         self.fetcher: Any = Fetcher()
         self.client = StoreClient(
@@ -81,7 +85,8 @@ class Cached:
             self.fetcher,
             self.client,
             RepSettings.of(self.crawler),
-            time.time,
+            now=lambda: time.time() + self.set_forward + self.passed,
+            monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
         )
 
@@ -182,6 +187,70 @@ async def test_a_spider_that_closes_learns_nothing() -> None:
     with pytest.raises(SpiderClosing):
         await cached.learn()
     assert cached.cache.cached(ORIGIN) is None
+
+
+# Outages.
+
+
+DOWN = AccessResult(url=ROBOTS_URL, status=503)
+
+
+def outage(entry: Entry) -> float:
+    """The seconds for which robots.txt has been unreachable."""
+    assert entry.unreachable_since is not None
+    return round(entry.fetched - entry.unreachable_since)
+
+
+@coroutine_test
+async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
+    """The age of an outage is what the store says, and grows by the time that passes in this
+    process. Neither the clock nor the time between two crawls adds to it.
+    """
+    cached = Cached()
+    cached.fetcher.answers[ROBOTS_URL] = DOWN
+    stored = replace(entry(ROBOTS_URL, b"", age=20 * DAY), result=DOWN, attempts=9)
+    stored = replace(stored, unreachable_since=stored.fetched - 29 * DAY)
+    await cached.client.put(ORIGIN, stored)
+    assert outage((await cached.learn()).entry) == 29 * DAY
+    cached.passed = 3 * HOUR
+    assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
+    cached.set_forward = 40 * DAY
+    assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
+    cached.set_forward = -40 * DAY
+    cached.passed = 5 * HOUR
+    known = await cached.learn()
+    assert outage(known.entry) == 29 * DAY + 5 * HOUR
+    assert known.state is State.UNREACHABLE
+    cached.passed = DAY
+    known = await cached.learn()
+    assert outage(known.entry) == 30 * DAY
+    assert known.robots.is_allowed("http://example.com/private", ("mybot",))
+
+
+@coroutine_test
+async def test_an_outage_that_several_workers_see() -> None:
+    """A worker whose clock is wrong does not end an outage for itself, nor for another."""
+    store = LockingStore()
+    workers = Cached(store), Cached(store)
+    workers[1].set_forward = 40 * DAY
+    for hours in range(1, 9, 3):
+        for worker in workers:
+            worker.fetcher.answers[ROBOTS_URL] = DOWN
+            worker.passed = hours * HOUR
+            known = await worker.learn()
+            assert known.state is State.UNREACHABLE
+            assert outage(known.entry) <= hours * HOUR
+
+
+@coroutine_test
+async def test_an_outage_of_a_host_among_many() -> None:
+    """An outage grows also if the robots.txt files of many other hosts were used since."""
+    cached = Cached()
+    cached.fetcher.answers[ROBOTS_URL] = DOWN
+    await cached.learn()
+    cached.cache._files.clear()
+    cached.passed = 2 * HOUR
+    assert outage((await cached.learn()).entry) == 2 * HOUR
 
 
 # tdmrep.json.

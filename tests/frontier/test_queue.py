@@ -128,6 +128,19 @@ def expected() -> list[str]:
     )
 
 
+def test_resumed_by_virtual_host(tmp_path: Path) -> None:
+    """Requests to a virtual host are in a queue of their own, also in the next run."""
+    url, name = "http://a.example/1", {"Host": "v.example"}
+    queue = on_disk(Crawl(), tmp_path)
+    for headers in ({}, name):
+        queue.push(Request(url, headers=headers))
+    again = on_disk(Crawl(), tmp_path, queue.close())
+    assert {str(key.origin): len(each) for key, each in again._queues.items()} == {
+        "http://a.example": 1,
+        "http://a.example#Host:v.example": 1,
+    }
+
+
 @pytest.mark.parametrize("obey", [True, False])
 @pytest.mark.parametrize("disk_queue", [PickleLifoDiskQueue, MarshalFifoDiskQueue])
 def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.origins import origin_of, split_virtual_host, written_origin
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,54 @@ def test_a_port_of_many_zeros() -> None:
     )
     assert origin_of(f"http://example.com:{zeros}/").port == 0
     assert origin_of(f"http://example.com:8{zeros}/") is None
+
+
+AT = origin_of("http://127.0.0.1:8080/")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("v.example", "#Host:v.example"),
+        (" V.Example:80 ", "#Host:v.example"),
+        ("v.example:8080", "#Host:v.example:8080"),
+        ("127.0.0.1", "#Host:127.0.0.1"),
+        ("[2001:db8::1]:8080", "#Host:[2001:db8::1]:8080"),
+        ("127.0.0.1:8080", ""),
+        ("127.0.0.1:08080", ""),
+    ],
+)
+def test_virtual_host(header: str, expected: str) -> None:
+    """A Host header that names another site than the URL makes another origin, which can be
+    written and read.
+    """
+    assert AT is not None
+    origin = AT.at_virtual_host(header)
+    assert origin is not None
+    assert str(origin) == f"{AT}{expected}"
+    assert written_origin(str(origin)) == origin
+    name = expected.removeprefix("#Host:")
+    assert split_virtual_host(origin.robotstxt_url) == (f"{AT}/robots.txt", name)
+    assert origin.named == (origin_of(f"http://{name}") if name else AT)
+    # A link cannot choose the robots.txt that decides about it.
+    assert origin_of(str(origin)) == AT
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        " ",
+        "a b",
+        "u@a.test",
+        "a.test/",
+        "a.test:x",
+        "a%2etest",
+        "b\xfccher.test",
+        "[::1",
+    ],
+)
+def test_no_virtual_host(header: str) -> None:
+    """A Host header that servers could read differently makes no origin."""
+    assert AT is not None
+    assert AT.at_virtual_host(header) is None

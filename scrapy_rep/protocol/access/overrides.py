@@ -73,8 +73,10 @@ def parse_overrides(
 
 
 def override_for(overrides: Iterable[Override], origin: Origin) -> Override | None:
-    """Return the override that decides for *origin*, or None."""
-    return next((each for each in overrides if each.covers(origin)), None)
+    """Return the override that decides for *origin*, or None. A virtual host has that of its
+    own name, not that of the address at which it is requested.
+    """
+    return next((each for each in overrides if each.covers(origin.named)), None)
 
 
 def _parse(pattern: str, value: object, dialect: Dialect) -> Override:

@@ -135,7 +135,8 @@ class Entry:
     """When the crawler must fetch robots.txt again."""
 
     unreachable_since: float | None = None
-    """The time of the first of the failed fetches, if robots.txt is unreachable."""
+    """When robots.txt became unreachable, if it is: ``fetched``, less the seconds for which
+    crawlers have found it unreachable, as their monotonic clocks measured them."""
 
     attempts: int = 0
     """The number of failed fetches in a row."""
@@ -182,12 +183,16 @@ def renew(
     *,
     dialect: Dialect,
     now: float,
+    elapsed: float = 0.0,
     bounds: Bounds = Bounds(),  # noqa: B008  immutable
     jitter: float = 0.0,
 ) -> Entry:
     """Return the entry after a fetch with *result*; *before* is the entry until then.
 
-    *jitter*, from 0 to 1, spreads the retries of crawlers for an unreachable robots.txt.
+    *elapsed* are the seconds for which the crawler has known *before*, by a clock that nobody
+    sets: an outage grows by them. By the time of day, a clock that is set forward would end
+    the outage, and allow what the site forbids. *jitter*, from 0 to 1, spreads the retries of
+    crawlers for an unreachable robots.txt.
     """
     if result.access is not Access.UNREACHABLE:
         holds = lifetime(result.headers, dialect, bounds, now)
@@ -196,7 +201,8 @@ def renew(
     if before is not None and before.result.access is not Access.UNREACHABLE:
         copy, copy_fetched = before.result, before.fetched
     elif before is not None:
-        since = now if before.unreachable_since is None else before.unreachable_since
+        if before.unreachable_since is not None:
+            since = now - elapsed - (before.fetched - before.unreachable_since)
         attempts = before.attempts + 1
         copy, copy_fetched = before.copy, before.copy_fetched
     return Entry(

@@ -25,12 +25,13 @@ def after(
     dialect: Dialect, *steps: tuple[timedelta, AccessResult | int | None]
 ) -> Entry:
     """Return the cache entry after fetches at these moments with these results or statuses."""
-    entry = None
+    entry, before = None, 0.0
     for moment, answer in steps:
         if not isinstance(answer, AccessResult):
             answer = result(answer)
         now = moment.total_seconds()
-        entry = renew(answer, entry, dialect=dialect, now=now)
+        entry = renew(answer, entry, dialect=dialect, now=now, elapsed=now - before)
+        before = now
     assert entry is not None
     return entry
 

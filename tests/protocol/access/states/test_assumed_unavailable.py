@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.protocol.access.results import renew
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from tests.protocol.access.states.moments import (
     DAY,
@@ -13,6 +14,7 @@ from tests.protocol.access.states.moments import (
     START,
     after,
     name_of,
+    result,
     verdict,
 )
 
@@ -51,3 +53,15 @@ def test_it_is_still_asked_for() -> None:
     assert entry.expires - entry.fetched <= 5400
     entry = after(RFC9309, (START, 503), (DAY * 40, 503), (DAY * 41, 200))
     assert verdict(entry, RFC9309) == (False, "rule")
+
+
+@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=name_of)
+@pytest.mark.parametrize("jump", [31 * DAY, -31 * DAY])
+def test_a_clock_that_is_set(dialect: Dialect, jump: timedelta) -> None:
+    """However the clock is set in an outage, only the time that has passed counts."""
+    entry, now = after(dialect, (START, 503)), 0.0
+    for hour in range(1, 12):
+        now += 3600.0 + jump.total_seconds() * (hour == 3)
+        entry = renew(result(503), entry, dialect=dialect, now=now, elapsed=3600.0)
+        assert verdict(entry, dialect) == (False, "unreachable")
+    assert entry.unreachable_since == now - 11 * 3600.0

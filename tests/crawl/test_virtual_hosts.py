@@ -1,0 +1,180 @@
+"""Requests with a ``Host`` header of their own: the robots.txt of that virtual host applies."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+from tests.crawl.test_ledger import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.crawl import CrawlResult
+    from tests.crawl.server import Host, Site
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
+NO_A, NO_B = "User-agent: *\nDisallow: /a\n", "User-agent: *\nDisallow: /b\n"
+NAME = "v.example"
+
+
+@pytest.fixture
+def host(site: Site) -> Host:
+    """An address whose robots.txt forbids /a, and where v.example forbids /b."""
+    host = site.add(NO_A)
+    host.answers[f"{NAME}/robots.txt"] = robots(NO_B)
+    return host
+
+
+def request(host: Host, path: str, name: object = NAME) -> dict[str, Any]:
+    headers = {} if name is None else {"Host": name}
+    return {"url": host.url(path), "headers": headers, "dont_filter": True}
+
+
+def all_pages(host: Host) -> list[dict[str, Any]]:
+    return [request(host, path, name) for name in (None, NAME) for path in ("/a", "/b")]
+
+
+def served(host: Host) -> list[tuple[str, str]]:
+    """Return the paths that were requested at the address and at v.example, sorted."""
+    address = host.origin.partition("://")[2]
+    names = [hit.headers["Host"].replace(address, "address") for hit in host.hits]
+    return sorted(zip(names, (hit.path for hit in host.hits), strict=True))
+
+
+BOTH = [
+    ("address", "/b"),
+    ("address", "/robots.txt"),
+    (NAME, "/a"),
+    (NAME, "/robots.txt"),
+]
+
+
+def check_denied(host: Host, result: CrawlResult) -> None:
+    found = {error["url"]: error["robotstxt_url"] for error in result.errors}
+    assert found == {
+        host.url("/a"): host.robotstxt,
+        host.url("/b"): f"{host.robotstxt}#Host:{NAME}",
+    }
+
+
+def test_each_has_its_own(host: Host, mode: str, tmp_path: Path) -> None:
+    """The robots.txt of a virtual host is requested at the same address with the same header.
+    It is kept apart: in a store, in the ledger and in the queue.
+    """
+    ledger, store = tmp_path / "ledger.sqlite", tmp_path / "store.sqlite"
+    settings = {"REP_STORE": f"sqlite:///{store}", "REP_LEDGER": str(ledger)}
+    result = run_crawl(all_pages(host), mode=mode, settings=settings)
+    assert served(host) == BOTH
+    check_denied(host, result)
+    found = rows(ledger, "SELECT origin FROM snapshot ORDER BY origin")
+    origins = [host.origin, f"{host.origin}#Host:{NAME}"]
+    assert [row["origin"] for row in found] == origins
+    refused = "SELECT d.origin, s.origin AS file FROM decision d JOIN snapshot s ON s.id = snapshot"
+    found = rows(ledger, f"{refused} ORDER BY 1")
+    assert [(row["origin"], row["file"]) for row in found] == [
+        (origin, origin) for origin in origins
+    ]
+    again = run_crawl(all_pages(host), mode=mode, settings=settings)
+    assert served(host) == sorted([*BOTH, ("address", "/b"), (NAME, "/a")])
+    check_denied(host, again)
+
+
+def test_set_by_a_middleware(host: Host) -> None:
+    """A header that a middleware sets, such as that of DEFAULT_REQUEST_HEADERS, counts, too."""
+    settings = {"DEFAULT_REQUEST_HEADERS": {"Host": NAME}}
+    run_crawl([host.url("/a"), host.url("/b")], settings=settings)
+    assert (NAME, "/a") in served(host)
+    assert (NAME, "/b") not in served(host)
+
+
+def test_no_other_site(host: Host) -> None:
+    """A header that names the host of the URL changes nothing."""
+    same = host.origin.partition("://")[2]
+    run_crawl([request(host, "/a", same), request(host, "/b", None)])
+    assert served(host) == [("address", "/b"), ("address", "/robots.txt")]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "u@v.example", "v.example/b", "v%2eexample", [NAME, NAME]]
+)
+def test_no_host(host: Host, name: object) -> None:
+    """A request whose header is no host, or is repeated, is refused."""
+    result = run_crawl([request(host, "/b", name)])
+    assert host.hits == []
+    assert result.error(host.url("/b"))["reason"] == "bad-url"
+
+
+def test_overrides(host: Host) -> None:
+    """An override for the name applies to the virtual host; one for the address does not."""
+    run_crawl(all_pages(host), settings={"REP_OVERRIDES": {NAME: "ignore"}})
+    assert served(host) == [
+        ("address", "/b"),
+        ("address", "/robots.txt"),
+        (NAME, "/a"),
+        (NAME, "/b"),
+    ]
+    host.site.log.clear()
+    run_crawl(all_pages(host), settings={"REP_OVERRIDES": {"127.0.0.1": "ignore"}})
+    assert served(host) == [
+        ("address", "/a"),
+        ("address", "/b"),
+        (NAME, "/a"),
+        (NAME, "/robots.txt"),
+    ]
+
+
+def test_an_outage(host: Host) -> None:
+    """While the robots.txt of a virtual host is unreachable, the others are crawled."""
+    host.answers[f"{NAME}/robots.txt"] = Answer(status=503)
+    result = run_crawl(all_pages(host), settings={"REP_RETRY_TIMES": 0})
+    assert served(host) == [*BOTH[:2], BOTH[3]]
+    assert len(result.lines("WARNING", f"{host.robotstxt}#Host:{NAME} is unreach")) == 1
+
+
+def test_a_delay(host: Host) -> None:
+    """The delay that a virtual host asks for applies to all requests to its address."""
+    host.answers[f"{NAME}/robots.txt"] = robots("User-agent: *\nCrawl-delay: 1\n")
+    first = [request(host, path) for path in ("/1", "/2")]
+    run_crawl(first, then=[request(host, "/3", None), request(host, "/4")])
+    times = [hit.time for hit in host.hits if hit.path != "/robots.txt"]
+    assert len(times) == 4
+    assert min(after - before for before, after in pairwise(times)) > 0.9
+
+
+def test_redirects(site: Site, host: Host) -> None:
+    """A redirect to a path is followed at the virtual host; another address does not get its
+    name.
+    """
+    other = site.add()
+    host.answers[f"{NAME}/robots.txt"] = redirect("/other.txt")
+    host.answers[f"{NAME}/other.txt"] = redirect(other.url("/b.txt"))
+    other.answers["/b.txt"] = robots(NO_B)
+    run_crawl([request(host, "/a"), request(host, "/b")])
+    assert served(host) == [(NAME, "/a"), (NAME, "/other.txt"), (NAME, "/robots.txt")]
+    (hit,) = other.hits
+    assert hit.headers["Host"] == other.origin.partition("://")[2]
+
+
+def test_tdmrep(host: Host, tmp_path: Path) -> None:
+    """The tdmrep.json of a virtual host is its own; so is what it says about a page."""
+    ledger = tmp_path / "ledger.sqlite"
+    path = "/.well-known/tdmrep.json"
+    reserved = b'[{"location": "/", "tdm-reservation": 1}]'
+    host.answers[f"{NAME}{path}"] = Answer(reserved)
+    host.answers[path] = Answer(b"[]")
+    result = run_crawl(
+        [request(host, "/b", None), request(host, "/a")],
+        spider="tests.crawl.page_spiders.PageSpider",
+        settings={"REP_PURPOSES": ["tdm"], "REP_LEDGER": str(ledger)},
+    )
+    assert served(host) == sorted([*BOTH, ("address", path), (NAME, path)])
+    assert [item["url"] for item in result.items] == [host.url("/b")]
+    (row,) = rows(ledger, "SELECT origin, url, verdict FROM decision")
+    origin = f"{host.origin}#Host:{NAME}"
+    assert tuple(row.values()) == (origin, host.url("/a"), "dropped")

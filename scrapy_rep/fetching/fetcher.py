@@ -15,28 +15,34 @@ from twisted.internet.defer import CancelledError, DeferredSemaphore
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
-from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.answers import (
-    are_cookies_short,
-    headers_of,
-    is_encoded,
-    redirect_target,
-)
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
 from scrapy_rep.fetching.boundary import Boundary
+from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
+    from typing import TypeAlias
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.fetching.request import Causes
+    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
+
+    # Finds the robots.txt of an origin, for the requests that wait for it; None if an entry
+    # of REP_OVERRIDES replaces it.
+    RobotsOf: TypeAlias = Callable[[Origin, Causes], Awaitable[Known | None]]
+
+logger = get_logger(__name__)
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
@@ -85,6 +91,7 @@ class RobotsTxtFetcher:
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
         self._on_network = 0
+        self._has_logged_traceback = False
 
     @property
     def leaves_room(self) -> bool:
@@ -96,30 +103,31 @@ class RobotsTxtFetcher:
         return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
 
     async def fetch(
-        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+        self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
     ) -> AccessResult:
-        """Fetch the file at *url*. If it is not a robots.txt (*is_robotstxt*), Scrapy's stats
-        about robots.txt do not count it.
+        """Fetch the robots.txt at *url*; or, with *robots_of*, another file. Then each request
+        needs the permission of the robots.txt of its origin (RFC 9309, 2.3.1.2, exempts only
+        the redirects of robots.txt), and Scrapy's stats about robots.txt do not count it.
 
         *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
         uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
         Errors of the server or the network are in the result. Raises SpiderClosing if the
         spider closes while the request waits for its turn.
         """
-        file = _File(causes, CookieJar(), is_robotstxt)
+        file = _File(causes, CookieJar(), robots_of)
         self._count(file, stats.REQUEST_COUNT)
         self._under_way += 1
         if self._under_way == 1:
-            # Connected only during fetches: Scrapy sends the signal for each chunk of each page.
-            self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
+            # Connected only during fetches: Scrapy sends signals for each chunk of each page.
+            for receiver, signal in self._receivers:
+                self._crawler.signals.connect(receiver, signal)
         try:
             return await self._follow(url, file)
         finally:
             self._under_way -= 1
             if not self._under_way:
-                self._crawler.signals.disconnect(
-                    self._bytes_received, signals.bytes_received
-                )
+                for receiver, signal in self._receivers:
+                    self._crawler.signals.disconnect(receiver, signal)
 
     async def _follow(self, url: str, file: _File) -> AccessResult:
         current, redirects = url, list[str]()
@@ -152,7 +160,8 @@ class RobotsTxtFetcher:
             status=None,
             redirects=tuple(redirects),
             error=error,
-            is_permanent=answer.is_permanent,
+            is_permanent=answer.is_permanent or answer.is_dropped,
+            is_dropped=answer.is_dropped,
         )
         if response is None:
             return result
@@ -161,7 +170,7 @@ class RobotsTxtFetcher:
         return self._answered(result, response)
 
     def _count(self, file: _File, key: str) -> None:
-        if file.is_robotstxt:
+        if file.robots_of is None:
             self._crawler.stats.inc_value(key)
 
     def _answered(self, result: AccessResult, response: Response) -> AccessResult:
@@ -170,8 +179,6 @@ class RobotsTxtFetcher:
         result = replace(result, headers=tuple(headers_of(response)))
         if status // 100 != 2:
             return replace(result, status=status)
-        if is_encoded(response):
-            return replace(result, error="compressed in an unsupported encoding")
         return replace(result, status=status, body=response.body)
 
     async def _request(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
@@ -181,10 +188,15 @@ class RobotsTxtFetcher:
         A refusal by a proxy is retried; it is the answer only of the last attempt.
         """
         attempt, attempts = 0, 1 + self._settings.retry_times
+        known, where = None, origin_of(url)
+        if file.robots_of is not None and where is not None:
+            known = await file.robots_of(where, file.causes)
         while True:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
+            request.fetch.is_judged = file.robots_of is not None
+            request.fetch.known = known
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
@@ -200,30 +212,60 @@ class RobotsTxtFetcher:
         return answer
 
     async def _send(
-        self, request: Request, file: _File, *, is_redirected: bool
+        self, request: RobotsTxtRequest, file: _File, *, is_redirected: bool
     ) -> _Answer:
         try:
             async with self._turn(request, is_redirected=is_redirected):
-                return _Answer(await self._download(request))
+                response = await self._download(request)
         except (CancelledError, SpiderClosing):
             # Neither says anything about the site. asyncio's CancelledError is not an
             # Exception, so it needs no clause.
             raise
+        except (RobotsDenied, UndecodableBody) as exception:
+            return _Answer(
+                None, str(exception), is_dropped=isinstance(exception, RobotsDenied)
+            )
+        except IgnoreRequest as exception:
+            return _Answer(
+                None, f"dropped by a component: {exception}", is_dropped=True
+            )
         except StopDownload:
+            if not request.fetch.is_late:
+                return _STOPPED
             seconds = self._settings.download_timeout
             unit = "second" if seconds == 1 else "seconds"
             return _Answer(None, f"took longer than {seconds:g} {unit}")
-        except IgnoreRequest as exception:
-            # A component of the project dropped it, and would drop a retry too.
-            error = f"dropped: {exception}"
-            return _Answer(None, error, is_permanent=True, is_dropped=True)
         except Exception as exception:  # noqa: BLE001  download handlers raise any error
             kind = type(exception)
             self._count(file, stats.EXCEPTION_COUNT.format(type=kind))
+            if exception is not request.fetch.error:
+                return self._failed_component(request, exception)
             # If a proxy is unreachable, that says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
             return _Answer(None, in_words(exception), is_permanent=is_permanent)
+        is_stopped = "download_stopped" in response.flags and not request.fetch.is_cut
+        return (
+            _STOPPED
+            if is_stopped and response.status // 100 == 2
+            else _Answer(response)
+        )
+
+    def _failed_component(self, request: Request, exception: Exception) -> _Answer:
+        """The answer after a component raised *exception* for *request*."""
+        error = f"{in_words(exception)}, raised by a component"
+        if not self._has_logged_traceback:
+            self._has_logged_traceback = True
+            logger.error(
+                "%(url)s counts as unreachable: a component of the project raised the "
+                "exception below for its request. If the component needs a key of "
+                "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
+                "Later exceptions of components are logged without their traceback",
+                {"url": request.url},
+                exc_info=exception,
+                extra={"spider": self._crawler.spider},
+            )
+        return _Answer(None, f"{error} (see REP_REQUEST_META_KEYS)", is_dropped=True)
 
     async def _download(self, request: Request) -> Response:
         # Acquired last, so that a request that waits for its turn does not block others.
@@ -236,6 +278,17 @@ class RobotsTxtFetcher:
         finally:
             self._on_network -= 1
             self._permits.release()
+
+    @property
+    def _receivers(self) -> tuple[tuple[Callable[..., None], object], ...]:
+        return (
+            (self._reached_downloader, signals.request_reached_downloader),
+            (self._bytes_received, signals.bytes_received),
+        )
+
+    def _reached_downloader(self, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            request.is_sent = True
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -252,7 +305,8 @@ class _File(NamedTuple):
     cookies: CookieJar
     """For sites that redirect to the same URL until the client sends a cookie."""
 
-    is_robotstxt: bool
+    robots_of: RobotsOf | None
+    """Finds what judges the requests for the file; None for a robots.txt."""
 
 
 class _Answer(NamedTuple):
@@ -263,4 +317,12 @@ class _Answer(NamedTuple):
     """Whether another attempt soon would fail in the same way."""
 
     is_dropped: bool = False
-    """Whether a component of the project dropped the request."""
+    """Whether a component of the project dropped the request, or robots.txt forbids it."""
+
+
+_STOPPED = _Answer(
+    None,
+    "a component stopped its download (StopDownload in a handler of headers_received or "
+    "bytes_received)",
+    is_dropped=True,
+)

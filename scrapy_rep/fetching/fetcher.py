@@ -20,7 +20,7 @@ from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_
 from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import in_words
-from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of
@@ -92,6 +92,9 @@ class RobotsTxtFetcher:
         self._under_way = 0
         self._on_network = 0
         self._has_logged_traceback = False
+        crawler.signals.connect(
+            self._reached_downloader, signals.request_reached_downloader
+        )
 
     @property
     def leaves_room(self) -> bool:
@@ -118,16 +121,16 @@ class RobotsTxtFetcher:
         self._count(file, stats.REQUEST_COUNT)
         self._under_way += 1
         if self._under_way == 1:
-            # Connected only during fetches: Scrapy sends signals for each chunk of each page.
-            for receiver, signal in self._receivers:
-                self._crawler.signals.connect(receiver, signal)
+            # Connected only during fetches: Scrapy sends the signal for each chunk of each page.
+            self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
         try:
             return await self._follow(url, file)
         finally:
             self._under_way -= 1
             if not self._under_way:
-                for receiver, signal in self._receivers:
-                    self._crawler.signals.disconnect(receiver, signal)
+                self._crawler.signals.disconnect(
+                    self._bytes_received, signals.bytes_received
+                )
 
     async def _follow(self, url: str, file: _File) -> AccessResult:
         current, redirects = url, list[str]()
@@ -166,20 +169,18 @@ class RobotsTxtFetcher:
         if response is None:
             return result
         self._count(file, stats.RESPONSE_COUNT)
-        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=response.status))
-        return self._answered(result, response)
+        status = response.status
+        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=status))
+        return replace(
+            result,
+            status=status,
+            headers=tuple(headers_of(response)),
+            body=response.body if status // 100 == 2 else b"",
+        )
 
     def _count(self, file: _File, key: str) -> None:
         if file.robots_of is None:
             self._crawler.stats.inc_value(key)
-
-    def _answered(self, result: AccessResult, response: Response) -> AccessResult:
-        """*result* with the status, headers and body of *response*."""
-        status = response.status
-        result = replace(result, headers=tuple(headers_of(response)))
-        if status // 100 != 2:
-            return replace(result, status=status)
-        return replace(result, status=status, body=response.body)
 
     async def _request(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
         """Send a request for *url* until there is a response, a component drops the request,
@@ -195,8 +196,7 @@ class RobotsTxtFetcher:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
-            request.fetch.is_judged = file.robots_of is not None
-            request.fetch.known = known
+            request.fetch = Fetch(is_judged=file.robots_of is not None, known=known)
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
@@ -221,14 +221,12 @@ class RobotsTxtFetcher:
             # Neither says anything about the site. asyncio's CancelledError is not an
             # Exception, so it needs no clause.
             raise
-        except (RobotsDenied, UndecodableBody) as exception:
-            return _Answer(
-                None, str(exception), is_dropped=isinstance(exception, RobotsDenied)
-            )
+        except UndecodableBody as exception:
+            return _Answer(None, str(exception))
         except IgnoreRequest as exception:
-            return _Answer(
-                None, f"dropped by a component: {exception}", is_dropped=True
-            )
+            is_denied = isinstance(exception, RobotsDenied)
+            by = "" if is_denied else "dropped by a component: "
+            return _Answer(None, f"{by}{exception}", is_dropped=True)
         except StopDownload:
             if not request.fetch.is_late:
                 return _STOPPED
@@ -244,12 +242,10 @@ class RobotsTxtFetcher:
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
             return _Answer(None, in_words(exception), is_permanent=is_permanent)
-        is_stopped = "download_stopped" in response.flags and not request.fetch.is_cut
-        return (
-            _STOPPED
-            if is_stopped and response.status // 100 == 2
-            else _Answer(response)
-        )
+        # Without success, there is no body that could be incomplete.
+        is_whole = request.fetch.is_cut or response.status // 100 != 2
+        is_stopped = "download_stopped" in response.flags and not is_whole
+        return _STOPPED if is_stopped else _Answer(response)
 
     def _failed_component(self, request: Request, exception: Exception) -> _Answer:
         """The answer after a component raised *exception* for *request*."""
@@ -278,13 +274,6 @@ class RobotsTxtFetcher:
         finally:
             self._on_network -= 1
             self._permits.release()
-
-    @property
-    def _receivers(self) -> tuple[tuple[Callable[..., None], object], ...]:
-        return (
-            (self._reached_downloader, signals.request_reached_downloader),
-            (self._bytes_received, signals.bytes_received),
-        )
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

@@ -7,9 +7,10 @@ import random
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
@@ -92,8 +93,7 @@ class FileCache(ABC, Generic[_Parsed]):
         self._now = now
         self._robots_of = robots_of
         self._files: LRU[CachedFile[_Parsed]] = LRU(_MAX_FILES, _MAX_BYTES)
-        self._waiting: dict[Key, list[Deferred[CachedFile[_Parsed] | None]]] = {}
-        """The calls that wait for a file that another call obtains."""
+        self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()
 
     @abstractmethod
     def _parse(self, entry: Entry) -> _Parsed:
@@ -120,20 +120,16 @@ class FileCache(ABC, Generic[_Parsed]):
         *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
         the spider closes meanwhile. After any other error the file counts as unreachable.
         """
-        while key in self._waiting:
-            waiter: Deferred[CachedFile[_Parsed] | None] = Deferred()
-            self._waiting[key].append(waiter)
-            shared = await maybe_deferred_to_future(waiter)
+        lock = self._locks.setdefault(key, DeferredLock())
+        has_waited = bool(lock.locked)
+        await maybe_deferred_to_future(lock.acquire())
+        try:
+            shared = self._files.get(key) if has_waited else None
             if shared is not None:
                 return shared, False
-        self._waiting[key] = []
-        cached = None
-        try:
-            cached, is_new = await self._learn_or_fail(key, causes)
-            return cached, is_new
+            return await self._learn_or_fail(key, causes)
         finally:
-            for waiter in self._waiting.pop(key):
-                waiter.callback(cached)
+            lock.release()
 
     async def _learn_or_fail(
         self, key: Key, causes: Causes

@@ -10,7 +10,7 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
-from scrapy_rep.fetching.decompression import decoded
+from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
@@ -57,8 +57,7 @@ class RobotsTxtMiddleware:
             register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
-        # One byte more tells the parser that the body was cut.
-        self._body_limit = settings.dialect.size_limit + 1
+        self._own = FetchMiddleware(crawler)
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter(crawler, settings)
         self._frontier = Frontier.of(crawler)
@@ -74,8 +73,7 @@ class RobotsTxtMiddleware:
 
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
-            # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
-            request.headers["Accept-Encoding"] = "identity"
+            self._own.process_request(request)
             if request.fetch.is_judged:
                 self._judge_own(request)
             return None
@@ -138,7 +136,7 @@ class RobotsTxtMiddleware:
         # For a response from a cache: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
-            return decoded(response, self._body_limit)
+            return self._own.process_response(request, response)
         if is_for_browser(request):
             self._browsers.end(request, response)
         if self._browsers.has_moved(request, response):
@@ -149,8 +147,7 @@ class RobotsTxtMiddleware:
     def process_exception(self, request: Request, exception: Exception) -> None:
         # For a dropped request: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
-        if isinstance(request, RobotsTxtRequest) and request.is_sent:
-            request.fetch.error = exception
+        self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)
 

@@ -166,17 +166,18 @@ class RobotsTxtFetcher:
             is_permanent=answer.is_permanent or answer.is_dropped,
             is_dropped=answer.is_dropped,
         )
-        if response is None:
-            return result
+        return result if response is None else self._answered(result, response, file)
+
+    def _answered(
+        self, result: AccessResult, response: Response, file: _File
+    ) -> AccessResult:
+        """*result* with the status, headers and body of *response*."""
         self._count(file, stats.RESPONSE_COUNT)
         status = response.status
         self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=status))
-        return replace(
-            result,
-            status=status,
-            headers=tuple(headers_of(response)),
-            body=response.body if status // 100 == 2 else b"",
-        )
+        headers = tuple(headers_of(response))
+        body = response.body if status // 100 == 2 else b""
+        return replace(result, status=status, headers=headers, body=body)
 
     def _count(self, file: _File, key: str) -> None:
         if file.robots_of is None:

@@ -1,20 +1,22 @@
-"""The loggers of this package, which escape control characters in what servers sent."""
+"""The loggers of this package, which escape control characters and mask passwords."""
 
 from __future__ import annotations
 
 import logging
 
-from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.display import visible, without_credentials
 
 _ITEM = "item"
-"""The name of an item in log records: not escaped, as Scrapy writes it on several lines."""
+"""The name of an item in log records: unchanged, as Scrapy writes it on several lines."""
 
 
 class _Visible(logging.Filter):
-    """Escapes control characters in the values of a record, with :func:`visible`.
+    """Escapes control characters in the values of a record, with :func:`visible`, and masks
+    the user names and passwords of URLs, with :func:`without_credentials`.
 
     URLs, rules, header values and errors come from servers. A line end in a value could
-    forge a line of the log, and an escape sequence would reach the terminal.
+    forge a line of the log, and an escape sequence would reach the terminal. A log is read
+    by more people than may know the passwords of a crawl.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -33,7 +35,7 @@ _visible = _Visible()
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger *name*, which escapes control characters in the values that it logs."""
+    """The logger *name*, which escapes and masks the values that it logs."""
     found = logging.getLogger(name)
     found.addFilter(_visible)
     return found
@@ -43,4 +45,6 @@ def _shown(value: object) -> object:
     if isinstance(value, (int, float)):
         return value
     text = str(value)
+    if "@" in text:
+        return visible(without_credentials(text))
     return value if text.isprintable() else visible(text)

@@ -59,6 +59,7 @@ class FakeEngine:
         if callable(found):
             found = await maybe_deferred_to_future(found())
         if isinstance(found, BaseException):
+            request.fetch.error = found
             raise found
         return found
 

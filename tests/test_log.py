@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from scrapy import Request
 
 from scrapy_rep import exceptions
 from scrapy_rep.log import get_logger
@@ -29,6 +30,11 @@ SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
         ("%s", (EVIL,), SHOWN),
         ("%s: %d of %g", (ValueError(EVIL), 2, 0.5), f"{SHOWN}: 2 of 0.5"),
         ("%(count)d", {"count": 3}, "3"),
+        (
+            "%s",
+            (Request("http://me:word@a.example/b@c"),),
+            "<GET http://***@a.example/b@c>",
+        ),
         ("%(name)r", {"name": "a\\b"}, r"'a\\b'"),
         ("no values: 100 %", (), "no values: 100 %"),
         ("%(item)s", {"item": "of\nmany lines"}, "of\nmany lines"),
@@ -37,8 +43,8 @@ SHOWN = r"/\x1b[31m\x85\u2028\u202e\nFAKE"
 def test_values_are_visible(
     message: str, values: object, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Control characters in the values of a log message are escaped, except for items,
-    which Scrapy formats on several lines.
+    """Control characters in the values of a log message are escaped, and passwords in URLs
+    masked, except for items, which Scrapy formats on several lines.
     """
     logger = get_logger("scrapy_rep.tests")
     assert get_logger("scrapy_rep.tests") is logger

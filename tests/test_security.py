@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.fetching import decompression
 from scrapy_rep.ledger import checks, reader
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.indexing import dates, statements
@@ -41,7 +40,6 @@ def test_tests() -> None:
         ("{:,} characters of a field", statements.MAX_TEXT),
         ("{:,} statements of a response", statements.MAX_STATEMENTS),
         ("{} characters of a date", dates._MAX_LENGTH),
-        ("unpacked to {} MiB at most", decompression._MAX_DECOMPRESSED >> 20),
         ("{} are followed", RFC9309.max_redirects),
         ("JSON is {} levels deep at most", checks._MAX_DEPTH),
         ("a value {} MiB long", reader._MAX_VALUE >> 20),

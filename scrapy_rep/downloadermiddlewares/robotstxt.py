@@ -10,8 +10,7 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
-from scrapy_rep.fetching.answers import without_false_encoding
-from scrapy_rep.fetching.decompression import before_decompression
+from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, register
 from scrapy_rep.frontier.frontier import Frontier, is_exempt
@@ -50,7 +49,7 @@ class RobotsTxtMiddleware:
     ORDER = 595
     """After UserAgentMiddleware (500), which sets the User-Agent; and between
     HttpCompressionMiddleware (590) and RedirectMiddleware (600), so that this middleware
-    checks the responses to its own requests before they are decompressed."""
+    decodes the responses to its own requests itself."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = RepSettings.of(crawler)
@@ -58,6 +57,7 @@ class RobotsTxtMiddleware:
             register(crawler, None)
             raise NotConfigured
         self._crawler = crawler
+        self._own = FetchMiddleware(crawler)
         self._purposes = Purposes.of(crawler)
         self._reporter = DecisionReporter(crawler, settings)
         self._frontier = Frontier.of(crawler)
@@ -73,9 +73,9 @@ class RobotsTxtMiddleware:
 
     async def process_request(self, request: Request) -> Response | None:
         if isinstance(request, RobotsTxtRequest):
-            # robots.txt is requested uncompressed. Without the header, since fetching services
-            # choose the encoding themselves and warn about a value set by the client.
-            request.headers.pop("Accept-Encoding", None)
+            self._own.process_request(request)
+            if request.fetch.is_judged:
+                self._judge_own(request)
             return None
         if not is_of_http(request):
             return None
@@ -136,9 +136,7 @@ class RobotsTxtMiddleware:
         # For a response from a cache: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
         if isinstance(request, RobotsTxtRequest):
-            response = without_false_encoding(response)
-            before_decompression(request, response)
-            return response
+            return self._own.process_response(request, response)
         if is_for_browser(request):
             self._browsers.end(request, response)
         if self._browsers.has_moved(request, response):
@@ -149,8 +147,22 @@ class RobotsTxtMiddleware:
     def process_exception(self, request: Request, exception: Exception) -> None:
         # For a dropped request: the turn of a request that was sent has ended already.
         self._access.turns.release(request)
+        self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)
+
+    def _judge_own(self, request: RobotsTxtRequest) -> None:
+        """Raise RobotsDenied if *request*, of this package for another file than robots.txt, is
+        forbidden, as if it were of a spider.
+        """
+        origin = request_origin(request)
+        assert origin is not None
+        known, override = request.fetch.known, self._access.override(origin)
+        robots = known.robots if known else override and override.robots
+        if robots is not None:
+            entry = known.entry if known else None
+            self._judge.judge(robots, Case(request, origin, entry, override))
+        self._judge.count_override(origin)
 
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None

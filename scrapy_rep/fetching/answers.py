@@ -33,27 +33,8 @@ def are_cookies_short(response: Response) -> bool:
     return 0 < sum(map(len, fields)) <= _MAX_COOKIES
 
 
-def is_encoded(response: Response) -> bool:
-    """Whether the body of *response* is still encoded, as its ``Content-Encoding`` says.
-
-    Servers send names that are not encodings (``utf-8``), names meant for a proxy
-    (``aws-chunked``), and names of encodings that they did not apply. If the body is text,
-    it was decoded already or never encoded.
-    """
-    fields = b",".join(response.headers.getlist("Content-Encoding")).split(b",")
-    if {field.strip().lower() for field in fields} <= {b"", b"identity"}:
-        return False
-    return not _is_text(response.body)
-
-
-def without_false_encoding(response: Response) -> Response:
-    """Return *response*, without its ``Content-Encoding`` if its body is not encoded."""
-    if "Content-Encoding" in response.headers and not is_encoded(response):
-        del response.headers["Content-Encoding"]
-    return response
-
-
-def _is_text(body: bytes) -> bool:
+def is_text(body: bytes) -> bool:
+    """Whether *body* is text, not compressed data. It may be cut."""
     text = body
     if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
         text = decoded_text(body, RFC9309)

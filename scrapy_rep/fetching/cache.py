@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.settings import RepSettings
@@ -47,7 +47,8 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
 
     If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
     its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
-    robots.txt allows it.
+    robots.txt allows it. *robots_of* finds what judges the requests for it, also after
+    redirects; it calls :meth:`robots`.
     """
 
     def __init__(
@@ -60,12 +61,15 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         now: Callable[[], float],
         monotonic: Callable[[], float],
         may_fetch: Callable[[RobotsTxt, str], bool],
+        robots_of: RobotsOf,
     ) -> None:
         common = crawler, fetcher, store_client, settings
         super().__init__(*common, now=now, monotonic=monotonic)
-        self._tdmrep = TdmRepCache(*common, now=now, monotonic=monotonic)
-        self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
+        self._tdmrep = TdmRepCache(
+            *common, now=now, monotonic=monotonic, robots_of=robots_of
+        )
         self._may_fetch = may_fetch
+        self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
 
     def cached(self, origin: Origin) -> Known | None:
         """The files of *origin*, if they are in memory and fresh."""
@@ -114,6 +118,13 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
             # robots.txt may have expired meanwhile, but the waiting requests still use it.
             self._put(origin, replace(cached, arrived=self._now()))
         return known, is_new
+
+    async def robots(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
+        """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory."""
+        cached, is_new = self._cached(origin), False
+        if cached is None:
+            cached, is_new = await self._obtain(origin, causes)
+        return Known(origin, cached.entry, cached.parsed), is_new
 
     def lacks_tdmrep(self, known: Known) -> bool:
         """Whether the tdmrep.json of an origin is not cached, and may be fetched."""

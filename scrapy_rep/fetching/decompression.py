@@ -1,118 +1,96 @@
-"""Checks that a compressed robots.txt is complete, before Scrapy decompresses it.
+"""Decodes a robots.txt that was sent compressed, although it was requested unencoded.
 
-If the end of a compressed body is missing, Scrapy returns what it could decompress, or an
-empty body. Then rules would be missing, and the crawler would fetch what they disallow.
+Scrapy returns what it could decode of a body whose end is missing. Then rules would be
+missing, and the crawler would fetch what they disallow.
 """
 
 from __future__ import annotations
 
 import sys
 import zlib
+from functools import partial
+from gzip import GzipFile
 from importlib import import_module
+from io import BytesIO
 from typing import TYPE_CHECKING
 
+from scrapy_rep.fetching.answers import is_text
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from scrapy import Request
     from scrapy.http import Response
-
-# The limit for a decompressed robots.txt, in bytes. The crawler does not request compression,
-# and the dialect limits how much is parsed; this limit stops a decompression bomb.
-_MAX_DECOMPRESSED = 16 * 1024 * 1024
 
 _CHUNK = 65_536
 
+# The number of characters of an unknown encoding in an error message.
+_SHOWN = 80
 
-class IncompleteBody(Exception):
-    """The end of a compressed body is missing or damaged."""
+# A module of the standard library, or a package that Scrapy 2.19 requires.
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
-def before_decompression(request: Request, response: Response) -> None:
-    """Limit the decompression of a robots.txt, and raise IncompleteBody if its end is
-    missing or damaged.
+class UndecodableBody(Exception):
+    """A body has an unknown encoding or several, is damaged, or its end is missing."""
 
-    Called between download and decompression, since a limit that is set before the download
-    makes long files fail instead of cutting them.
+
+def decoded(response: Response, limit: int) -> Response:
+    """*response* with a body that is not encoded, and without its ``Content-Encoding``. After
+    *limit* bytes the rest is not decoded, so that a decompression bomb takes no memory.
+
+    A body that is text was never encoded, or a service has decoded it, whatever the header
+    says: servers send names that are not encodings (``utf-8``), names meant for a proxy
+    (``aws-chunked``), and names of encodings that they did not apply. Only the body of a
+    successful response matters; others are removed.
+
+    Raises UndecodableBody. A body that was cut at the size limit may lack its end.
     """
-    check_complete(response)
-    request.meta["download_maxsize"] = _MAX_DECOMPRESSED
-
-
-def check_complete(response: Response) -> None:
-    """Raise IncompleteBody if the body of *response* is compressed, and its end is missing
-    or damaged.
-
-    Does nothing if the download was stopped at the size limit. Leaves the body to Scrapy if
-    its encoding is unknown here, or is not the one that the header names.
-    """
-    named = response.headers.get("Content-Encoding") or b""
-    encoding = named.strip().lower().decode("latin-1")
-    is_cut = "download_stopped" in response.flags
-    if encoding not in _SIZES or is_cut or not response.body:
-        return
-    size = 0
+    fields = b",".join(response.headers.getlist("Content-Encoding")).split(b",")
+    names = [field.strip().lower().decode("latin-1") for field in fields]
+    coding = ", ".join(name for name in names if name not in {"", "identity"})
+    response.headers.pop("Content-Encoding", None)
+    if response.status // 100 != 2:
+        return response.replace(body=b"")
+    if not coding or is_text(response.body):
+        return response
+    body = b""
     try:
-        for part in _SIZES[encoding](response.body):
-            size += part
-            if size > _MAX_DECOMPRESSED:
-                return
-    except ImportError:
-        return
-    except Exception as error:  # noqa: BLE001  each library has its own errors
-        if size or isinstance(error, EOFError):
-            why = f"the {encoding} body ends early or is damaged"
-            raise IncompleteBody(why) from None
+        for part in _parts(coding, response.body, limit):
+            body += part
+            if len(body) >= limit:
+                break
+    except (ImportError, LookupError):
+        raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
+    except Exception:  # noqa: BLE001  each library has its own errors
+        if not body or "download_stopped" not in response.flags:
+            raise UndecodableBody(
+                f"the {coding} body ends early or is damaged"
+            ) from None
+    return response.replace(body=body[:limit])
 
 
-# Each of these functions decompresses a body in parts, yields the size of each part, and
-# raises EOFError if the end of the body is missing.
+def _parts(coding: str, body: bytes, limit: int) -> Iterator[bytes]:
+    """Decode *body* in parts, with all members of a gzip file and all frames of Zstandard.
 
-
-def _gzip(body: bytes) -> Iterator[int]:
-    return _inflated(body, 16 + zlib.MAX_WBITS)
-
-
-def _deflate(body: bytes) -> Iterator[int]:
-    # With the zlib header or, as some servers send it, without.
-    has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-    return _inflated(body, zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
-
-
-def _inflated(body: bytes, bits: int) -> Iterator[int]:
-    unpacker = zlib.decompressobj(bits)
-    while body and not unpacker.eof:
-        yield len(unpacker.decompress(body, _CHUNK))
-        body = unpacker.unconsumed_tail
-    if not unpacker.eof:
-        raise EOFError
-
-
-def _brotli(body: bytes) -> Iterator[int]:
-    unpacker = import_module("brotli").Decompressor()
-    while not unpacker.is_finished():
-        part = unpacker.process(body, output_buffer_limit=_CHUNK)
-        if not part and not body:
+    Raises LookupError for an unknown or several *coding*, another error for a damaged body or
+    one without its end.
+    """
+    if coding in {"gzip", "x-gzip"}:
+        yield from iter(partial(GzipFile(fileobj=BytesIO(body)).read1, _CHUNK), b"")
+    elif coding == "zstd":
+        file = import_module(_ZSTD).ZstdFile(BytesIO(body))
+        yield from iter(partial(file.read1, _CHUNK), b"")
+    elif coding == "deflate":
+        # With the zlib header or, as some servers send it, without.
+        has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
+        yield unpacker.decompress(body, limit)
+        if not unpacker.eof:
             raise EOFError
-        body = b""
-        yield len(part)
-
-
-def _zstd(body: bytes) -> Iterator[int]:
-    package = "compression" if sys.version_info >= (3, 14) else "backports"
-    unpacker = import_module(f"{package}.zstd").ZstdDecompressor()
-    while not unpacker.eof:
-        part = unpacker.decompress(body, _CHUNK)
-        if not part and not body:
+    elif coding == "br":
+        decoder = import_module("brotli").Decompressor()
+        yield decoder.process(body, output_buffer_limit=limit)
+        if not decoder.is_finished():
             raise EOFError
-        body = b""
-        yield len(part)
-
-
-_SIZES: dict[str, Callable[[bytes], Iterator[int]]] = {
-    "br": _brotli,
-    "deflate": _deflate,
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "zstd": _zstd,
-}
+    else:
+        raise LookupError(coding)

@@ -15,28 +15,34 @@ from twisted.internet.defer import CancelledError, DeferredSemaphore
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
-from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.fetching.answers import (
-    are_cookies_short,
-    headers_of,
-    is_encoded,
-    redirect_target,
-)
+from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
 from scrapy_rep.fetching.boundary import Boundary
+from scrapy_rep.fetching.decompression import UndecodableBody
 from scrapy_rep.fetching.failures import in_words
-from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
+    from typing import TypeAlias
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scrapy_rep.fetching.cache import Known
     from scrapy_rep.fetching.request import Causes
+    from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.settings import RepSettings
+
+    # Finds the robots.txt of an origin, for the requests that wait for it; None if an entry
+    # of REP_OVERRIDES replaces it.
+    RobotsOf: TypeAlias = Callable[[Origin, Causes], Awaitable[Known | None]]
+
+logger = get_logger(__name__)
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
@@ -85,6 +91,10 @@ class RobotsTxtFetcher:
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
         self._under_way = 0
         self._on_network = 0
+        self._has_logged_traceback = False
+        crawler.signals.connect(
+            self._reached_downloader, signals.request_reached_downloader
+        )
 
     @property
     def leaves_room(self) -> bool:
@@ -96,10 +106,12 @@ class RobotsTxtFetcher:
         return has_room(self._crawler, raised=self._on_network, apart=RobotsTxtRequest)
 
     async def fetch(
-        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+        self, url: str, causes: Causes, *, robots_of: RobotsOf | None = None
     ) -> AccessResult:
-        """Fetch the file at *url*, as :meth:`Origin.url` returns it. If it is not a robots.txt
-        (*is_robotstxt*), Scrapy's stats about robots.txt do not count it.
+        """Fetch the robots.txt at *url*, as :meth:`Origin.url` returns it; or, with *robots_of*,
+        another file. Then each request needs the permission of the robots.txt of its origin
+        (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
+        robots.txt do not count it.
 
         *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
         uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
@@ -107,7 +119,7 @@ class RobotsTxtFetcher:
         spider closes while the request waits for its turn.
         """
         _, virtual_host = split_virtual_host(url)
-        file = _File(causes, CookieJar(), is_robotstxt, virtual_host)
+        file = _File(causes, CookieJar(), robots_of, virtual_host)
         self._count(file, stats.REQUEST_COUNT)
         self._under_way += 1
         if self._under_way == 1:
@@ -154,27 +166,25 @@ class RobotsTxtFetcher:
             status=None,
             redirects=tuple(redirects),
             error=error,
-            is_permanent=answer.is_permanent,
+            is_permanent=answer.is_permanent or answer.is_dropped,
+            is_dropped=answer.is_dropped,
         )
-        if response is None:
-            return result
+        return result if response is None else self._answered(result, response, file)
+
+    def _answered(
+        self, result: AccessResult, response: Response, file: _File
+    ) -> AccessResult:
+        """*result* with the status, headers and body of *response*."""
         self._count(file, stats.RESPONSE_COUNT)
-        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=response.status))
-        return self._answered(result, response)
+        status = response.status
+        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=status))
+        headers = tuple(headers_of(response))
+        body = response.body if status // 100 == 2 else b""
+        return replace(result, status=status, headers=headers, body=body)
 
     def _count(self, file: _File, key: str) -> None:
-        if file.is_robotstxt:
+        if file.robots_of is None:
             self._crawler.stats.inc_value(key)
-
-    def _answered(self, result: AccessResult, response: Response) -> AccessResult:
-        """*result* with the status, headers and body of *response*."""
-        status = response.status
-        result = replace(result, headers=tuple(headers_of(response)))
-        if status // 100 != 2:
-            return replace(result, status=status)
-        if is_encoded(response):
-            return replace(result, error="compressed in an unsupported encoding")
-        return replace(result, status=status, body=response.body)
 
     async def _request(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
         """Send a request for *url* until there is a response, a component drops the request,
@@ -183,12 +193,19 @@ class RobotsTxtFetcher:
         A refusal by a proxy is retried; it is the answer only of the last attempt.
         """
         attempt, attempts = 0, 1 + self._settings.retry_times
+        known, where = None, origin_of(url)
+        virtual_host = "" if is_redirected else file.virtual_host
+        if where is not None and virtual_host:
+            where = where.at_virtual_host(virtual_host)
+        if file.robots_of is not None and where is not None:
+            known = await file.robots_of(where, file.causes)
         while True:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
-            if file.virtual_host and not is_redirected:
-                request.headers["Host"] = file.virtual_host
+            if virtual_host:
+                request.headers["Host"] = virtual_host
+            request.fetch = Fetch(is_judged=file.robots_of is not None, known=known)
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
@@ -204,30 +221,56 @@ class RobotsTxtFetcher:
         return answer
 
     async def _send(
-        self, request: Request, file: _File, *, is_redirected: bool
+        self, request: RobotsTxtRequest, file: _File, *, is_redirected: bool
     ) -> _Answer:
         try:
             async with self._turn(request, is_redirected=is_redirected):
-                return _Answer(await self._download(request))
+                response = await self._download(request)
         except (CancelledError, SpiderClosing):
             # Neither says anything about the site. asyncio's CancelledError is not an
             # Exception, so it needs no clause.
             raise
+        except UndecodableBody as exception:
+            return _Answer(None, str(exception))
+        except IgnoreRequest as exception:
+            is_denied = isinstance(exception, RobotsDenied)
+            by = "" if is_denied else "dropped by a component: "
+            return _Answer(None, f"{by}{exception}", is_dropped=True)
         except StopDownload:
+            if not request.fetch.is_late:
+                return _STOPPED
             seconds = self._settings.download_timeout
             unit = "second" if seconds == 1 else "seconds"
             return _Answer(None, f"took longer than {seconds:g} {unit}")
-        except IgnoreRequest as exception:
-            # A component of the project dropped it, and would drop a retry too.
-            error = f"dropped: {exception}"
-            return _Answer(None, error, is_permanent=True, is_dropped=True)
         except Exception as exception:  # noqa: BLE001  download handlers raise any error
             kind = type(exception)
             self._count(file, stats.EXCEPTION_COUNT.format(type=kind))
+            if exception is not request.fetch.error:
+                return self._failed_component(request, exception)
             # If a proxy is unreachable, that says nothing about the site.
             no_server = isinstance(exception, NO_SERVER_ERRORS)
             is_permanent = no_server and not request.meta.get("proxy")
             return _Answer(None, in_words(exception), is_permanent=is_permanent)
+        # Without success, there is no body that could be incomplete.
+        is_whole = request.fetch.is_cut or response.status // 100 != 2
+        is_stopped = "download_stopped" in response.flags and not is_whole
+        return _STOPPED if is_stopped else _Answer(response)
+
+    def _failed_component(self, request: Request, exception: Exception) -> _Answer:
+        """The answer after a component raised *exception* for *request*."""
+        error = f"{in_words(exception)}, raised by a component"
+        if not self._has_logged_traceback:
+            self._has_logged_traceback = True
+            logger.error(
+                "%(url)s counts as unreachable: a component of the project raised the "
+                "exception below for its request. If the component needs a key of "
+                "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
+                "Later exceptions of components are logged without their traceback",
+                {"url": request.url},
+                exc_info=exception,
+                extra={"spider": self._crawler.spider},
+            )
+        return _Answer(None, f"{error} (see REP_REQUEST_META_KEYS)", is_dropped=True)
 
     async def _download(self, request: Request) -> Response:
         # Acquired last, so that a request that waits for its turn does not block others.
@@ -240,6 +283,10 @@ class RobotsTxtFetcher:
         finally:
             self._on_network -= 1
             self._permits.release()
+
+    def _reached_downloader(self, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            request.is_sent = True
 
     def _bytes_received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
@@ -256,7 +303,8 @@ class _File(NamedTuple):
     cookies: CookieJar
     """For sites that redirect to the same URL until the client sends a cookie."""
 
-    is_robotstxt: bool
+    robots_of: RobotsOf | None
+    """Finds what judges the requests for the file; None for a robots.txt."""
 
     virtual_host: str
     """The ``Host`` header, if it differs from the host in the URL. The target of a redirect
@@ -271,4 +319,12 @@ class _Answer(NamedTuple):
     """Whether another attempt soon would fail in the same way."""
 
     is_dropped: bool = False
-    """Whether a component of the project dropped the request."""
+    """Whether a component of the project dropped the request, or robots.txt forbids it."""
+
+
+_STOPPED = _Answer(
+    None,
+    "a component stopped its download (StopDownload in a handler of headers_received or "
+    "bytes_received)",
+    is_dropped=True,
+)

@@ -7,8 +7,10 @@ import random
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
-from twisted.internet.defer import CancelledError
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.compat.internals import is_closing
 from scrapy_rep.exceptions import SpiderClosing
@@ -18,12 +20,12 @@ from scrapy_rep.protocol.access.results import AccessResult, Entry, renew
 from scrapy_rep.stores.lru import LRU
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+    from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
     from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.protocol.origins import Origin
@@ -72,8 +74,9 @@ class CachedFile(Generic[_Parsed]):
 class FileCache(ABC, Generic[_Parsed]):
     """One file per origin, while it is fresh.
 
-    The *key* of a file is the Origin for a robots.txt, the URL for another file.
-    *now* returns the seconds since the epoch, *monotonic* those of a clock that nobody sets.
+    The *key* of a file is the Origin for a robots.txt, the URL for another file. *now* returns
+    the seconds since the epoch, *monotonic* those of a clock that nobody sets. *robots_of* finds
+    the robots.txt that judges each request for another file.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class FileCache(ABC, Generic[_Parsed]):
         *,
         now: Callable[[], float],
         monotonic: Callable[[], float],
+        robots_of: RobotsOf | None = None,
     ) -> None:
         self._crawler = crawler
         self._fetcher = fetcher
@@ -92,12 +96,14 @@ class FileCache(ABC, Generic[_Parsed]):
         self._settings = settings
         self._now = now
         self._monotonic = monotonic
+        self._robots_of = robots_of
         self._files: LRU[CachedFile[_Parsed]] = LRU(_MAX_FILES, _MAX_BYTES)
         # For each unreachable file: when it was last fetched, and the time of the monotonic
         # clock since which this process knows that.
         self._unreachable: LRU[tuple[float, float]] = LRU(
             _MAX_UNREACHABLE, _MAX_UNREACHABLE
         )
+        self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()
 
     @abstractmethod
     def _parse(self, entry: Entry) -> _Parsed:
@@ -118,12 +124,27 @@ class FileCache(ABC, Generic[_Parsed]):
     async def _obtain(
         self, key: Key, causes: Causes
     ) -> tuple[CachedFile[_Parsed], bool]:
-        """The file of *key*, from the store or its server, and whether it was just fetched.
+        """The file of *key*, from the store or its server, and whether this call fetched it.
+        Calls for the same file share one fetch.
 
         *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
         the spider closes meanwhile, and a cancellation if no request waits any more. After any
         other error the file counts as unreachable.
         """
+        lock = self._locks.setdefault(key, DeferredLock())
+        has_waited = bool(lock.locked)
+        await maybe_deferred_to_future(lock.acquire())
+        try:
+            shared = self._files.get(key) if has_waited else None
+            if shared is not None:
+                return shared, False
+            return await self._learn_or_fail(key, causes)
+        finally:
+            lock.release()
+
+    async def _learn_or_fail(
+        self, key: Key, causes: Causes
+    ) -> tuple[CachedFile[_Parsed], bool]:
         try:
             entry, is_new = await self._learn(key, causes)
             return self._cache(key, entry), is_new
@@ -151,24 +172,24 @@ class FileCache(ABC, Generic[_Parsed]):
             return stored, False
         if not self._store_client.is_shared:
             # No other process can be fetching it, so no lock is needed.
-            entry = self._renewed(key, await self._fetch(key, causes), stored)
-            await self._store_client.put(key, entry)
-            return entry, True
+            return await self._fetch(key, causes, stored), True
         newer = await self._store_client.entry_or_lock(key, stored)
         if newer is not None:
             return newer, False
         try:
             with self._store_client.renewing(key):
-                result = await self._fetch(key, causes)
-            entry = self._renewed(key, result, stored)
-            await self._store_client.put(key, entry)
+                entry = await self._fetch(key, causes, stored)
         finally:
             await self._store_client.unlock(key)
         return entry, True
 
-    def _fetch(self, key: Key, causes: Causes) -> Awaitable[AccessResult]:
-        is_robotstxt = not isinstance(key, str)
-        return self._fetcher.fetch(_url(key), causes, is_robotstxt=is_robotstxt)
+    async def _fetch(self, key: Key, causes: Causes, stored: Entry | None) -> Entry:
+        """Fetch a file, and store it if its server has decided the result."""
+        result = await self._fetcher.fetch(_url(key), causes, robots_of=self._robots_of)
+        entry = self._renewed(key, result, stored)
+        if not result.is_dropped:
+            await self._store_client.put(key, entry)
+        return entry
 
     def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
         if before is None:

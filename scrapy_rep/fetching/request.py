@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -17,21 +18,54 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from scrapy_rep.fetching.cache import Known
+
 _MAX_CAUSES = 8
 
 
-class RobotsTxtRequest(Request):
-    """A request for robots.txt that this package makes.
+@dataclass(slots=True, eq=False)
+class Fetch:
+    """What this package knows about a request of its own, and about the end of its download."""
 
-    Of all HTTP requests, RobotsTxtMiddleware passes only these without a decision. It
-    recognises them by their class, which ``replace()`` keeps; a spider could copy a meta key
-    to other requests.
+    is_judged: bool = False
+    """Whether the request needs the permission of robots.txt: it is for another file."""
+
+    known: Known | None = None
+    """The robots.txt that judges the request; None if an entry of ``REP_OVERRIDES`` does."""
+
+    is_cut: bool = False
+    """Whether this package stopped the download at the size limit."""
+
+    is_late: bool = False
+    """Whether this package stopped the download at the time limit."""
+
+    error: Exception | None = None
+    """The error with which the download handler failed. Any other is of a component."""
+
+
+class RobotsTxtRequest(Request):
+    """A request that this package makes: for robots.txt, or for another file about a site.
+
+    Of all HTTP requests, RobotsTxtMiddleware passes only these for robots.txt without a
+    decision. It recognises them by their class, which ``replace()`` keeps; a spider could
+    copy a meta key to other requests.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fetch = Fetch()
+        self.is_sent = False
+        """Whether the request has passed all middlewares, and reached the downloader."""
+
         self._bytes = 0
         self._since = 0.0
+
+    def replace(self, *args: Any, **kwargs: Any) -> Any:
+        """A copy with new values, as :meth:`Request.replace` makes it, for the same fetch."""
+        copy = super().replace(*args, **kwargs)
+        if isinstance(copy, RobotsTxtRequest):
+            copy.fetch = self.fetch
+        return copy
 
     @classmethod
     def of(cls, url: str, cause: Request, timeout: float) -> Self:
@@ -71,10 +105,12 @@ class RobotsTxtRequest(Request):
         self._bytes += size
         # One byte more than the limit tells the parser that the body was cut.
         if self._bytes > limit:
+            self.fetch.is_cut = True
             raise StopDownload(fail=False)
         # Some download handlers apply the timeout to each read, so a server could send
         # single bytes forever.
         if now - self._since > timeout:
+            self.fetch.is_late = True
             raise StopDownload(fail=True)
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
-
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
 from scrapy_rep import stats
 from scrapy_rep.fetching.files import FileCache
@@ -23,12 +19,7 @@ logger = get_logger(__name__)
 
 
 class TdmRepCache(FileCache[TdmRep]):
-    """The tdmrep.json of each origin. All requests that need the same file share one fetch."""
-
-    @cached_property
-    def _waiting(self) -> dict[str, list[Deferred[None]]]:
-        """The Deferreds of the calls that wait for a fetch in progress, by the URL of the file."""
-        return {}
+    """The tdmrep.json of each origin."""
 
     def cached(self, origin: Origin) -> TdmRep | None:
         """The file of *origin*, if it is in memory and fresh."""
@@ -39,20 +30,11 @@ class TdmRepCache(FileCache[TdmRep]):
         """Return the file of *origin*, from memory, the store or its server. Raises
         SpiderClosing or a cancellation if the spider closes meanwhile.
         """
-        url = url_of(origin)
-        while url in self._waiting:
-            waiter: Deferred[None] = Deferred()
-            self._waiting[url].append(waiter)
-            await maybe_deferred_to_future(waiter)
         found = self.cached(origin)
         if found is not None:
             return found
-        self._waiting[url] = []
-        try:
-            cached, is_new = await self._obtain(url, causes)
-        finally:
-            for waiter in self._waiting.pop(url):
-                waiter.callback(None)
+        url = url_of(origin)
+        cached, is_new = await self._obtain(url, causes)
         if is_new:
             result = cached.entry.result
             self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))

@@ -67,6 +67,7 @@ class HostAccess:
         self._crawler = crawler
         self._alarms = alarms
         self._identity = identity = Identity.of(crawler)
+        self._reporter = reporter
         self._overrides = settings.overrides
         self._is_watching = False
         store_client = _store_client(crawler, settings)
@@ -85,6 +86,7 @@ class HostAccess:
             now=alarms.clock.time,
             monotonic=alarms.clock.monotonic,
             may_fetch=identity.may_fetch,
+            robots_of=self._robots_of,
         )
         self.hosts = Hosts(
             crawler,
@@ -264,6 +266,17 @@ class HostAccess:
             await self.turns.wait(request, served)
 
     # For the fetcher.
+
+    async def _robots_of(self, origin: Origin, causes: Causes) -> Known | None:
+        """Return the robots.txt that judges a request of this package to *origin*; None if an
+        override does. Its tdmrep.json is not needed: sites could redirect them in a circle.
+        """
+        if self.override(origin) is not None:
+            return None
+        known, is_new = await self.cache.robots(origin, causes)
+        if is_new:
+            await self._reporter.learned(known, causes.nth(0), is_new=True)
+        return known
 
     @asynccontextmanager
     async def _turn_for_robotstxt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import re
 import socket
 import sqlite3
@@ -366,3 +367,15 @@ def test_replay(site: Site, tmp_path: Path) -> None:
     purge = {shop.url("/basket/1"), given.url("/a")}
     assert set((tmp_path / "purge").read_text().split()) == purge
     assert (len(shop.robots_hits), len(given.robots_hits)) == (1, 0)
+
+
+def test_a_compressed_robotstxt(site: Site) -> None:
+    """A command reads all members of a compressed robots.txt, as a crawl does, and takes one
+    without its end for unreachable.
+    """
+    members = [gzip.compress(line) for line in (b"User-agent: *\n", b"Disallow: /a\n")]
+    headers = {"Content-Encoding": "gzip"}
+    whole = site.add(Answer(b"".join(members), headers=headers))
+    cut = site.add(Answer(b"".join(members)[:-9], headers=headers))
+    assert "line 2, Disallow: /a" in scrapy_rep("check", whole.url("/a")).out
+    assert "ends early or is damaged" in scrapy_rep("check", cut.url("/a")).out

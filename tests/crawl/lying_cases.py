@@ -146,7 +146,7 @@ def bombs(size: int) -> dict[str, bytes]:
 def _compressed(site: Site, size: int) -> Iterator[Lie]:
     for name, body in bombs(size).items():
         host = site.add(packed(name, body))
-        yield Lie(f"a bomb of {name}", host, UNREACHABLE, NONE)
+        yield Lie(f"a bomb of {name}", host, SUCCESSFUL, BY_RULES)
     rules = [b"%b%d" % (RULES, number) for number in range(99)]
     for name, body in compressed(rules).items():
         host = site.add(packed(name, body))

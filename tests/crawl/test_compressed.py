@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crawl.answers import Answer
 from tests.crawl.crawl import run_crawl
+from tests.crawl.lies import raw
 
 if TYPE_CHECKING:
     from tests.crawl.server import Host, Site
@@ -32,15 +34,13 @@ def compressed(body: bytes, encoding: str) -> Answer:
 
 
 def test_it_is_read(site: Site, mode: str) -> None:
-    """The rules of a compressed robots.txt hold, and the request does
-    not ask for compression.
-    """
+    """The rules of a compressed robots.txt hold, and the request asks for no compression."""
     hosts = [site.add(compressed(RULES, name)) for name in ("gzip", "deflate")]
     run_crawl(pages(*hosts), mode=mode)
     for host in hosts:
         assert host.pages == ["/public"]
         (hit,) = host.robots_hits
-        assert hit.headers.get("Accept-Encoding", "identity") == "identity"
+        assert hit.headers["Accept-Encoding"] == "identity"
 
 
 LABELS = [
@@ -57,17 +57,12 @@ LATIN = "# Für Ötzi\nUser-agent: *\nDisallow: /private\n".encode("latin-1")
 
 
 def test_a_label_that_is_wrong(site: Site, mode: str) -> None:
-    """A plain text body is read whatever its Content-Encoding says. A compressed body is
-    read also if the header names another encoding besides.
-    """
+    """A plain text body is read whatever its Content-Encoding says."""
     hosts = [
         site.add(Answer(body, headers={"Content-Encoding": label}))
         for label in LABELS
         for body in (RULES, LATIN, RULES.decode().encode("utf-16"))
     ]
-    for label in ("identity", "utf-8"):
-        headers = {"Content-Encoding": f"{label}, gzip"}
-        hosts.append(site.add(Answer(gzip.compress(RULES), headers=headers)))
     result = run_crawl(pages(*hosts), mode=mode)
     assert [host.pages for host in hosts] == [["/public"]] * len(hosts)
     assert result.stats["rep/robotstxt/successful"] == len(hosts)
@@ -89,16 +84,54 @@ def test_what_can_not_be_decoded(site: Site, mode: str) -> None:
         assert result.lines("WARNING", host.origin, "unsupported encoding")
 
 
-def test_it_is_not_taken_for_permission(site: Site) -> None:
-    """With COMPRESSION_ENABLED = False, a compressed robots.txt is not taken for permission."""
-    host = site.add(compressed(RULES, "gzip"))
-    result = run_crawl([host.url("/private")], settings={"COMPRESSION_ENABLED": False})
-    assert host.pages == []
-    (error,) = result.errors
-    if error["reason"] == "unreachable":
-        assert result.lines("WARNING", host.origin, "compressed")
-    else:
-        assert error["line"] == 2
+def packed_twice(*names: str) -> bytes:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}
+    body = PERMITS + b"#" * 5_000 + RULES
+    for name in names:
+        body = pack[name](body)
+    return body
+
+
+PERMITS = b"User-agent: *\nAllow: /\n"
+"""The beginning of a file whose rules come later."""
+
+CUT = {
+    "gzip, gzip": packed_twice("gzip", "gzip"),
+    "deflate, gzip": packed_twice("deflate", "gzip"),
+    "identity, gzip": packed_twice("identity", "gzip"),
+    "gzip": gzip.compress(PERMITS) + gzip.compress(RULES),
+}
+
+
+@pytest.mark.parametrize("is_split", [False, True], ids=["a list", "two lines"])
+def test_what_is_cut_within_several_encodings(
+    site: Site, mode: str, is_split: bool
+) -> None:
+    """If the rest of a body with several encodings or members is missing, nothing is fetched."""
+    hosts = []
+    for names, body in CUT.items():
+        fields = names.split(", ") if is_split else [names]
+        head = b"".join(b"Content-Encoding: %b\r\n" % name.encode() for name in fields)
+        # Without a length, the end of the connection is the end of the body.
+        start = b"HTTP/1.1 200 OK\r\n" + head + b"\r\n"
+        hosts.append(site.add(raw(start + body[: len(body) * 2 // 3])))
+    result = run_crawl(pages(*hosts), mode=mode)
+    assert [host.pages for host in hosts] == [[]] * len(hosts)
+    assert result.stats["rep/robotstxt/unreachable"] == len(hosts)
+    for host in hosts:
+        assert result.lines(
+            "WARNING", host.robotstxt, "encod" if host in hosts[:2] else "ends early"
+        )
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_scrapy_decodes_nothing_of_it(site: Site, is_enabled: bool) -> None:
+    """All members of a compressed body are read, with and without COMPRESSION_ENABLED."""
+    members = gzip.compress(b"User-agent: *\n") + gzip.compress(b"Disallow: /private\n")
+    host = site.add(Answer(members, headers={"Content-Encoding": "gzip"}))
+    result = run_crawl(pages(host), settings={"COMPRESSION_ENABLED": is_enabled})
+    assert host.pages == ["/public"]
+    assert "httpcompression/response_count" not in result.stats
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
@@ -112,18 +145,28 @@ def test_it_may_be_longer_than_what_is_read(site: Site, encoding: str) -> None:
     assert result.stats["rep/robotstxt/successful"] == 1
 
 
-def test_a_decompression_bomb(site: Site, mode: str) -> None:
-    """A body of 2 MB that decompresses to 400 MB takes little memory, and
-    other hosts are crawled.
+@cache
+def bomb(encoding: str) -> bytes:
+    """Return rules and a comment of 1 GiB, in 5 MB of gzip or in 1 MB of Brotli."""
+    if encoding == "gzip":
+        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+        pack, finish = packer.compress, packer.flush
+    else:
+        compressor = pytest.importorskip("brotli").Compressor(quality=1)
+        pack, finish = compressor.process, compressor.finish
+    packed = [pack(RULES), *(pack(b"#" * MEGABYTE) for _ in range(1024))]
+    return b"".join([*packed, finish()])
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br"])
+def test_many_decompression_bombs(site: Site, mode: str, encoding: str) -> None:
+    """Of a robots.txt that decodes to 1 GiB, no more is decoded than is read of any other. So
+    120 of them take little memory and time, and their first rules hold.
     """
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
-    packed = [packer.compress(RULES)]
-    packed += [packer.compress(b"#" * MEGABYTE) for _ in range(400)]
-    body = b"".join([*packed, packer.flush()])
-    host = site.add(Answer(body, headers={"Content-Encoding": "gzip"}))
-    calm = site.add(Answer(RULES))
-    result = run_crawl(pages(host, calm), mode=mode)
-    assert calm.pages == ["/public"]
-    assert "/private" not in host.pages
-    assert result.memory < 200 * MEGABYTE
+    answer = Answer(bomb(encoding), headers={"Content-Encoding": encoding})
+    hosts = [site.add(answer) for _ in range(120)]
+    result = run_crawl(pages(*hosts), mode=mode)
+    assert [host.pages for host in hosts] == [["/public"]] * len(hosts)
+    assert result.memory < 250 * MEGABYTE
     assert result.duration < 100
+    assert result.lines("WARNING") == []

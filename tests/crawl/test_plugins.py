@@ -223,4 +223,6 @@ def test_zyte_api(order: int) -> None:
     assert urls == [f"{origin}{path}" for path in ("/moved", "/public", "/robots.txt")]
     assert result.fetched() == [f"{origin}/public"]
     assert [error["reason"] for error in result.errors] == ["rule", "rule"]
-    assert "Accept-Encoding" not in result.log
+    (robots,) = (each for each in asked if each["url"].endswith("/robots.txt"))
+    unencoded = {"name": "Accept-Encoding", "value": "identity"}
+    assert unencoded in robots["customHttpRequestHeaders"]

@@ -120,10 +120,13 @@ def test_where_the_service_has_landed(site: Site) -> None:
 
 
 def test_no_encoding_is_asked_for(site: Site, every_mode: str) -> None:
-    """The request for robots.txt has no Accept-Encoding header, since services that choose
-    it themselves complain about one.
+    """The requests for robots.txt and tdmrep.json ask for no encoding, whatever download
+    handler sends them, also if the spider's requests ask for one.
     """
     host = site.add(RULES)
-    run_crawl([host.url("/")], mode=every_mode)
-    (hit,) = host.robots_hits
-    assert hit.headers.get("Accept-Encoding") is None
+    request = {"url": host.url("/"), "headers": {"Accept-Encoding": "gzip"}}
+    run_crawl([request], mode=every_mode, settings={"REP_PURPOSES": ["tdm"]})
+    page, *own = sorted(host.hits, key=lambda hit: hit.path)
+    assert len(own) == 2
+    assert {hit.headers["Accept-Encoding"] for hit in own} == {"identity"}
+    assert page.headers["Accept-Encoding"] == "gzip"

@@ -158,3 +158,38 @@ def test_robotstxt_that_is_not_to_be_had(site: Site, every_mode: str) -> None:
     result = crawl([host.url("/page") for host in hosts], every_mode, **settings)
     assert faked(result.log) == []
     assert result.lines("WARNING", no_http.robotstxt, "is unreachable")
+
+
+def test_passwords_in_urls(site: Site, every_mode: str) -> None:
+    """No line of this package's loggers has the user name or password of a URL: whether a
+    page, its robots.txt or its links are refused, and whatever a site redirects to.
+    """
+    host = site.add(f"User-agent: *\nDisallow: /private\nSitemap: {SECRET}/map.xml\n")
+    down, dead = site.add(Answer(status=503)), site.refusing()
+    moved = site.add(redirect(f"http://{SECRET}127.0.0.1:{host.port}/robots.txt"))
+    chained = site.add([redirect(f"http://{SECRET}127.0.0.1/{n}?//") for n in range(2)])
+    links = f'<a rel="nofollow" href="http://{SECRET}127.0.0.1:{host.port}/next">'
+    policy = [
+        {"location": "/", "tdm-reservation": 1, "tdm-policy": f"http://{SECRET}x/"}
+    ]
+    host.answers |= {
+        "/page": page(
+            links, X_Robots_Tag=f"noindex, unavailable_after: http://{SECRET}x/"
+        ),
+        "/.well-known/tdmrep.json": Answer(json.dumps(policy).encode()),
+    }
+    urls = [
+        one.url(path).replace("//", f"//{SECRET}")
+        for one in (host, down, dead, moved, chained)
+        for path in ("/page", "/private", "/%2e/private", "/a//b")
+    ]
+    # Some of Scrapy's download handlers refuse a URL with user information.
+    plain = [host.url(path) for path in ("/page", "/private")]
+    result = crawl([*urls, *plain], every_mode, REP_REL=["nofollow"], REP_RETRY_TIMES=0)
+    ours = [line for line in result.log.splitlines() if "[scrapy_rep" in line]
+    assert len(ours) > 20
+    assert [line for line in ours if "secret" in line or "name:" in line] == []
+    assert any("***@" in line for line in ours)
+
+
+SECRET = "name:secret@"

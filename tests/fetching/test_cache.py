@@ -26,6 +26,8 @@ from tests.stores.places import LockingStore
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.fetching.fetcher import RobotsOf
     from scrapy_rep.stores.base import Store
 
 pytestmark = pytest.mark.newest
@@ -56,9 +58,9 @@ class Fetcher:
         self.asked: list[str] = []
 
     async def fetch(
-        self, url: str, causes: Causes, *, is_robotstxt: bool = True
+        self, url: str, causes: Causes, *, robots_of: RobotsOf | None
     ) -> AccessResult:
-        assert is_robotstxt == (url == ROBOTS_URL)
+        assert (robots_of is None) == (url == ROBOTS_URL)
         self.asked.append(url)
         found = self.answers[url]
         if isinstance(found, Deferred):
@@ -88,7 +90,12 @@ class Cached:
             now=lambda: time.time() + self.set_forward + self.passed,
             monotonic=lambda: self.passed,
             may_fetch=lambda robots, url: robots.is_allowed(url, ("mybot",)),
+            robots_of=self.robots_of,
         )
+
+    async def robots_of(self, origin: Origin, causes: Causes) -> Known:
+        known, _ = await self.cache.robots(origin, causes)
+        return known
 
     async def learn(self) -> Any:
         known, _ = await self.cache.learn(ORIGIN, CAUSES)
@@ -279,6 +286,44 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
     assert not closed.cache.lacks_tdmrep(cached_entry)
     assert (await closed.learn()).tdmrep is None
     assert closed.fetcher.asked == []
+
+
+@coroutine_test
+async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
+    """A result that says nothing about the site counts in this crawl only. What the store
+    knew of the site stays there.
+    """
+    cached = Cached()
+    known = entry(ROBOTS_URL, ROBOTS, age=3600)
+    await cached.client.put(ORIGIN, known)
+    dropped = replace(result(ROBOTS_URL, status=None), is_dropped=True)
+    cached.fetcher.answers[ROBOTS_URL] = dropped
+    assert (await cached.learn()).entry.result == dropped
+    assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
+    stored = await cached.client.get(ORIGIN)
+    assert stored is not None
+    assert stored.fetched == known.fetched
+
+
+@coroutine_test
+async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
+    """A robots.txt for the redirect of another file, and for pages, is fetched once."""
+    cached = Cached()
+    landing: Deferred[AccessResult] = Deferred()
+    cached.fetcher.answers[ROBOTS_URL] = landing
+    waiting = [
+        deferred_from_coro(ask(ORIGIN, CAUSES))
+        for ask in (cached.cache.robots, cached.cache.learn, cached.robots_of)
+    ]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    landing.callback(result(ROBOTS_URL, ROBOTS))
+    (first, is_new), (second, again), third = [
+        await maybe_deferred_to_future(one) for one in waiting
+    ]
+    assert first == second == third
+    assert (is_new, again) == (True, False)
+    assert cached.fetcher.asked == [ROBOTS_URL]
 
 
 @coroutine_test

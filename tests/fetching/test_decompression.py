@@ -1,8 +1,9 @@
-"""Whether a compressed body is complete."""
+"""Bodies with a Content-Encoding: complete, cut, damaged, unknown, or not encoded at all."""
 
 from __future__ import annotations
 
 import gzip
+import random
 import sys
 import zlib
 from importlib import import_module
@@ -11,64 +12,77 @@ import pytest
 from scrapy.http import Response
 
 from scrapy_rep.fetching import decompression
-from scrapy_rep.fetching.decompression import IncompleteBody, check_complete
+from scrapy_rep.fetching.decompression import UndecodableBody, decoded
 
 pytestmark = pytest.mark.newest
 
-TEXT = b"User-agent: *\nDisallow: /private\n" * 1_000
-LIMIT = 1_000_000
+URL = "https://example.com/robots.txt"
+TEXT = "User-agent: *\nDisallow: /straße\n"
+LIMIT = 512_001
 
+# Without repetitions, so that a part of the packed text is a part of the text.
+LONG = b"\n".join(b"Disallow: /%d" % (n * n) for n in range(20_000))
 raw = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+MEMBERS = gzip.compress(LONG[:9_000]) + gzip.compress(LONG[9_000:])
 PACKED = {
-    "gzip": gzip.compress(TEXT),
-    " GZip ": gzip.compress(TEXT),
-    "x-gzip": gzip.compress(TEXT) + gzip.compress(TEXT),
-    "deflate": zlib.compress(TEXT),
-    "Deflate": raw.compress(TEXT) + raw.flush(),
+    "gzip": gzip.compress(LONG),
+    " GZip, ": gzip.compress(LONG),
+    "identity, gzip": gzip.compress(LONG),
+    "x-gzip": MEMBERS,
+    "gzip, identity": MEMBERS + bytes(99),
+    "deflate": zlib.compress(LONG),
+    "Deflate": raw.compress(LONG) + raw.flush(),
 }
+ZSTD = f"{'compression' if sys.version_info >= (3, 14) else 'backports'}.zstd"
+MODULES = {"br": "brotli", "zstd": ZSTD}
 
 
-def check(encoding: str | None, body: bytes, flags: tuple[str, ...] = ()) -> None:
-    headers = {} if encoding is None else {"Content-Encoding": encoding}
-    url = "https://example.com/robots.txt"
-    check_complete(Response(url, headers=headers, body=body, flags=flags))
+def decode(
+    body: bytes, *encodings: str, flags: tuple[str, ...] = (), status: int = 200
+) -> bytes:
+    """Return the decoded body of a response, whose header must be gone."""
+    headers = {"Content-Encoding": list(encodings)}
+    response = Response(URL, status, headers=headers, body=body, flags=flags)
+    found = decoded(response, LIMIT)
+    assert "Content-Encoding" not in found.headers
+    return bytes(found.body)
+
+
+def check_cuts(encoding: str, body: bytes) -> None:
+    assert decode(body, encoding) == LONG
+    for size in (30, len(body) // 2, len(body) - 200):
+        for cut in (body[:size], body[:size] + b"\xff" * 99):
+            with pytest.raises(UndecodableBody, match="ends early or is damaged"):
+                decode(cut, encoding)
+    part = decode(body[: len(body) // 2], encoding, flags=("download_stopped",))
+    assert LONG.startswith(part)
+    assert len(part) > 1_000
 
 
 @pytest.mark.parametrize(("encoding", "body"), PACKED.items())
-def test_bodies(encoding: str, body: bytes) -> None:
-    """A body is complete with its end, or if the download stopped at the limit."""
-    check(encoding, body)
-    cut = len(gzip.compress(TEXT)) // 2
-    for broken in (body[:cut], body[:cut] + b"\xff" * 99, body[:1]):
-        with pytest.raises(IncompleteBody, match="ends early or is damaged"):
-            check(encoding, broken)
-        check(encoding, broken, ("download_stopped",))
+def test_one_encoding(encoding: str, body: bytes) -> None:
+    """A body is decoded to its end, with all its members. One without its end is refused,
+    unless the download was stopped at the size limit.
+    """
+    check_cuts(encoding, body)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "module"),
-    [
-        ("br", "brotli"),
-        (
-            "zstd",
-            f"{'compression' if sys.version_info >= (3, 14) else 'backports'}.zstd",
-        ),
-    ],
-)
-def test_bodies_for_optional_libraries(encoding: str, module: str) -> None:
-    """A truncated body is found with the optional libraries, too."""
-    # Without repetitions, so that the body is decompressed in several parts.
-    text = b"\n".join(b"Disallow: /%d" % (n * n) for n in range(20_000))
-    body = pytest.importorskip(module).compress(text)
-    check(encoding, body)
-    for size in (len(body) // 2, len(body) - 1):
-        with pytest.raises(IncompleteBody, match="ends early or is damaged"):
-            check(encoding, body[:size])
-        check(encoding, body[:size], ("download_stopped",))
+@pytest.mark.parametrize("encoding", MODULES)
+def test_optional_libraries(encoding: str) -> None:
+    """Brotli and Zstandard are decoded where their libraries are installed."""
+    module = pytest.importorskip(MODULES[encoding])
+    check_cuts(encoding, module.compress(LONG))
+
+
+def test_several_frames() -> None:
+    """All frames of a Zstandard body are decoded."""
+    zstd = pytest.importorskip(ZSTD)
+    body = zstd.compress(LONG[:9_000]) + zstd.compress(LONG[9_000:])
+    check_cuts("zstd", body)
 
 
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the library, even a truncated body is left to Scrapy."""
+    """Without its library, an encoding is unsupported."""
 
     def no_brotli(name: str) -> object:
         if name == "brotli":
@@ -76,17 +90,79 @@ def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
         return import_module(name)
 
     monkeypatch.setattr(decompression, "import_module", no_brotli)
-    check("br", b"\x8b\x00")
+    with pytest.raises(UndecodableBody, match="unsupported encoding: br"):
+        decode(b"\x8b\x00", "br")
 
 
-@pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd", "none", "gzip, br"])
-def test_what_is_left_to_others(encoding: str | None) -> None:
-    """Plain text, whatever its declared encoding, and an empty body are not checked."""
-    check(encoding, TEXT)
-    check(encoding, b"")
+@pytest.mark.parametrize(
+    "encodings",
+    [
+        ("gzip, gzip",),
+        ("gzip", "gzip"),
+        ("deflate, gzip",),
+        ("br, br",),
+        ("utf-8, gzip",),
+        ("gzip", "utf-8"),
+        ("lzma",),
+        ("x" * 9_999,),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("download_stopped",)])
+def test_other_encodings(encodings: tuple[str, ...], flags: tuple[str, ...]) -> None:
+    """Several encodings, or one that is unknown, are unsupported, also in a part of a body."""
+    body = gzip.compress(gzip.compress(LONG))
+    with pytest.raises(UndecodableBody, match="unsupported encoding: ") as found:
+        decode(body, *encodings, flags=flags)
+    assert len(str(found.value)) < 200
 
 
-def test_a_bomb_is_not_unpacked_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body is decompressed only up to the limit; the next component enforces the limit."""
-    monkeypatch.setattr(decompression, "_MAX_DECOMPRESSED", LIMIT)
-    check("gzip", gzip.compress(b"#" * 2 * LIMIT)[:-4])
+def test_noise_at_the_limit() -> None:
+    """What is no compressed data is refused, also if the size limit has cut it."""
+    noise = random.Random(9309).randbytes(LIMIT)
+    for encoding in ("gzip", "deflate", *MODULES):
+        with pytest.raises(UndecodableBody):
+            decode(noise, encoding, flags=("download_stopped",))
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_a_bomb(encoding: str) -> None:
+    """Of a decompression bomb, no more is decoded than is read of any file."""
+    text = b"User-agent: *\n" + b"#" * 8_000_000
+    if encoding in MODULES:
+        body = pytest.importorskip(MODULES[encoding]).compress(text)
+    else:
+        body = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding](text)
+    assert decode(body, encoding) == text[:LIMIT]
+
+
+@pytest.mark.parametrize("status", [301, 404, 503])
+def test_a_body_that_does_not_matter(status: int) -> None:
+    """The body of a response without success is not decoded, but removed."""
+    for encoding in ("gzip", "lzma", "gzip, gzip"):
+        assert decode(gzip.compress(LONG)[:99], encoding, status=status) == b""
+
+
+BODIES = {
+    "empty": b"",
+    "utf-8": TEXT.encode(),
+    "cut in its last character": TEXT.encode()[:-3],
+    "latin-1": TEXT.encode("latin-1"),
+    "utf-16": TEXT.encode("utf-16"),
+    "utf-8 with a mark": TEXT.encode("utf-8-sig"),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("named", ["gzip", "aws-chunked", "utf-8", "gzip, gzip"])
+def test_text_was_never_encoded(body: bytes, named: str) -> None:
+    """A body that is text in any character encoding is not decoded, whatever Content-Encoding
+    says.
+    """
+    assert decode(body, named) == body
+
+
+@pytest.mark.parametrize("encodings", [(), ("identity",), ("Identity, ", "identity")])
+def test_no_encoding_is_named(encodings: tuple[str, ...]) -> None:
+    """Without an encoding in the header, no body counts as encoded."""
+    body = bytes(range(0x80, 0x100)) + TEXT.encode()
+    assert decode(body, *encodings) == body

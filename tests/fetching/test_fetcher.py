@@ -11,7 +11,6 @@ from scrapy.exceptions import IgnoreRequest, StopDownload
 from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
-from scrapy_rep.fetching.decompression import before_decompression
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.request import Causes, cause_of
 from scrapy_rep.settings import RepSettings
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy_rep.protocol.access.results import AccessResult
+    from scrapy_rep.protocol.origins import Origin
     from tests.fakes import FakeEngine
 
 pytestmark = pytest.mark.newest
@@ -79,7 +79,11 @@ async def test_what_is_no_robotstxt_is_not_counted() -> None:
     read = RepSettings.from_settings(crawler.settings)
     causes = Causes(cause_of(CAUSE, read.request_meta_keys))
     fetcher = RobotsTxtFetcher(crawler, read)
-    result = await fetcher.fetch(file, causes, is_robotstxt=False)
+
+    async def robots_of(origin: Origin, causes: Causes) -> None:
+        """An override decides about each origin."""
+
+    result = await fetcher.fetch(file, causes, robots_of=robots_of)
     assert (result.access, result.redirects) == ("unreachable", (moved,))
     assert crawler.stats.get_stats() == {}
 
@@ -178,17 +182,11 @@ async def test_an_answer_is_not_tried_again() -> None:
 async def test_a_component_that_drops_it_gives_no_permission() -> None:
     """A robots.txt request that a middleware drops is unreachable, and not retried."""
     result, engine = await fetch({URL: IgnoreRequest("no")})
-    assert (result.access, result.error) == ("unreachable", "dropped: no")
-    assert len(engine.asked) == 1
-
-
-@coroutine_test
-async def test_what_stays_compressed_gives_no_permission() -> None:
-    """A body that cannot be decompressed does not count as a file without rules."""
-    result, _ = await fetch(
-        {URL: answer(URL, b"\x5d\x00\x00\x80", Content_Encoding="lzma")}
+    assert (result.access, result.error) == (
+        "unreachable",
+        "dropped by a component: no",
     )
-    assert result.access == "unreachable"
+    assert len(engine.asked) == 1
 
 
 @coroutine_test
@@ -282,10 +280,3 @@ async def test_a_body_that_trickles_in_is_given_up() -> None:
     fetcher = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
     result = await fetcher.fetch(URL, Causes(CAUSE))
     assert (result.status, result.error) == (None, "took longer than 1e-09 seconds")
-
-
-def test_decompression_is_bounded() -> None:
-    """Before decompression, the request gets a size limit, which can make it fail."""
-    request = Request(URL, meta={"download_maxsize": 0})
-    before_decompression(request, answer(URL))
-    assert 512_000 < request.meta["download_maxsize"] < 100_000_000

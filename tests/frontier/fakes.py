@@ -300,6 +300,9 @@ class FakeDownloader:
             )
         slot = self.slots[key]
         slot.active.add(request)
+        self._signals.send_catch_log(
+            signals.request_reached_downloader, request=request
+        )
         answer: Deferred[Response] = Deferred()
         slot.queue.append((request, answer))
         self._process(slot)

@@ -21,6 +21,7 @@ from twisted.internet.defer import DeferredList
 
 from scrapy_rep import meta
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import Causes
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def in_crawl(settings: Settings, job: Callable[[Crawler], Awaitable[_T]]) -> _T:
     """Run *job* in a crawl with *settings*. Returns or raises what *job* does."""
     settings = settings.copy()
     settings.setdict(_QUIET, "cmdline")
+    name = "DOWNLOADER_MIDDLEWARES"
+    own = {FetchMiddleware: FetchMiddleware.ORDER}
+    settings.set(name, {**settings.getdict(name), **own}, "cmdline")
     process: AsyncCrawlerProcess | CrawlerProcess
     # Scrapy chooses in the same way for its own commands.
     wants_asyncio = settings["TWISTED_REACTOR"] == _ASYNCIO

@@ -73,8 +73,12 @@ class AccessResult:
     """Why there was no response, or why the crawler did not follow the last redirect."""
 
     is_permanent: bool = False
-    """Whether fetching again is useless: the host has no server, so its pages would fail
-    too, or a component of the project drops the request for robots.txt."""
+    """Whether fetching again soon is useless: the host has no server, so its pages would fail
+    too, or *is_dropped*."""
+
+    is_dropped: bool = False
+    """Whether this crawler itself ended the fetch: a component of the project dropped the
+    request, or robots.txt forbids it. This says nothing about the site, and is not stored."""
 
     @property
     def access(self) -> Access:

@@ -1,0 +1,45 @@
+"""What a downloader middleware does for the requests of this package, in crawls and commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy_rep.fetching.decompression import decoded
+from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.settings import RepSettings
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+
+
+class FetchMiddleware:
+    """Asks for robots.txt unencoded, decodes it if it is encoded nevertheless, and notes with
+    which error its download has failed. RobotsTxtMiddleware calls it in a crawl.
+    """
+
+    ORDER = 595
+    """Between HttpCompressionMiddleware (590), which then finds nothing to decode, and
+    RedirectMiddleware (600)."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        # One byte more tells the parser that the body was cut.
+        self._limit = RepSettings.of(crawler).dialect.size_limit + 1
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> FetchMiddleware:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        if isinstance(request, RobotsTxtRequest):
+            # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
+            request.headers["Accept-Encoding"] = "identity"
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        is_own = isinstance(request, RobotsTxtRequest)
+        return decoded(response, self._limit) if is_own else response
+
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        if isinstance(request, RobotsTxtRequest) and request.is_sent:
+            request.fetch.error = exception

@@ -1,0 +1,67 @@
+"""Components of projects that meet requests for robots.txt as well as those of the spider."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import StopDownload
+
+from tests.crawl.page_spiders import PageSpider
+from tests.crawl.spiders import PlanSpider
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+    from scrapy.http import Headers, Response
+
+
+class HtmlOnlySpider(PlanSpider):
+    """Stops the download of all that is not HTML, in a handler of *stops_in*, with the
+    argument *fails* of StopDownload.
+    """
+
+    name = "html-only"
+    stops_in = "headers_received"
+    fails = False
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler, *args: Any, **kwargs: Any
+    ) -> HtmlOnlySpider:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        receiver = getattr(spider, f"on_{spider.stops_in}")
+        crawler.signals.connect(receiver, getattr(signals, spider.stops_in))
+        return spider
+
+    def on_headers_received(self, headers: Headers) -> None:
+        if b"html" not in headers.get("Content-Type", b""):
+            raise StopDownload(fail=self.fails)
+
+    def on_bytes_received(self, data: bytes, request: Request) -> None:
+        if b"<" not in data:
+            raise StopDownload(fail=self.fails)
+
+
+class HtmlOnlyPageSpider(HtmlOnlySpider, PageSpider):
+    """Makes an item of each page, too."""
+
+    name = "html-only-pages"
+
+
+class NeedsKey:
+    """A middleware that reads a meta key of all requests, which only those of the spider have."""
+
+    def process_request(self, request: Request) -> None:
+        request.meta["wanted"]
+
+
+class NeedsKeyOfResponses:
+    def process_response(self, request: Request, response: Response) -> Response:
+        request.meta["wanted"]
+        return response
+
+
+class NeedsKeyOfFailures:
+    def process_exception(self, request: Request, exception: Exception) -> None:
+        request.meta["wanted"]

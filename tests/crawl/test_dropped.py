@@ -1,0 +1,153 @@
+"""Components of a project that stop or fail the request for robots.txt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, redirect, robots
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crawl.server import Host, Site
+
+COMPONENTS = "tests.crawl.component_spiders"
+RULES = "User-agent: *\nDisallow: /private\n"
+WELL_KNOWN = "/.well-known/tdmrep.json"
+TDMREP = b'[{"location": "/", "tdm-reservation": 1}]'
+JSON = {"Content-Type": "application/json"}
+STOPPED = "a component stopped its download (StopDownload in a handler of"
+
+
+def pages(*hosts: Host) -> list[str]:
+    return [host.url(path) for host in hosts for path in ("/private", "/public")]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["kept", "failed"])
+@pytest.mark.parametrize("stops_in", ["headers_received", "bytes_received"])
+def test_a_project_that_stops_what_is_not_html(
+    site: Site, mode: str, stops_in: str, fails: bool
+) -> None:
+    """A robots.txt whose download a signal handler of the project has stopped is no file
+    without rules: pages are refused at once, and the log names the cause. A status without a
+    file says the same as ever, unless the handler fails the download.
+    """
+    host = site.add(RULES)
+    missing = site.add(robots("None", status=404))
+    moved = site.add(redirect(host.robotstxt, body=b"Moved"))
+    result = run_crawl(
+        pages(host, missing, moved),
+        mode=mode,
+        spider=f"{COMPONENTS}.HtmlOnlySpider",
+        stops_in=stops_in,
+        fails=fails,
+        settings={"REP_UNREACHABLE_WAIT": 600},
+    )
+    assert host.pages == moved.pages == []
+    # Twisted may repeat a request on a connection that it has just closed.
+    assert set(missing.pages) == (set() if fails else {"/private", "/public"})
+    assert len(host.robots_hits) == (1 if fails else 2)
+    for one in [host, moved] + [missing] * fails:
+        assert result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
+    assert result.stats["rep/robotstxt/unreachable"] == 2 + fails
+    assert "rep/robotstxt/successful" not in result.stats
+    assert result.stats["elapsed_time_seconds"] < 30
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["kept", "failed"])
+def test_a_tdmrep_that_is_stopped(site: Site, mode: str, fails: bool) -> None:
+    """A stopped tdmrep.json is not read as one that reserves nothing: it is unreachable."""
+    html = {"Content-Type": "text/html"}
+    host = site.add(robots(RULES, headers=html))
+    host.answers[WELL_KNOWN] = Answer(TDMREP, headers=JSON)
+    result = run_crawl(
+        [host.url("/public")],
+        mode=mode,
+        spider=f"{COMPONENTS}.HtmlOnlyPageSpider",
+        fails=fails,
+        settings={"REP_PURPOSES": ["tdm"]},
+    )
+    assert len(host.hits_on(WELL_KNOWN)) == 1
+    assert result.stats["rep/tdmrep/unreachable"] == 1
+    assert result.lines("DEBUG", host.url(WELL_KNOWN), STOPPED)
+
+
+KINDS = ["NeedsKey", "NeedsKeyOfResponses", "NeedsKeyOfFailures"]
+
+
+@pytest.mark.parametrize("order", [450, 700])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_middleware_that_fails(site: Site, mode: str, kind: str, order: int) -> None:
+    """If a middleware fails for lack of a meta key, the pages are refused at once, whatever
+    the order of the middleware. The log has one traceback, and says which setting helps.
+    """
+    is_failing = kind == "NeedsKeyOfFailures"
+    hosts = [site.refusing() if is_failing else site.add(RULES) for _ in range(3)]
+    result = run_crawl(
+        [{"url": url, "meta": {"wanted": 1}} for url in pages(*hosts)],
+        mode=mode,
+        settings={
+            "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.{kind}": order},
+            "REP_UNREACHABLE_WAIT": 600,
+        },
+    )
+    assert [host.pages for host in hosts] == [[]] * 3
+    (error,) = result.lines("ERROR")
+    assert "REP_REQUEST_META_KEYS" in error
+    assert result.log.count('request.meta["wanted"]') == 1
+    for host in hosts:
+        what = "KeyError: 'wanted', raised by a component (see REP_REQUEST_META_KEYS)"
+        assert result.lines("WARNING", host.robotstxt, what, "are refused")
+    assert result.stats["rep/robotstxt/unreachable"] == 3
+    assert result.stats["elapsed_time_seconds"] < 30
+
+
+@pytest.mark.newest
+def test_a_middleware_that_gets_its_key(site: Site) -> None:
+    """With REP_REQUEST_META_KEYS, as the log says, the crawl goes on: also where a store
+    keeps what was known.
+    """
+    host = site.add(RULES)
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.NeedsKey": 450},
+        "REP_REQUEST_META_KEYS": ["wanted"],
+    }
+    requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
+    result = run_crawl(requests, settings=settings)
+    assert host.pages == ["/public"]
+    assert result.lines("ERROR") == []
+
+
+@pytest.mark.newest
+def test_what_a_component_dropped_is_not_stored(site: Site, tmp_path: Path) -> None:
+    """The store keeps nothing of a component's error, so a crawl works as soon as the user has
+    corrected the component.
+    """
+    host = site.add(RULES)
+    store = {"REP_STORE": f"sqlite:///{tmp_path}/store"}
+    broken = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.NeedsKey": 700}}
+    requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
+    run_crawl(requests, settings={**store, **broken})
+    assert host.hits == []
+    run_crawl(requests, settings=store)
+    assert host.pages == ["/public"]
+
+
+@pytest.mark.newest
+def test_the_network_is_no_component(site: Site, mode: str) -> None:
+    """An error of the network is not taken for one of a component, also beside a middleware
+    that looks at it.
+    """
+    host = site.add(Answer(b"User-agent: *\nAllow: /\n", reset="length"))
+    settings = {"DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.NeedsKeyOfFailures": 700}}
+    settings["REP_REQUEST_META_KEYS"] = ["wanted"]
+    requests = [{"url": url, "meta": {"wanted": 1}} for url in pages(host)]
+    result = run_crawl(requests, mode=mode, settings=settings)
+    assert host.pages == []
+    assert len(host.robots_hits) == 2
+    (line,) = result.lines("WARNING", host.robotstxt)
+    assert "component" not in line
+    assert result.lines("ERROR") == []

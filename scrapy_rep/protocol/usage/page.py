@@ -61,7 +61,7 @@ def page_statements(
             place = Source(each.source), Signal.ROBOTS_TAG, each.agent, each.position
             yield from Occurrence(*place, each.text).statements(each.name, each.name)
     for tag in tags:
-        yield from _READERS[tag.name](Source.META, tag.start, tag.content)
+        yield from _READERS[tag.name](Source.META, tag.line, tag.content)
 
 
 def _read_labels(

@@ -158,15 +158,26 @@ def test_content(content: str, texts: list[str]) -> None:
 
 
 def test_evidence() -> None:
-    """A statement has the position of its tag, and the agent that it addresses."""
+    """A statement has the line of its tag, and the agent that it addresses."""
     html = (
-        '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
+        '<p>é</p>\r\n\r<link rel=license href="/l">\n'
+        '<meta name="MyBot"\ncontent="noindex"><meta name=ROBOTS\n content=noai>'
     )
     rules = read(html)
     assert [(each.agent, each.position) for each in rules.statements] == [
-        ("MyBot", html.encode().index(b"<meta")),
-        (None, html.encode().rindex(b"<meta")),
+        ("MyBot", 4),
+        (None, 5),
     ]
+    assert [each.line for each in rules.tags] == [3]
+
+
+def test_the_line_in_a_wide_encoding() -> None:
+    """The line is the same in every encoding."""
+    page = f"<p>\u4e2d</p>\n\n{META}"
+    for encoding in ("utf-8", "utf-16", "utf-16-be", "iso2022_jp", "shift_jis"):
+        octets = page.encode(encoding)
+        rules = IndexingRules.parse((), octets, "mybot", encoding=encoding)
+        assert [each.position for each in rules.statements] == [3], encoding
 
 
 def test_unclosed_quote() -> None:

@@ -10,11 +10,10 @@ It does not build a tree. So its result differs from a browser's tree: it finds 
 ``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
 CDATA sections as it does elsewhere.
 
-lxml does not replace it. Before libxml2 2.14, which the wheels of lxml for Windows and the
-packages of Linux distributions do not have, its HTML parser is older than the HTML Standard:
-it finds tags in ``<textarea>`` and ``<iframe>``, and takes other ends for the end of a
-comment. With any libxml2, a tag with 100,000 attributes takes it minutes, and it ends a page
-at 2,048 elements in one another.
+lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
+newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
+tags in ``<textarea>`` and ``<iframe>``, and comments end elsewhere. In all versions
+``<title/>`` has no text, and the time for a tree is quadratic in the attributes of a tag.
 """
 
 from __future__ import annotations
@@ -78,8 +77,11 @@ def attributes(
     return values, html.find(b">", position, end) + 1 or -1
 
 
-def real_tags(lowered: bytes, starts: list[int]) -> Iterator[int]:
-    """Yield those of the offsets *starts* at which a start tag begins, except in templates.
+def real_tags(
+    html: bytes, lowered: bytes, starts: list[int]
+) -> Iterator[tuple[int, dict[bytes, bytes]]]:
+    """Yield those of the offsets *starts* at which a start tag begins, except in templates, each
+    with the attributes of the tag.
 
     *lowered* is the page in lower case. The offsets must be in ascending order; the page is
     not read after the last one.
@@ -103,12 +105,12 @@ def real_tags(lowered: bytes, starts: list[int]) -> Iterator[int]:
         if name is None:
             position = _comment_end(lowered, position, comment is not None)
             continue
-        position = attributes(lowered, position)[1]
+        values, position = attributes(html, position)
         if position < 0 or name == b"plaintext":
             return
         if match.start() == wanted:
             if not templates:
-                yield wanted
+                yield wanted, values
         elif name == b"template":
             templates = max(0, templates - 1) if closing else templates + 1
         elif name in _TEXT_ENDS and not closing:

@@ -30,7 +30,12 @@ _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 _ANGLE_BRACKET = re.compile(rb"[<>]")
 """No statement has these characters, so content with one has no closing quote."""
 
-_PLAIN_NAME = re.compile(rb'<.{4}[\t\n\f\r ]+name="([^"&]{0,100})"', re.DOTALL)
+_PLAIN = re.compile(
+    rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
+    rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
+)
+"""A common ``<meta`` up to its name, or up to its end if it has none, in lower case."""
+
 _AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
 """The bytes that may follow the name of an element."""
 _MAX_GLANCES = 500
@@ -72,7 +77,9 @@ def read_page(
     names = frozenset({_EVERYONE, *TAGS_OF_USE, *agents})
     lowered = html.lower()
     if starts := _candidates(html, lowered, names):
-        _TagReader(html, encoding, names, reading).read(real_tags(lowered, starts))
+        _TagReader(html, encoding, names, reading).read(
+            real_tags(html, lowered, starts)
+        )
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
@@ -81,7 +88,9 @@ def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]
     each ``<link`` in a head that speaks of a licence.
     """
     metas = _offsets(lowered, b"<meta", len(lowered))
-    found = [at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, at, names)]
+    found = [
+        at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
+    ]
     found += metas[_MAX_GLANCES:]
     # Licences are only evidence. Searching only the head saves a pass over the page.
     body = lowered.find(b"<body")
@@ -102,10 +111,12 @@ def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
     return found[::-1]
 
 
-def _may_be_ours(html: bytes, start: int, names: frozenset[str]) -> bool:
+def _may_be_ours(
+    html: bytes, lowered: bytes, start: int, names: frozenset[str]
+) -> bool:
     """Whether the ``<meta`` at the offset *start*, if it is a tag, has one of *names*."""
-    if (plain := _PLAIN_NAME.match(html, start)) is not None:
-        return plain[1].decode("ascii", "replace").strip(_SPACES).lower() in names
+    if (plain := _PLAIN.match(lowered, start)) is not None:
+        return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
     values, end = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
     return end < 0 or _name(values).lower() in names
 
@@ -130,18 +141,17 @@ class _TagReader:
         self._names = names
         self._reading = reading
 
-    def read(self, starts: Iterator[int]) -> None:
-        """Read the tags at the offsets *starts*."""
+    def read(self, tags: Iterator[tuple[int, dict[bytes, bytes]]]) -> None:
+        """Read *tags*, each given by its offset and attributes."""
         html = self._html
         line, before = 1, 0
-        for start in starts:
+        for start, values in tags:
             if self._reading.is_full:
                 return
             # CR LF ends one line.
             line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
             line -= html.count(b"\r\n", before, start)
             before = start
-            values, _ = attributes(html, start + len(b"<meta"))
             name = _name(values)
             if html[start + 1 : start + 2] in b"Ll":
                 if b"license" in values.get(b"rel", b"").lower().split():

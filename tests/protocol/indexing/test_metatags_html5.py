@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scrapy_rep.protocol.indexing.markup import attributes, real_tags
+from scrapy_rep.protocol.indexing.markup import real_tags
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def ours(html: str) -> Metas:
     """Return the name and content of each meta tag that the package finds, sorted."""
     page = html.encode()
     starts = [match.start() for match in re.finditer(rb"(?i)<meta[\t\n\f\r />]", page)]
-    tags = real_tags(page.lower(), starts) if starts else ()
+    tags = real_tags(page, page.lower(), starts) if starts else ()
     found = [
         {name: unescape(value.decode()) for name, value in values.items()}
-        for values, _ in (attributes(page, start + len("<meta")) for start in tags)
+        for _, values in tags
     ]
     return sorted_metas((tag.get(b"name"), tag.get(b"content")) for tag in found)
 

@@ -31,20 +31,20 @@ _ATTRIBUTE = re.compile(
     rb"""(?:=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
 )
 _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
-_END = rb"(?=[\t\n\f\r />])"
+_NAME_END = rb"(?=[\t\n\f\r />])"
 
 # A tag, a comment, or a bogus comment, such as a doctype, which ends at the next ">".
 _MARKUP = re.compile(rb"<(?:(/?)([a-z][^\t\n\f\r />]*)|(!--)|[!?/])")
 _COMMENT_END = re.compile(rb"--!?>")
 # Elements whose content is text. <noscript> is not among them: scripts do not run here.
 _TEXT_ENDS = {
-    name: re.compile(rb"</" + name + _END)
+    name: re.compile(rb"</" + name + _NAME_END)
     for name in (
         b"iframe", b"noembed", b"noframes", b"script", b"style", b"textarea", b"title",
         b"xmp",
     )
 }  # fmt: skip
-_SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _END)
+_SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
 # Pieces of text and tags with plain attributes, which can be skipped at once. A repeated group
 # takes stack, hence the limits.
 _SKIPPABLE = re.compile(

@@ -25,6 +25,11 @@ COUNTS = {
     "other attributes": '<meta id="x" data-y name="robots" lang=en content="noindex"/>',
     "many other attributes": f"<meta {'a ' * 60}name=robots content=noindex>",
     "a long attribute": f'<meta a="{"x" * 2000}" name=robots content=noindex>',
+    "behind other properties": (
+        '<meta property="a" content="b"><meta content="noindex" name="robots">'
+    ),
+    "behind a property": '<meta property="a" name="robots" content="noindex">',
+    "behind very many others": f"{'<meta name=x content=y>' * 2000}{META}",
     "slashes": '<meta/name="robots"/content="noindex"/>',
     "single quotes": "<meta name='robots' content='noindex'>",
     "no quotes": "<meta name=robots content=noindex>",
@@ -109,6 +114,11 @@ IGNORED = {
     "a longer name": '<meta name="robots-policy" content="noindex">',
     "another agent": '<meta name="googlebot" content="noindex">',
     "second of two names": '<meta name="x" name="robots" content="noindex">',
+    "behind very many others, in a comment": (
+        f"<!--{'<meta name=x content=y>' * 2000}{META}-->"
+    ),
+    "self-closing text": f"<title/>{META}",
+    "a self-closing frame": f"<iframe src=x />{META}",
     "another attribute": '<meta property="robots" content="noindex">',
     "http-equiv": '<meta http-equiv="robots" content="noindex">',
     "another element": '<metadata name="robots" content="noindex">',

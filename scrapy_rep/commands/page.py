@@ -229,5 +229,5 @@ def _described(statement: Statement) -> list[str]:
     if statement.source == "header":
         place = f"X-Robots-Tag header {statement.position}"
     else:
-        place = f"meta tag at byte {statement.position}"
+        place = f"meta tag on line {statement.position}"
     return [statement.text[:200], "   (", place, ", ", whom, ")"]

@@ -44,9 +44,11 @@ def _drops(
     denial: Denial | None,
 ) -> Iterator[str]:
     is_document = has_document(response)
-    drops_items = settings.noindex == "drop" and is_document
-    if response.meta.get(meta.DONT_OBEY_NOINDEX):
-        drops_items = False
+    drops_items = (
+        settings.noindex == "drop"
+        and is_document
+        and not response.meta.get(meta.DONT_OBEY_NOINDEX)
+    )
     is_for_index = rules.indexable(datetime.now(timezone.utc))
     if drops_items and not is_for_index:
         name = "unavailable_after" if rules.index else "noindex"

@@ -28,16 +28,16 @@ def test_rules_with_evidence(rep: Rep) -> None:
     assert ended.out == (
         "indexable  page.html\n"
         "  follow: no\n"
-        "      nofollow   (meta tag at byte 77, for mybot)\n"
+        "      nofollow   (meta tag on line 3, for mybot)\n"
         "  archive: no\n"
-        "      nocache   (meta tag at byte 13, for everyone)\n"
+        "      nocache   (meta tag on line 2, for everyone)\n"
         "  image_index: no\n"
         "      noimageindex   (X-Robots-Tag header 1, for mybot)\n"
         "  odp: no\n"
         "      noodp   (X-Robots-Tag header 1, for mybot)\n"
         "  max_snippet: 20\n"
-        "      max-snippet:20   (meta tag at byte 13, for everyone)\n"
-        "  without effect in this dialect: sparkle   (meta tag at byte 13, for everyone)\n"
+        "      max-snippet:20   (meta tag on line 2, for everyone)\n"
+        "  without effect in this dialect: sparkle   (meta tag on line 2, for everyone)\n"
         "  [unknown-name] unknown rule, which has no effect: 'sparkle'\n"
         "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
         "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
@@ -84,7 +84,7 @@ def test_agent_and_standard_input(rep: Rep) -> None:
     """``--agent`` sets the agent; ``-`` reads HTML from standard input."""
     ended = rep("page", "-", "--agent", "otherbot", stdin=HTML)
     assert ended.status == 1
-    assert "noindex   (meta tag at byte 115, for otherbot)" in ended.out
+    assert "noindex   (meta tag on line 3, for otherbot)" in ended.out
     ended = rep("page", "-", stdin=HTML, USER_AGENT="Mozilla/5.0")
     assert "does not name a crawler" in ended.err
 

@@ -9,120 +9,112 @@ result ends the page.
 It does not build a tree. So its result differs from a browser's tree: it finds tags in
 ``<select>`` and ``<frameset>``, and in ``<svg>`` and ``<math>`` it reads text elements and
 CDATA sections as it does elsewhere.
+
+lxml cannot replace it: its verdicts depend on the version of libxml2. Before 2.14, which is
+newer than what the wheels of lxml for Windows and many Linux distributions have, that finds
+tags in ``<textarea>`` and ``<iframe>``, and comments end elsewhere. In all versions
+``<title/>`` has no text, and the time for a tree is quadratic in the attributes of a tag.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SPACE = rb"[\t\n\f\r ]"
-
-# One plain attribute: without a value, with a value in quotes, or with one that has no quotes.
-_PLAIN_ATTRIBUTE = (
-    SPACE + rb"""+[^\t\n\f\r />="'<]+(?:="[^"]*"|='[^']*'|=[^\t\n\f\r "'=<>`]+)?"""
-)
-# The plain attributes of a tag and its end. A repeated group takes stack, hence the limit.
-_PLAIN_REST = rb"(?:" + _PLAIN_ATTRIBUTE + rb"){0,50}" + SPACE + rb"*/?>"
-
-# A start tag, an end tag, a comment, or a bogus comment, such as a doctype, which ends at the
-# next ">".
-_MARKUP = re.compile(
-    rb"<(?:(/)?([a-zA-Z][^\t\n\f\r />]*)(" + _PLAIN_REST + rb")?|(!--)|[!?/])"
-)
-_COMMENT_END = re.compile(rb"--!?>")
+# One attribute. A value with an opening quote and no closing one matches nothing, and so
+# leaves the "=" for the caller to see.
 _ATTRIBUTE = re.compile(
-    rb"[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*(=[\t\n\f\r ]*)?"
+    rb"""[\t\n\f\r /]*([^\t\n\f\r />][^\t\n\f\r />=]*)[\t\n\f\r ]*"""
+    rb"""(?:=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|(?!["'])([^\t\n\f\r >]*)))?"""
 )
-_UNQUOTED = re.compile(rb"[^\t\n\f\r >]*")
 _ATTRIBUTES = frozenset({b"name", b"content", b"rel", b"href"})
+_NAME_END = rb"(?=[\t\n\f\r />])"
 
-
-def any_case(word: bytes) -> bytes:
-    """Return a pattern for *word* in upper or lower case.
-
-    A search with IGNORECASE takes five times as long, because it cannot look for the first
-    byte of the pattern.
-    """
-    letters = [bytes([byte]) for byte in word.lower()]
-    return b"".join(
-        b"[" + letter + letter.upper() + b"]" if letter.isalpha() else re.escape(letter)
-        for letter in letters
-    )
-
-
+# A tag, a comment, or a bogus comment, such as a doctype, which ends at the next ">".
+_MARKUP = re.compile(rb"<(?:(/?)([a-z][^\t\n\f\r />]*)|(!--)|[!?/])")
+_COMMENT_END = re.compile(rb"--!?>")
 # Elements whose content is text. <noscript> is not among them: scripts do not run here.
 _TEXT_ENDS = {
-    name: re.compile(rb"</" + any_case(name) + rb"(?=[\t\n\f\r />])")
+    name: re.compile(rb"</" + name + _NAME_END)
     for name in (
         b"iframe", b"noembed", b"noframes", b"script", b"style", b"textarea", b"title",
         b"xmp",
     )
 }  # fmt: skip
-_SCRIPT_MARK = re.compile(
-    rb"(<!--)|(-->)|<(/?)" + any_case(b"script") + rb"(?=[\t\n\f\r />])"
-)
-
-# Several pieces of text and plain tags that can be skipped at once.
+_SCRIPT_MARK = re.compile(rb"(<!--)|(-->)|<(/?)script" + _NAME_END)
+# Pieces of text and tags with plain attributes, which can be skipped at once. A repeated group
+# takes stack, hence the limits.
 _SKIPPABLE = re.compile(
     rb"(?:[^<]*</?(?!(?:plaintext|template|"
     + b"|".join(_TEXT_ENDS)
-    + rb")[\t\n\f\r />])[a-z][a-z0-9-]*" + _PLAIN_REST + rb"){1,50}"
-)  # fmt: skip
+    + rb")[\t\n\f\r />])"
+    rb"[a-z][a-z0-9-]*(?:[\t\n\f\r ]+[^\t\n\f\r />=\"'<]+"
+    rb"""(?:="[^"]*"|='[^']*'|=[^\t\n\f\r "'=<>`]+)?){0,50}[\t\n\f\r ]*/?>){1,50}"""
+)
 
 
-class StartTag(NamedTuple):
-    """A start tag that :func:`find_tags` found."""
+def attributes(
+    html: bytes, position: int, end: int | None = None
+) -> tuple[dict[bytes, bytes], int]:
+    """Return the attributes of a tag, which begin at *position*, and the offset after it: -1 if
+    the page, or its part up to *end*, ends first.
 
-    start: int
-    """The offset of its ``<``."""
-    element: bytes
-    """The name of its element, in lower case."""
-    attributes: dict[bytes, bytes]
-    """Its name, content, rel and href attributes, as written. Of duplicates, the first."""
+    They are its name, content, rel and href, with values as written. Of duplicates, the first
+    counts.
+    """
+    end = len(html) if end is None else end
+    values: dict[bytes, bytes] = {}
+    while (match := _ATTRIBUTE.match(html, position, end)) is not None:
+        name, double, single, bare = match.groups()
+        position = match.end()
+        if html[position : position + 1] == b"=" and double is single is bare is None:
+            return values, -1
+        if (name := name.lower()) in _ATTRIBUTES:
+            values.setdefault(name, double or single or bare or b"")
+    return values, html.find(b">", position, end) + 1 or -1
 
 
-def find_tags(html: bytes, starts: list[int]) -> Iterator[StartTag]:
-    """Yield the tags that start at one of the offsets *starts*, except in templates.
+def real_tags(
+    html: bytes, lowered: bytes, starts: list[int]
+) -> Iterator[tuple[int, dict[bytes, bytes]]]:
+    """Yield those of the offsets *starts* at which a start tag begins, except in templates, each
+    with the attributes of the tag.
 
-    The offsets must be in ascending order. The page is not read after the last one.
+    *lowered* is the page in lower case. The offsets must be in ascending order; the page is
+    not read after the last one.
     """
     ahead = iter(starts)
-    next_start = next(ahead, -1)
+    wanted = next(ahead, -1)
     position = templates = 0
     while position >= 0:
         # Everything before the next offset can be skipped, even a ``<meta>``.
-        while 0 <= next_start < position:
-            next_start = next(ahead, -1)
-        if next_start < 0:
+        while 0 <= wanted < position:
+            wanted = next(ahead, -1)
+        if wanted < 0:
             return
-        if (skipped := _SKIPPABLE.match(html, position, next_start)) is not None:
+        if (skipped := _SKIPPABLE.match(lowered, position, wanted)) is not None:
             position = skipped.end()
-        match = _MARKUP.search(html, position)
+        match = _MARKUP.search(lowered, position)
         if match is None or match.start() > starts[-1]:
             return
-        closing, name, plain, comment = match.groups()
+        closing, name, comment = match.groups()
         position = match.end()
         if name is None:
-            position = _comment_end(html, position, comment is not None)
+            position = _comment_end(lowered, position, comment is not None)
             continue
-        name = name.lower()
-        if match.start() == next_start:
-            attributes, position = _read_attributes(html, match.end(2))
-            if not templates and position >= 0:
-                yield StartTag(match.start(), name, attributes)
-            continue
-        if plain is None:
-            _, position = _read_attributes(html, position)
+        values, position = attributes(html, position)
         if position < 0 or name == b"plaintext":
             return
-        if name == b"template":
+        if match.start() == wanted:
+            if not templates:
+                yield wanted, values
+        elif name == b"template":
             templates = max(0, templates - 1) if closing else templates + 1
         elif name in _TEXT_ENDS and not closing:
-            position = _text_end(html, position, name)
+            position = _text_end(lowered, position, name)
 
 
 # Each of these functions returns -1 as the offset if the page ends first.
@@ -137,29 +129,6 @@ def _comment_end(html: bytes, position: int, proper: bool) -> int:
             return position + len(empty)
     match = _COMMENT_END.search(html, position)
     return -1 if match is None else match.end()
-
-
-def _read_attributes(html: bytes, position: int) -> tuple[dict[bytes, bytes], int]:
-    """Return the attributes of a tag, which begin at *position*, and the offset after it."""
-    values: dict[bytes, bytes] = {}
-    while (match := _ATTRIBUTE.match(html, position)) is not None:
-        position = match.end()
-        value = b""
-        if match[2] is not None:
-            quote = html[position : position + 1]
-            if quote in {b'"', b"'"}:
-                end = html.find(quote, position + 1)
-                if end < 0:
-                    return values, -1
-                value = html[position + 1 : end]
-                position = end + 1
-            elif (unquoted := _UNQUOTED.match(html, position)) is not None:
-                value = unquoted[0]
-                position = unquoted.end()
-        attribute = match[1].lower()
-        if attribute in _ATTRIBUTES:
-            values.setdefault(attribute, value)
-    return values, html.find(b">", position) + 1 or -1
 
 
 def _text_end(html: bytes, position: int, name: bytes) -> int:

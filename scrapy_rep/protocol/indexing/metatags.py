@@ -1,23 +1,24 @@
 """Reads the statements in the robots meta tags of a page.
 
-Most pages have none, and take only one fast search. If that finds a ``<meta>`` tag that may
-be addressed to the crawler, ``markup`` reads the page up to that tag.
+Most pages have none. A page whose ``<meta>`` tags have other names is not read further; only
+where one may be addressed to the crawler, ``markup`` reads the page up to that tag, to see
+whether it is a tag.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from html import unescape
 from typing import TYPE_CHECKING
 
 from w3lib.encoding import html_body_declared_encoding, read_bom, resolve_encoding
 
-from scrapy_rep.protocol.indexing.markup import SPACE, find_tags
+from scrapy_rep.protocol.indexing.markup import attributes, real_tags
 from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.indexing.markup import StartTag
+    from collections.abc import Iterator
+
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 _EVERYONE = "robots"
@@ -29,10 +30,20 @@ _WORD = re.compile(r"[^\s,:]+(?:\s*:\s*[^\s,]*)?")
 _ANGLE_BRACKET = re.compile(rb"[<>]")
 """No statement has these characters, so content with one has no closing quote."""
 
-# A ``<link`` with "license" in it, in a page in lower case.
-_LICENSE = re.compile(rb"<link(?=[\t\n\f\r /])(?=[^<>]{0,1000}license)").finditer
-_MAX_LICENSES = 100
+_PLAIN = re.compile(
+    rb'<meta(?:[\t\n\f\r ]+(?:charset|content|http-equiv|itemprop|property)="[^"]{0,1000}")'
+    rb'{0,5}[\t\n\f\r ]*(?:[\t\n\f\r ]name="([^"&]{0,100})"|/?>)'
+)
+"""A common ``<meta`` up to its name, or up to its end if it has none, in lower case."""
+
+_AFTER_NAME = frozenset({b"\t", b"\n", b"\f", b"\r", b" ", b"/"})
+"""The bytes that may follow the name of an element."""
+_MAX_GLANCES = 500
+"""The number of ``<meta`` whose attributes are read to see whether they matter."""
+_MAX_GLANCE = 2_000
+"""The number of bytes of one that are read for that."""
 _MAX_TAGS = 100
+"""The number of usage tags of a page that are kept."""
 _MAX_VALUE = 4_096
 """The number of bytes that are read of the content of a usage tag."""
 
@@ -55,103 +66,104 @@ def read_page(
     """
     # In UTF-16 and UTF-32, markup has zero bytes. Searching for one costs less than
     # determining the encoding.
-    if b"\0" in html:
-        codec = _wide_codec(html, encoding)
-        if codec is not None:
-            html, encoding = _to_utf8(html, codec)
-    names = (_EVERYONE, *TAGS_OF_USE, *agents)
-    starts = _candidates(html, names)
-    if starts and b"\x1b" in html:
+    codec = _wide_codec(html, encoding) if b"\0" in html else None
+    if codec is None and b"\x1b" in html:
         codec = _codec(html, encoding)
-        if codec.startswith("iso2022"):
-            html, encoding = _to_utf8(html, codec)
-            starts = _candidates(html, names)
-    if starts:
-        _TagReader(html, encoding, reading).read(starts, names)
-
-
-def _candidates(html: bytes, names: tuple[str, ...]) -> list[int]:
-    """Return the offsets of tags to read, in ascending order.
-
-    They are each ``<meta`` that might have one of the names, and each ``<link`` that might
-    name a licence.
-    """
-    # Lowering and searching takes a third of the time of a search that ignores case.
+        codec = codec if codec.startswith("iso2022") else None
+    if codec is not None:
+        # The tokenizer needs an encoding that extends ASCII.
+        html = html.decode(codec, "replace").encode("utf-8", "replace")
+        encoding = "utf-8"
+    names = frozenset({_EVERYONE, *TAGS_OF_USE, *agents})
     lowered = html.lower()
-    might_be_ours = _candidate(names).match
-    candidates = []
-    at = lowered.rfind(b"<meta")
-    while at >= 0:
-        if might_be_ours(lowered, at) is not None:
-            candidates.append(at)
-        at = lowered.rfind(b"<meta", 0, at)
-    candidates.reverse()
-    # Licences are only evidence: a search of the head saves a third pass over the page.
-    body = lowered.find(b"<body")
-    end = len(lowered) if body < 0 else body
-    if lowered.find(b"license", 0, end) >= 0:
-        licenses = [match.start() for match in _LICENSE(lowered, 0, end)]
-        candidates = sorted((*candidates, *licenses[:_MAX_LICENSES]))
-    return candidates
+    if starts := _candidates(html, lowered, names):
+        _TagReader(html, encoding, names, reading).read(
+            real_tags(html, lowered, starts)
+        )
 
 
-@lru_cache(maxsize=32)
-def _candidate(names: tuple[str, ...]) -> re.Pattern[bytes]:
-    """Return a pattern for a ``<meta`` tag that might have one of the names.
-
-    It rejects a tag only if ordinary attributes lead up to another name, or to the end of
-    the tag. Its repetitions are bounded, so its time is linear even on pages that consist of
-    beginnings of tags. The page must be in lower case.
+def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
+    """Return the offsets of what may be a tag that matters, in ascending order: of each
+    ``<meta`` with one of the names, or with too many or too long attributes to see, and of
+    each ``<link`` in a head that speaks of a licence.
     """
-    ours = b"|".join(re.escape(name.encode("utf-8", "replace")) for name in names)
-    ours = rb"(?!" + SPACE + rb"{0,100}(?:" + ours + rb"))"
-    other_name = (
-        rb'name=(?:"' + ours + rb'[^"&\x1b]{0,100}"|'
-        rb"'" + ours + rb"[^'&\x1b]{0,100}'|"
-        + ours + rb"""[^\t\n\f\r "'&<=>`\x1b]{1,100}(?=[\t\n\f\r >]))"""
-    )  # fmt: skip
-    attribute = (
-        rb"(?!name[^a-z:-])[a-z:-]{1,30}(?:=(?:"
-        rb'"[^"\x1b]{0,1000}"|'
-        rb"'[^'\x1b]{0,1000}'|"
-        rb"""[^\t\n\f\r "'<=>`\x1b]{1,100}))?"""
-    )
-    return re.compile(
-        rb"<meta(?=[\t\n\f\r /])(?!"
-        rb"(?:" + SPACE + rb"{1,100}" + attribute + rb"){0,20}"
-        rb"(?:" + SPACE + rb"{1,100}" + other_name + rb"|" + SPACE + rb"{0,100}/?>))"
-    )  # fmt: skip
+    metas = _offsets(lowered, b"<meta", len(lowered))
+    found = [
+        at for at in metas[:_MAX_GLANCES] if _may_be_ours(html, lowered, at, names)
+    ]
+    found += metas[_MAX_GLANCES:]
+    # Licences are only evidence. Searching only the head saves a pass over the page.
+    body = lowered.find(b"<body")
+    head = len(lowered) if body < 0 else body
+    if lowered.find(b"license", 0, head) >= 0:
+        found = sorted(found + _offsets(lowered, b"<link", head))
+    return found
+
+
+def _offsets(lowered: bytes, tag: bytes, end: int) -> list[int]:
+    """Return the offsets before *end* at which a page in lower case has *tag*."""
+    found = []
+    at = lowered.rfind(tag, 0, end)
+    while at >= 0:
+        if lowered[at + len(tag) : at + len(tag) + 1] in _AFTER_NAME:
+            found.append(at)
+        at = lowered.rfind(tag, 0, at)
+    return found[::-1]
+
+
+def _may_be_ours(
+    html: bytes, lowered: bytes, start: int, names: frozenset[str]
+) -> bool:
+    """Whether the ``<meta`` at the offset *start*, if it is a tag, has one of *names*."""
+    if (plain := _PLAIN.match(lowered, start)) is not None:
+        return (plain[1] or b"").decode("ascii", "replace").strip(_SPACES) in names
+    values, end = attributes(html, start + len(b"<meta"), start + _MAX_GLANCE)
+    return end < 0 or _name(values).lower() in names
+
+
+def _name(values: dict[bytes, bytes]) -> str:
+    written = values.get(b"name", b"").decode("ascii", "replace")
+    return _unescape(written).strip(_SPACES)
 
 
 class _TagReader:
     """Reads the tags of one page."""
 
     def __init__(
-        self, html: bytes, encoding: str | None, reading: StatementReader
+        self,
+        html: bytes,
+        encoding: str | None,
+        names: frozenset[str],
+        reading: StatementReader,
     ) -> None:
         self._html = html
         self._encoding = encoding
+        self._names = names
         self._reading = reading
 
-    def read(self, starts: list[int], names: tuple[str, ...]) -> None:
-        for tag in find_tags(self._html, starts):
+    def read(self, tags: Iterator[tuple[int, dict[bytes, bytes]]]) -> None:
+        """Read *tags*, each given by its offset and attributes."""
+        html = self._html
+        line, before = 1, 0
+        for start, values in tags:
             if self._reading.is_full:
                 return
-            if tag.element == b"link":
-                if b"license" in tag.attributes.get(b"rel", b"").lower().split():
-                    self._read_tag_of_use(tag, "license", b"href")
-                continue
-            written = tag.attributes.get(b"name", b"").decode("ascii", "replace")
-            name = _unescape(written).strip(_SPACES)
-            if name.lower() in TAGS_OF_USE:
-                self._read_tag_of_use(tag, name.lower(), b"content")
-            elif name.lower() in names:
-                self._read_meta(tag, None if name.lower() == _EVERYONE else name)
+            # CR LF ends one line.
+            line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
+            line -= html.count(b"\r\n", before, start)
+            before = start
+            name = _name(values)
+            if html[start + 1 : start + 2] in b"Ll":
+                if b"license" in values.get(b"rel", b"").lower().split():
+                    self._read_tag_of_use("license", values.get(b"href"), line)
+            elif name.lower() in TAGS_OF_USE:
+                self._read_tag_of_use(name.lower(), values.get(b"content"), line)
+            elif name.lower() in self._names:
+                agent = None if name.lower() == _EVERYONE else name
+                self._read_meta(values.get(b"content"), ("meta", agent, line))
 
-    def _read_meta(self, tag: StartTag, agent: str | None) -> None:
-        location: Location = ("meta", agent, tag.start)
+    def _read_meta(self, content: bytes | None, location: Location) -> None:
         add_finding = self._reading.add_finding
-        content = tag.attributes.get(b"content")
         if content is None:
             message = "the meta tag has no content attribute: it has no effect"
             add_finding("no-content", message, location)
@@ -167,11 +179,10 @@ class _TagReader:
         spans = [word.span() for word in _WORD.finditer(text)]
         self._reading.read(location, text, spans)
 
-    def _read_tag_of_use(self, tag: StartTag, name: str, attribute: bytes) -> None:
-        content = tag.attributes.get(attribute)
+    def _read_tag_of_use(self, name: str, content: bytes | None, line: int) -> None:
         if content is not None and len(self._reading.tags) < _MAX_TAGS:
             text = self._text(content[:_MAX_VALUE]).strip(_SPACES)
-            self._reading.tags.append(Tag(name, text, tag.start))
+            self._reading.tags.append(Tag(name, text, line))
 
     def _text(self, content: bytes) -> str:
         is_ascii = content.isascii()
@@ -187,13 +198,6 @@ def _unescape(text: str) -> str:
         return unescape(text)
     except ValueError:  # a number with more digits than Python converts
         return text
-
-
-# The tokenizer needs a page in an encoding that extends ASCII.
-
-
-def _to_utf8(html: bytes, codec: str) -> tuple[bytes, str]:
-    return html.decode(codec, "replace").encode("utf-8", "replace"), "utf-8"
 
 
 def _wide_codec(html: bytes, encoding: str | None) -> str | None:

@@ -104,8 +104,8 @@ class Statement(NamedTuple):
     agent: str | None
     """The agent that it is addressed to, as written; None for everyone."""
     position: int
-    """In a header, the number of the field line, from 1; in a page, the offset of the tag in
-    bytes. For a page in UTF-16, UTF-32 or ISO-2022, it is the offset in the UTF-8 form."""
+    """The line: in a header, the number of the field line; in a page, the line in which the tag
+    begins. Both count from 1."""
     text: str
     name: str
     """In lower case."""
@@ -139,8 +139,8 @@ class Tag(NamedTuple):
     """One of :data:`TAGS_OF_USE`, or ``license``."""
     content: str
     """The value of its ``content`` or ``href``."""
-    start: int
-    """Its offset, like the position of a :class:`Statement`."""
+    line: int
+    """The line in which it begins, from 1."""
 
 
 class StatementReader:

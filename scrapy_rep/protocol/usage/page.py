@@ -66,7 +66,7 @@ def page_statements(
     for tag in tags:
         signal = _SIGNALS.get(tag.name, Signal.LICENSE)
         content = tag.content.strip().encode("utf-8", "replace")
-        yield from _read(signal, Source.META, tag.start, content)
+        yield from _read(signal, Source.META, tag.line, content)
 
 
 def _read(

@@ -59,7 +59,7 @@ class UsageStatement(NamedTuple):
 
     position: int
     """The number of the line in robots.txt, of the field line among equal headers, or of the
-    rule in tdmrep.json, from 1; in a page, the offset of the tag in bytes."""
+    rule in tdmrep.json; in a page, the line of the tag. All count from 1."""
 
     text: str
     """The text as written, cut to 1,024 characters."""

@@ -72,12 +72,12 @@ def test_header(text: str, changes: dict[str, Any], value: Any) -> None:
 @pytest.mark.parametrize(("text", "changes", "value"), RULES)
 def test_meta(text: str, changes: dict[str, Any], value: Any) -> None:
     """In a meta tag, each statement has its effect and is recorded as evidence."""
-    html = f'<html><meta name="robots" content=" {text} ">'.encode()
+    html = f'<html>\n<meta name="robots" content=" {text} ">'.encode()
     rules = IndexingRules.parse(html=html)
     assert rules == IndexingRules(**changes)
     (statement,) = rules.statements
     assert (statement.source, statement.agent) == ("meta", None)
-    assert (statement.position, statement.text) == (6, text)
+    assert (statement.position, statement.text) == (2, text)
     assert statement.name == text.partition(":")[0].lower()
     assert statement.value == value
     assert rules.findings == ()

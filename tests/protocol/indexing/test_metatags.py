@@ -25,6 +25,11 @@ COUNTS = {
     "other attributes": '<meta id="x" data-y name="robots" lang=en content="noindex"/>',
     "many other attributes": f"<meta {'a ' * 60}name=robots content=noindex>",
     "a long attribute": f'<meta a="{"x" * 2000}" name=robots content=noindex>',
+    "behind other properties": (
+        '<meta property="a" content="b"><meta content="noindex" name="robots">'
+    ),
+    "behind a property": '<meta property="a" name="robots" content="noindex">',
+    "behind very many others": f"{'<meta name=x content=y>' * 2000}{META}",
     "slashes": '<meta/name="robots"/content="noindex"/>',
     "single quotes": "<meta name='robots' content='noindex'>",
     "no quotes": "<meta name=robots content=noindex>",
@@ -109,6 +114,11 @@ IGNORED = {
     "a longer name": '<meta name="robots-policy" content="noindex">',
     "another agent": '<meta name="googlebot" content="noindex">',
     "second of two names": '<meta name="x" name="robots" content="noindex">',
+    "behind very many others, in a comment": (
+        f"<!--{'<meta name=x content=y>' * 2000}{META}-->"
+    ),
+    "self-closing text": f"<title/>{META}",
+    "a self-closing frame": f"<iframe src=x />{META}",
     "another attribute": '<meta property="robots" content="noindex">',
     "http-equiv": '<meta http-equiv="robots" content="noindex">',
     "another element": '<metadata name="robots" content="noindex">',
@@ -158,15 +168,26 @@ def test_content(content: str, texts: list[str]) -> None:
 
 
 def test_evidence() -> None:
-    """A statement has the position of its tag, and the agent that it addresses."""
+    """A statement has the line of its tag, and the agent that it addresses."""
     html = (
-        '<p>é</p><meta name="MyBot" content="noindex"><meta name=ROBOTS content=noai>'
+        '<p>é</p>\r\n\r<link rel=license href="/l">\n'
+        '<meta name="MyBot"\ncontent="noindex"><meta name=ROBOTS\n content=noai>'
     )
     rules = read(html)
     assert [(each.agent, each.position) for each in rules.statements] == [
-        ("MyBot", html.encode().index(b"<meta")),
-        (None, html.encode().rindex(b"<meta")),
+        ("MyBot", 4),
+        (None, 5),
     ]
+    assert [each.line for each in rules.tags] == [3]
+
+
+def test_the_line_in_a_wide_encoding() -> None:
+    """The line is the same in every encoding."""
+    page = f"<p>\u4e2d</p>\n\n{META}"
+    for encoding in ("utf-8", "utf-16", "utf-16-be", "iso2022_jp", "shift_jis"):
+        octets = page.encode(encoding)
+        rules = IndexingRules.parse((), octets, "mybot", encoding=encoding)
+        assert [each.position for each in rules.statements] == [3], encoding
 
 
 def test_unclosed_quote() -> None:

@@ -171,14 +171,14 @@ _TEXT = Kind("a string that is not empty", _get_text)
 
 def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
     """The strings of a list, of a list in JSON, or between the commas of a string, each once."""
-    found = settings.getdictorlist(name, default)
+    found = settings.getdictorlist(name, default) if settings.get(name) != "" else []
     # getdictorlist would split broken JSON at its commas.
     if not isinstance(found, list) or "".join(found).lstrip().startswith("["):
         raise ValueError
-    return tuple(dict.fromkeys(each.strip() for each in found if each.strip()))
+    return tuple(dict.fromkeys(map(str.strip, found)))
 
 
-_STRINGS = Kind("a list of strings, or one string with commas", _get_strings)
+_STRINGS = Kind("a list of strings, or one string with commas", _get_strings, all)
 
 _PURPOSES = Kind(
     f"a list of purposes, each one of {', '.join(CATEGORIES)}",

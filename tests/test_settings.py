@@ -60,6 +60,17 @@ def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
     assert read(**settings).dialect == dialect
 
 
+def test_what_the_dialect_decides() -> None:
+    """The Google dialect has no delays and visiting hours, whatever the settings say, and
+    values of rel of its own unless the setting has a list, be it an empty one.
+    """
+    google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True, REP_VISIT_TIME=True)
+    assert (google.crawl_delay, google.visit_time) == (False, False)
+    assert google.rel == {"nofollow", "ugc", "sponsored"}
+    assert read(REP_DIALECT="google", REP_REL=[]).rel == set()
+    assert (read().crawl_delay, read().visit_time, read().rel) == (True, True, set())
+
+
 def test_the_components_of_a_crawl_share_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -200,6 +211,7 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("ROBOTSTXT_USER_AGENT", "my bot", "letters"),
         ("ROBOTSTXT_USER_AGENT", " ", "letters"),
         ("ROBOTSTXT_USER_AGENT", [""], "letters"),
+        ("ROBOTSTXT_USER_AGENT", "[]", "letters"),
         ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "letters"),
         ("ROBOTSTXT_USER_AGENT", "böt", "letters"),
         ("ROBOTSTXT_USER_AGENT", "Mozilla/5.0 (X11) Firefox/140.0", "letters"),

@@ -60,6 +60,17 @@ def test_dialect(settings: dict[str, Any], dialect: Any) -> None:
     assert read(**settings).dialect == dialect
 
 
+def test_what_the_dialect_decides() -> None:
+    """The Google dialect has no delays and visiting hours, whatever the settings say, and
+    values of rel of its own unless the setting has a list, be it an empty one.
+    """
+    google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True, REP_VISIT_TIME=True)
+    assert (google.crawl_delay, google.visit_time) == (False, False)
+    assert google.rel == {"nofollow", "ugc", "sponsored"}
+    assert read(REP_DIALECT="google", REP_REL=[]).rel == set()
+    assert (read().crawl_delay, read().visit_time, read().rel) == (True, True, set())
+
+
 def test_the_components_of_a_crawl_share_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -150,11 +161,13 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_DOWNLOAD_TIMEOUT", float("nan"), "greater than 0"),
         ("REP_RETRY_TIMES", -1, "0 or greater"),
         ("REP_RETRY_TIMES", 1.5, "0 or greater"),
+        ("REP_RETRY_TIMES", "1.5", "0 or greater"),
+        ("REP_RETRY_TIMES", float("nan"), "0 or greater"),
+        ("REP_MAX_AGE", 60.0, "at least REP_MIN_AGE, which is 300"),
         ("REP_REQUEST_META_KEYS", 3, "list"),
         ("REP_REQUEST_META_KEYS", [3], "list"),
         ("REP_OVERRIDES", "example.com", '"ignore"'),
         ("REP_OVERRIDES", ["example.com"], '"ignore"'),
-        ("REP_OVERRIDES", [], '"ignore"'),
         ("REP_OVERRIDES", "[" * 100_000, '"ignore"'),
         ("REP_DOWNLOAD_TIMEOUT", 10**400, "greater than 0"),
         ("REP_CRAWL_DELAY_MAX", True, "number of seconds"),
@@ -172,25 +185,34 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_REL", "nofollow ugc", "nofollow"),
         ("REP_REL", 3, "list"),
         ("REP_REQUEST_META_KEYS", '["a", 3]', "list"),
+        ("REP_REQUEST_META_KEYS", '["a", "b"', "list"),
+        ("REP_REQUEST_META_KEYS", {"a": 1}, "list"),
+        ("REP_REQUEST_META_KEYS", "a,,b", "list"),
+        ("REP_CRAWL_DELAY", "2", "REP_CRAWL_DELAY_MAX"),
+        ("ROBOTSTXT_OBEY", 2, "True or False"),
+        ("ROBOTSTXT_OBEY", "", "True or False"),
         ("ROBOTSTXT_OBEY", [], "True or False"),
         ("ROBOTSTXT_OBEY", "perhaps", "True or False"),
         ("REP_PURPOSES", "training", "train-ai, ai-use, search, tdm"),
         ("REP_PURPOSES", ["train-ai", "Search"], "train-ai, ai-use, search, tdm"),
         ("REP_PURPOSES", 3, "list"),
+        ("REP_PURPOSES", [""], "train-ai, ai-use, search, tdm"),
+        ("REP_REL", "nofollow,,ugc", "nofollow"),
         ("REP_USAGE", "refuse", "'annotate'"),
         ("REP_USAGE", True, "'annotate'"),
         ("REP_USAGE_UNKNOWN", "no", "'deny'"),
         ("REP_AGENTS", "mybot", "by purpose"),
         ("REP_AGENTS", {"training": "mybot"}, "by purpose"),
         ("REP_AGENTS", {"train-ai": ""}, "by purpose"),
-        ("REP_AGENTS", {"train-ai": 3}, "by purpose"),
         ("ROBOTSTXT_USER_AGENT", 5, "letters"),
         ("ROBOTSTXT_USER_AGENT", [5], "letters"),
         ("ROBOTSTXT_USER_AGENT", b"mybot", "letters"),
         ("ROBOTSTXT_USER_AGENT", {"mybot": 1}, "letters"),
-        ("ROBOTSTXT_USER_AGENT", "my bot", "would be 'my'"),
+        ("ROBOTSTXT_USER_AGENT", "my bot", "letters"),
         ("ROBOTSTXT_USER_AGENT", " ", "letters"),
-        ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "'Bot 1' would be 'Bot'"),
+        ("ROBOTSTXT_USER_AGENT", [""], "letters"),
+        ("ROBOTSTXT_USER_AGENT", "[]", "letters"),
+        ("ROBOTSTXT_USER_AGENT", ["mybot", "Bot 1"], "letters"),
         ("ROBOTSTXT_USER_AGENT", "böt", "letters"),
         ("ROBOTSTXT_USER_AGENT", "Mozilla/5.0 (X11) Firefox/140.0", "letters"),
     ],
@@ -371,6 +393,9 @@ def test_overrides_from_the_command_line() -> None:
     [
         ("redis://:secret@host/x", "redis://***@host/x"),
         ("redis://user:s@cret@host/x", "redis://***@host/x"),
+        ("redis:/:secret@host/x", "***@host/x"),
+        (["redis://:secret@host"], "['redis://***@host']"),
+        (b"redis://:secret@host", "b'redis://***@host'"),
         ("rdeis://host", "rdeis://host"),
         ("", ""),
         (3, 3),
@@ -384,9 +409,13 @@ def test_a_bad_store_is_shown_without_its_password(uri: Any, shown: Any) -> None
 
 
 def test_the_purpose_whose_name_can_not_be() -> None:
-    with pytest.raises(SettingError) as caught:
-        read(REP_AGENTS={"search": "mybot", "train-ai": "my bot"})
-    assert str(caught.value).startswith("REP_AGENTS['train-ai'] is 'my bot', but ")
+    """The error for the crawler name of a purpose names the purpose."""
+    for wrong in ("my bot", 3, [""]):
+        with pytest.raises(SettingError) as caught:
+            read(REP_AGENTS={"search": "mybot", "train-ai": wrong})
+        assert str(caught.value).startswith(
+            f"REP_AGENTS['train-ai'] is {wrong!r}, but "
+        )
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,11 @@ def without_credentials(text: str) -> str:
 
 def address_without_credentials(address: str) -> str:
     """Return the address of a store with its credentials masked: everything between ``//``
-    and the last ``@``, and user names and passwords in the query. *address* may be malformed.
+    (or the start, if it lacks them) and the last ``@``, and user names and passwords in the
+    query. *address* may be malformed.
     """
     before, at, after = address.rpartition("@")
     if at:
-        address = f"{before.partition('//')[0]}//{MASK}@{after}"
+        scheme, slashes, _ = before.partition("//")
+        address = f"{scheme if slashes else ''}{slashes}{MASK}@{after}"
     return _CREDENTIAL.sub(rf"\1{MASK}", address)

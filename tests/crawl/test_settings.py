@@ -25,7 +25,7 @@ BAD = [
     ("REP_DOWNLOAD_TIMEOUT", "soon", ("number",)),
     ("REP_OVERRIDES", {"x": "ignor"}, ("obey", "ignore")),
     ("REP_RETRY_TIMES", -1, ("number",)),
-    ("ROBOTSTXT_USER_AGENT", "Bot 1", ("letters", "'Bot'")),
+    ("ROBOTSTXT_USER_AGENT", "Bot 1", ("letters",)),
 ]
 
 

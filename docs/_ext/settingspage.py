@@ -1,0 +1,82 @@
+"""Writes the page ``docs/reference/settings.md`` from the table of settings.
+
+    python3 -m docs._ext.settingspage
+
+What stands above the mark on the page is written by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from inspect import cleandoc
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scrapy_rep import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).resolve().parents[1] / "reference" / "settings.md"
+MARK = "<!-- From here on, `python3 dev.py docs` writes this page from scrapy_rep/settings.py. -->\n"
+
+
+def page() -> str:
+    """The page as it should be."""
+    by_hand = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
+    return by_hand + MARK + "\n".join(_generated())
+
+
+def _generated() -> Iterator[str]:
+    texts = _texts()
+    rows = sorted((row, texts[field]) for field, row in settings.ROWS.items())
+    ours = [each for each in rows if each[0].name in settings.DEFAULTS]
+    yield "\n## Scrapy's own\n"
+    for row, text in rows:
+        if row.name not in settings.DEFAULTS:
+            yield _entry(row, text)
+    yield "## Settings of scrapy-rep\n"
+    yield "| setting | default | meaning |"
+    yield "|---|---|---|"
+    for row, text in ours:
+        meaning = text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
+        link = f"[`{row.name}`](#{row.name.lower()})"
+        yield f"| {link} | `{_shown(row.default)}` | {meaning} |"
+    yield ""
+    yield "\n".join(_entry(row, text) for row, text in ours).rstrip("\n") + "\n"
+
+
+def _entry(row: settings.Row, text: str) -> str:
+    text, _, example = text.rpartition("\n\nExample: ")
+    # Strings and names are code on the page, and plain text in an error message.
+    value = re.sub(r"""['"]([^'"]+)['"]""", r'`"\1"`', row.kind.allowed)
+    value = re.sub(r"\bREP_\w+", r"`\g<0>`", value)
+    return (
+        f"### `{row.name}`\n\n- Value: {value}\n- Default: `{_shown(row.default)}`\n"
+        f"- Example: {example}\n\n{text}\n"
+    )
+
+
+def _shown(default: object) -> str:
+    return repr(default).replace("'", '"')
+
+
+def _texts() -> dict[str, str]:
+    """The text below each row in the source, by field."""
+    source = Path(settings.__file__).read_text(encoding="utf-8")
+    (table,) = (
+        each
+        for each in ast.parse(source).body
+        if isinstance(each, ast.ClassDef) and each.name == settings.RepSettings.__name__
+    )
+    return {
+        ast.unparse(row.target): cleandoc(ast.literal_eval(text.value))
+        for row, text in pairwise(table.body)
+        if isinstance(row, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

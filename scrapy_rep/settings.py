@@ -1,0 +1,731 @@
+"""The settings of this package: their table, how they are read, and the object that holds them.
+
+:class:`RepSettings` is the table. A row has the name of a setting, its default, and its kind:
+the getter that reads it, Scrapy's own where possible, its bounds, and the words for both, which
+end an error message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from itertools import chain
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from scrapy.settings import BaseSettings
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import load_object
+
+from scrapy_rep.compat.startlog import log_without_traceback
+from scrapy_rep.compat.versions import shared_component
+from scrapy_rep.exceptions import SettingError, StoreNotInstalled
+from scrapy_rep.protocol.access.freshness import Bounds
+from scrapy_rep.protocol.access.overrides import (
+    ALLOWED_OVERRIDE,
+    ALLOWED_PATTERN,
+    Override,
+    OverrideError,
+    parse_overrides,
+)
+from scrapy_rep.protocol.agents import is_product_token, product_tokens
+from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
+from scrapy_rep.protocol.display import address_without_credentials
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+from scrapy_rep.stores import ALLOWED, open_store
+from scrapy_rep.stores.base import Store
+from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scrapy.crawler import Crawler
+
+_T = TypeVar("_T")
+
+OBEY = "ROBOTSTXT_OBEY"
+USER_AGENT = "ROBOTSTXT_USER_AGENT"
+PARSER = "ROBOTSTXT_PARSER"
+LEDGER_LEVEL = "REP_LEDGER_LEVEL"
+NOINDEX = "REP_NOINDEX"
+NOFOLLOW = "REP_NOFOLLOW"
+
+# --- What a setting can be ------------------------------------------------------------
+
+_UNREADABLE = (
+    ImportError, KeyError, NameError, OverflowError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+
+
+class Row(NamedTuple):
+    """A setting."""
+
+    name: str
+    default: object
+    kind: Kind[Any]
+
+
+@dataclass(frozen=True)
+class Kind(Generic[_T]):
+    """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
+
+    allowed: str
+    """What a value must be: the end of the error message, and a line of the reference."""
+
+    get: Callable[[BaseSettings, str, Any], _T]
+    """Returns a value, from the settings, the name and the default: a getter of Scrapy's, or one
+    around it. For a value that it cannot read, it raises one of _UNREADABLE."""
+
+    is_within: Callable[[_T], bool] = lambda _: True
+    """Whether a value is within the bounds."""
+
+    def __call__(self, name: str, default: object) -> _T:
+        row: Any = field(metadata={"row": Row(name, default, self)})
+        return row  # type: ignore[no-any-return]
+
+    def read(self, settings: BaseSettings, name: str, default: object) -> _T:
+        """The value of a setting. Raises SettingError if it is not allowed."""
+        try:
+            found = self.get(settings, name, default)
+            if self.is_within(found):
+                return found
+        except SettingError:
+            raise
+        except _UNREADABLE:
+            pass
+        value = _displayed(name, settings.get(name, default))
+        raise SettingError(name, value, self.allowed)
+
+
+def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:
+    # getbool would read 2.5, a number of seconds, as True.
+    if str(settings.get(name, default)).lower() not in {"0", "1", "false", "true"}:
+        raise ValueError
+    return settings.getbool(name, default)
+
+
+_FLAG = Kind("True or False", _get_flag)
+
+
+def _pace(instead: str) -> Kind[bool]:
+    """A flag for records of robots.txt that not every dialect has. *instead* is the setting
+    that a number was probably meant for.
+    """
+
+    def get(settings: BaseSettings, name: str, default: bool) -> bool:
+        return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
+
+    return Kind(f"True or False; to set seconds, use {instead}", get)
+
+
+def _get_number(settings: BaseSettings, name: str, default: float) -> float:
+    # getfloat would read True as 1.
+    if isinstance(settings.get(name), bool):
+        raise TypeError
+    return settings.getfloat(name, default)
+
+
+_SECONDS = Kind(
+    "a number of seconds, greater than 0", _get_number, lambda found: 0 < found < inf
+)
+_SECONDS_OR_ZERO = Kind(
+    "a number of seconds, 0 or greater", _get_number, lambda found: 0 <= found < inf
+)
+
+
+def _count(least: int) -> Kind[int]:
+    def get(settings: BaseSettings, name: str, default: int) -> int:
+        found = settings.getint(name, default)
+        # getint would read 1.5 as 1.
+        if found != _get_number(settings, name, default):
+            raise ValueError
+        return found
+
+    return Kind(f"a whole number, {least} or greater", get, lambda it: it >= least)
+
+
+def _one_of(*allowed: str) -> Kind[str]:
+    words = " or ".join(map(repr, allowed))
+    return Kind(words, BaseSettings.get, allowed.__contains__)
+
+
+_POLICY = _one_of("drop", "annotate", "ignore")
+_ALLOW_OR_DENY = Kind(
+    "'allow' or 'deny'",
+    lambda settings, *given: {"allow": True, "deny": False}[settings.get(*given)],
+)
+
+
+def _get_text(settings: BaseSettings, name: str, default: Any) -> Any:
+    """A string. An empty one is the default, as in ``-s REP_LEDGER=``."""
+    found = settings.get(name, default)
+    if not isinstance(found, str) and found is not default:
+        raise TypeError
+    return found or default
+
+
+_TEXT = Kind("a string that is not empty", _get_text)
+
+
+def _get_strings(settings: BaseSettings, name: str, default: Any) -> tuple[str, ...]:
+    """The strings of a list, of a list in JSON, or between the commas of a string, each once."""
+    found = settings.getdictorlist(name, default) if settings.get(name) != "" else []
+    # getdictorlist would split broken JSON at its commas.
+    if not isinstance(found, list) or "".join(found).lstrip().startswith("["):
+        raise ValueError
+    return tuple(dict.fromkeys(map(str.strip, found)))
+
+
+_STRINGS = Kind("a list of strings, or one string with commas", _get_strings, all)
+
+_PURPOSES = Kind(
+    f"a list of purposes, each one of {', '.join(CATEGORIES)}",
+    _get_strings,
+    lambda found: CATEGORIES.keys() >= set(found),
+)
+
+
+def _get_dict(settings: BaseSettings, name: str, default: object) -> dict[str, object]:
+    """A dictionary with strings as keys, or one in JSON; empty for an empty string."""
+    found = settings.getdict(name) if settings.get(name) != "" else {}
+    if not all(isinstance(key, str) for key in found):
+        raise ValueError
+    return found
+
+
+def _get_dialect(settings: BaseSettings, name: str, default: str) -> Any:
+    found = settings.get(name, default)
+    if isinstance(found, str):
+        found = DIALECTS[found] if found in DIALECTS else load_object(found)
+    return found
+
+
+_DIALECT: Kind[Dialect] = Kind(
+    f"{', '.join(map(repr, DIALECTS))}, or the import path of a Dialect",
+    _get_dialect,
+    lambda found: isinstance(found, Dialect),
+)
+
+
+def _dialect_of(settings: BaseSettings) -> Dialect:
+    return _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+
+
+def _get_overrides(
+    settings: BaseSettings, name: str, default: object
+) -> tuple[Override, ...]:
+    written = _get_dict(settings, name, default)
+    try:
+        return parse_overrides(written, _dialect_of(settings))
+    except OverrideError as error:
+        if error.is_pattern:
+            key = f"A key of {name}"
+            raise SettingError(key, error.pattern, ALLOWED_PATTERN) from None
+        key = f"{name}[{error.pattern!r}]"
+        raise SettingError(key, written[error.pattern], ALLOWED_OVERRIDE) from None
+
+
+_OVERRIDES = Kind(f"a dict of host patterns to {ALLOWED_OVERRIDE}", _get_overrides)
+
+
+def _get_tokens(settings: BaseSettings, name: str, default: object) -> tuple[str, ...]:
+    """The product tokens in a User-Agent header or a list of names."""
+    value = settings.get(name, default)
+    if not value:
+        return ()
+    names = _get_strings(settings, name, ())
+    # A browser's User-Agent has commas too; only a list has product tokens between them.
+    if isinstance(value, str) and not all(map(is_product_token, names)):
+        names = (value,)
+    # Several words are the name of a crawler only with the punctuation of a User-Agent.
+    found = [
+        product_tokens(each) if is_product_token(each) or set("/(;") & set(each) else ()
+        for each in names
+    ]
+    if not found or not all(found):
+        raise ValueError
+    return tuple(dict.fromkeys(chain.from_iterable(found)))
+
+
+_TOKENS = Kind(
+    "the name of the crawler, a product token of only letters, digits, '_', '-' and '.' "
+    "(RFC 9309, 2.2.1), or a list of such names",
+    _get_tokens,
+)
+
+
+def _get_agents(
+    settings: BaseSettings, name: str, default: object
+) -> dict[str, tuple[str, ...]]:
+    written = _get_dict(settings, name, default)
+    if not CATEGORIES.keys() >= written.keys() or not all(written.values()):
+        raise ValueError
+    # Each entry is read as a setting of its own, whose name an error shows.
+    entries = BaseSettings(
+        {f"{name}[{purpose!r}]": value for purpose, value in written.items()}
+    )
+    return {
+        purpose: _TOKENS.read(entries, entry, ())
+        for purpose, entry in zip(written, entries, strict=True)
+    }
+
+
+_AGENTS = Kind(
+    "a dict of crawler names, or lists of them, by purpose, each purpose one of "
+    f"{', '.join(CATEGORIES)}",
+    _get_agents,
+)
+
+_LINK_TYPES = frozenset({
+    "alternate", "author", "bookmark", "external", "help", "license", "me", "next",
+    "nofollow", "noopener", "noreferrer", "opener", "prev", "privacy-policy", "search",
+    "sponsored", "tag", "terms-of-service", "ugc",
+})  # fmt: skip
+"""The values that ``REP_REL`` may have: those of the HTML standard (4.6.7) for ``a`` and
+``area``, ``sponsored`` and ``ugc`` of search engines, and ``me``."""
+
+
+def _get_rel(settings: BaseSettings, name: str, default: Any) -> frozenset[str]:
+    if settings.get(name) is None:
+        return _dialect_of(settings).untrusted_rel
+    found = frozenset(map(str.lower, _get_strings(settings, name, default)))
+    if not found <= _LINK_TYPES:
+        raise ValueError
+    return found
+
+
+_REL = Kind(
+    f"a list of values of rel, each one of {', '.join(sorted(_LINK_TYPES))}", _get_rel
+)
+
+
+def _get_store(settings: BaseSettings, name: str, default: str) -> str | type[Store]:
+    """The address or class of the store, as set; otherwise the address of a file in JOBDIR;
+    without JOBDIR, the default address.
+    """
+    value: Any = settings.get(name)
+    if value is None:
+        # A resumed crawl continues with the robots.txt files that it has stored.
+        folder = job_dir(settings)
+        return f"sqlite:///{Path(folder) / 'robotstxt.sqlite'}" if folder else default
+    if not isinstance(value, str) or "://" not in value:
+        found: type[Store] = load_object(value)
+        if not issubclass(found, Store):
+            raise TypeError
+        return found
+    try:
+        open_store(value, max_entries=1, max_bytes=1).close()
+    except StoreNotInstalled as error:
+        allowed = f"a store whose package is installed ({error})"
+        raise SettingError(name, _displayed(name, value), allowed) from None
+    return value
+
+
+_STORE = Kind(f"{ALLOWED}, or the import path of a Store", _get_store)
+
+
+def _displayed(name: str, value: object) -> object:
+    """The *value* of the setting *name*, without credentials."""
+    if name != "REP_STORE":
+        return value
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    shown = address_without_credentials(str(value))
+    return value if shown == str(value) else shown
+
+
+def _clients(settings: BaseSettings) -> frozenset[str]:
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
+    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
+    # Without a reactor, Scrapy downloads with aiohttp by default.
+    if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        found.add(AIOHTTP)
+    return frozenset(found)
+
+
+# --- The table ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RepSettings:
+    """The settings of a crawl that this package uses.
+
+    A field is a row of the table. The text below it is its entry in
+    ``docs/reference/settings.md``, which ``docs/_ext/settingspage.py`` writes: what the
+    setting means, in one paragraph; details; an example.
+    """
+
+    obey: bool = _FLAG(OBEY, False)
+    """Whether robots.txt is obeyed.
+
+    The add-on sets it to `True`, at `addon` priority, so that a project can set it to `False`: then
+    scrapy-rep ignores robots.txt, delays included. Indexing rules and usage preferences have
+    settings of their own.
+
+    Example: `ROBOTSTXT_OBEY = False`
+    """
+
+    agents: tuple[str, ...] = _TOKENS(USER_AGENT, None)
+    """The product token whose groups the crawl follows, or several in order of preference.
+
+    The first token that has a group is followed, or `*` if none has. Without this setting, the token
+    is taken from the `User-Agent` header of each request: `mybot` from
+    `Mozilla/5.0 (compatible; mybot/1.0; +https://example.com/bot)`. A token consists of letters,
+    digits, `_`, `-` and `.` (`MJ12bot`). RFC 9309 allows letters, `_` and `-` only, so other
+    characters cause a warning.
+
+    Example: `ROBOTSTXT_USER_AGENT = ["mybot-images", "mybot"]`
+    """
+
+    dialect: Dialect = _DIALECT("REP_DIALECT", RFC9309.name)  # noqa: RUF009
+    """Which standard to follow on points where the standards differ.
+
+    [Dialects](../dialects.md) lists these points, and says how to make a dialect of your own.
+
+    Example: `REP_DIALECT = "google"`
+    """
+
+    download_timeout: float = _SECONDS("REP_DOWNLOAD_TIMEOUT", 30)
+    """The time-out, in seconds, of each request for robots.txt.
+
+    A robots.txt that takes longer counts as unreachable, like one that answers 503.
+
+    Example: `REP_DOWNLOAD_TIMEOUT = 10`
+    """
+
+    redirect_private: bool = _FLAG("REP_REDIRECT_PRIVATE", False)
+    """Whether a robots.txt on a public address may be redirected to a private one.
+
+    By default, a robots.txt on a public address that redirects to a private address (loopback,
+    private network, link-local, reserved) counts as unreachable. Otherwise, a site could make the
+    crawler send requests inside your network. A robots.txt on a private address may redirect
+    anywhere. [Security](../../SECURITY.md) says which addresses are private, and what cannot be
+    checked behind a proxy.
+
+    Example: `REP_REDIRECT_PRIVATE = True`
+    """
+
+    retry_times: int = _count(0)("REP_RETRY_TIMES", 1)
+    """How many times a request for robots.txt is retried at once when there was no answer.
+
+    Only for requests without any answer (connection refused, DNS failure, time-out). After 429 or
+    5xx, robots.txt is fetched again later, as `Retry-After` says. See
+    [how a request waits](../waiting.md).
+
+    Example: `REP_RETRY_TIMES = 3`
+    """
+
+    request_meta_keys: tuple[str, ...] = _STRINGS(
+        "REP_REQUEST_META_KEYS", ["download_slot"]
+    )
+    """Keys of `Request.meta` that are copied to the request for robots.txt, in addition to `proxy`.
+
+    Their values come from the request that needs the robots.txt. Name the keys that your download
+    handler and your downloader middlewares need. See [your own proxies](../howto/proxies.md).
+
+    Example: `REP_REQUEST_META_KEYS = ["download_slot", "playwright"]`
+    """
+
+    overrides: tuple[Override, ...] = _OVERRIDES("REP_OVERRIDES", {})
+    r"""Your own decisions for hosts, in place of their robots.txt.
+
+    A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
+    port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
+    fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
+    of the host. A request with a `Host` header of its own has the override of the name in that
+    header, not that of its URL. The log names each pattern when it is first used;
+    `rep/override/{kind}` counts the requests.
+
+    Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
+    """
+
+    min_age: float = _SECONDS_OR_ZERO("REP_MIN_AGE", 300)
+    """The shortest time, in seconds, for which a robots.txt is used.
+
+    A lower limit, so that `Cache-Control: max-age=0` does not cause a request for robots.txt before
+    each page.
+
+    Example: `REP_MIN_AGE = 60`
+    """
+
+    max_age: float = _SECONDS("REP_MAX_AGE", 86400)
+    """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
+
+    An upper limit for `Cache-Control`, `Expires` and the defaults of the dialects, not less than
+    `REP_MIN_AGE`. After that time the robots.txt is fetched again when the next request needs it.
+
+    Example: `REP_MAX_AGE = 3600`
+    """
+
+    store: str | type[Store] = _STORE("REP_STORE", "memory://")  # noqa: RUF009
+    """Where robots.txt files are kept. In a crawl with a `JOBDIR`, the default is a file in it.
+
+    `memory://` keeps them during the crawl. `sqlite:///robotstxt.sqlite` (`sqlite:////var/...` for an
+    absolute path) keeps them in a file, for later crawls and for several processes on one machine.
+    `redis://localhost:6379/0` keeps them on a Redis server, for workers on several machines, and
+    needs the extra `redis`. An import path is that of a [store of your own](../stores.md).
+
+    If several workers need a robots.txt, one fetches it and the others wait; if that worker dies,
+    another takes over within seconds. If the store fails, the crawl continues with copies in memory,
+    and uses the store again when it works; `rep/store/errors` counts the failures. With a `JOBDIR`,
+    the default is `sqlite:///JOBDIR/robotstxt.sqlite`.
+
+    Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
+    """
+
+    store_max_entries: int = _count(1)("REP_STORE_MAX_ENTRIES", MAX_ENTRIES)
+    """The most hosts that the store in memory keeps.
+
+    Only for the store in memory. The least recently used robots.txt is removed first.
+
+    Example: `REP_STORE_MAX_ENTRIES = 10000`
+    """
+
+    store_max_bytes: int = _count(1)("REP_STORE_MAX_BYTES", MAX_BYTES)
+    """The most bytes that the store in memory uses.
+
+    Only for the store in memory. The least recently used robots.txt is removed first, and fetched
+    again when needed.
+
+    Example: `REP_STORE_MAX_BYTES = 67108864`
+    """
+
+    unreachable_wait: float = _SECONDS_OR_ZERO("REP_UNREACHABLE_WAIT", 600)
+    """The seconds for which requests wait for an unreachable robots.txt before they are refused.
+
+    While a robots.txt answers 429 or 5xx, or times out, the requests of its host wait in the queue.
+    This long after the first failure, they are refused with the reason `unreachable`. `0` refuses
+    them at once. See [how a request waits](../waiting.md).
+
+    Example: `REP_UNREACHABLE_WAIT = 0`
+    """
+
+    crawl_delay: bool = _pace("REP_CRAWL_DELAY_MAX")("REP_CRAWL_DELAY", True)
+    """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
+
+    With `False`, Scrapy's own delays still apply. See [delays](../explanation/delays.md).
+
+    Example: `REP_CRAWL_DELAY = False`
+    """
+
+    crawl_delay_max: float = _SECONDS("REP_CRAWL_DELAY_MAX", 180)
+    """The longest delay to accept, in seconds. A host that asks for more is skipped.
+
+    The requests of such a host are refused with the reason `crawl-delay`, one warning names the host,
+    and the stat `rep/crawl_delay/skipped` counts it.
+
+    Example: `REP_CRAWL_DELAY_MAX = 60`
+    """
+
+    queue_lease: float = _SECONDS("REP_QUEUE_LEASE", 60)
+    """The seconds without a heartbeat after which the requests of a worker return to the queue in Redis.
+
+    With a smaller value, the requests of a killed worker return to the queue sooner. A worker that is
+    blocked for longer than the lease loses its requests to other workers. See
+    [many workers](../many-workers.md).
+
+    Example: `REP_QUEUE_LEASE = 30`
+    """
+
+    shared_delay: bool = _FLAG("REP_SHARED_DELAY", True)
+    """Whether all workers on one store (Redis, SQLite) share the delay of a host.
+
+    With `False`, each worker keeps the `Crawl-delay` of a host for itself only, so that N workers
+    send N requests in one delay.
+
+    Example: `REP_SHARED_DELAY = False`
+    """
+
+    visit_time: bool = _pace("REP_VISIT_TIME_WAIT")("REP_VISIT_TIME", True)
+    """Whether `Visit-time` (UTC) is obeyed. The Google dialect ignores it.
+
+    With `False`, a host is visited at any time of the day.
+
+    Example: `REP_VISIT_TIME = False`
+    """
+
+    visit_time_wait: float = _SECONDS_OR_ZERO("REP_VISIT_TIME_WAIT", 3600)
+    """The longest time, in seconds, that a request waits for a `Visit-time` window to open.
+
+    A request whose host opens later is refused with the reason `visit-time`. `0` refuses every
+    request outside of the window.
+
+    Example: `REP_VISIT_TIME_WAIT = 0`
+    """
+
+    ledger: str | None = _TEXT("REP_LEDGER", None)
+    """The SQLite file that decisions and robots.txt files are recorded in.
+
+    `%(name)s` stands for the name of the spider, `%(time)s` for the time of its start, `%(pid)s` for
+    the process ID. Crawls that run at the same time should have a file each. See
+    [the ledger](../ledger.md).
+
+    Example: `REP_LEDGER = "ledgers/%(name)s-%(time)s.sqlite"`
+    """
+
+    ledger_level: str = _one_of("denied", "all")(LEDGER_LEVEL, "denied")
+    """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
+
+    `"denied"` records what was refused, dropped or annotated. `"all"` also records each request that
+    was allowed and each statement of each page. `replay` and the report need `"all"` to check what
+    was fetched.
+
+    Example: `REP_LEDGER_LEVEL = "all"`
+    """
+
+    noindex: str = _POLICY(NOINDEX, "drop")
+    """What happens to items of pages with `noindex`, or past their `unavailable_after`.
+
+    `"drop"` drops them, `"annotate"` writes the indexing rules of the page into their
+    `REP_ITEM_FIELD`, and `"ignore"` does not change them. `"drop"` has an effect on
+    [documents](../explanation/indexing.md#documents-and-data) only: not on JSON, feeds and sitemaps.
+    `meta={"dont_obey_noindex": True}` on a request exempts its response. See
+    [how to keep such items](../howto/keep-noindex.md).
+
+    Example: `REP_NOINDEX = "annotate"`
+    """
+
+    nofollow: str = _one_of("drop", "ignore")(NOFOLLOW, "drop")
+    """What happens to requests from pages with `nofollow`.
+
+    `"drop"` does not send the requests that a callback makes from such a page. `"ignore"` sends them.
+    One request can be exempted with `meta={"dont_obey_nofollow": True}`. As for `REP_NOINDEX`, only
+    [documents](../explanation/indexing.md#documents-and-data) count: a sitemap with `nofollow` is
+    followed.
+
+    Example: `REP_NOFOLLOW = "ignore"`
+    """
+
+    rel: frozenset[str] = _REL("REP_REL", [])
+    """Values of `rel` whose links are not followed. The Google dialect uses `nofollow`, `ugc` and `sponsored`.
+
+    A request from a callback is not sent if its page links to the URL only with one of these values
+    in `rel`. A list that you set, even an empty one, replaces that of the Google dialect.
+
+    Example: `REP_REL = ["nofollow", "ugc", "sponsored"]`
+    """
+
+    item_field: str = _TEXT("REP_ITEM_FIELD", "robots")
+    """The item field that indexing rules and usage preferences are written into.
+
+    It is written with `REP_NOINDEX = "annotate"`, with `REP_USAGE = "annotate"`, and for pages with an
+    `unavailable_after` in the future. Items whose class has no such field are not changed, and
+    counted in `rep/noindex/not_annotated`.
+
+    Example: `REP_ITEM_FIELD = "indexing"`
+    """
+
+    stop_download: bool = _FLAG("REP_STOP_DOWNLOAD", False)
+    """Whether a download stops after its headers if neither its items nor its links would be kept.
+
+    This saves bandwidth. The response then has an empty body. `rep/stopped/count` and
+    `rep/stopped/bytes` count what was saved. `noindex` and `nofollow` stop only what the
+    `Content-Type` calls a [document](../explanation/indexing.md#documents-and-data): with this
+    setting, JSON that is sent as `text/html` counts as one.
+
+    Example: `REP_STOP_DOWNLOAD = True`
+    """
+
+    purposes: tuple[str, ...] = _PURPOSES("REP_PURPOSES", [])
+    """What the crawl is for. Without purposes, usage preferences are read and not enforced.
+
+    Items and media files of pages that disallow one of the purposes are dropped or annotated
+    (`REP_USAGE`). Without purposes, usage preferences are only exposed in
+    `response.meta["rep_usage"]` and recorded in the ledger. A single request can have its own
+    purposes: `meta={"rep_purposes": ["search"]}`. See [usage](../usage.md).
+
+    Example: `REP_PURPOSES = ["train-ai"]`
+    """
+
+    purpose_agents: Mapping[str, tuple[str, ...]] = _AGENTS("REP_AGENTS", {})
+    """The product tokens for each purpose, if they differ from those of the crawl.
+
+    Each purpose follows the groups of its own product tokens. A purpose without an entry follows
+    `ROBOTSTXT_USER_AGENT`. The `User-Agent` header is not changed: it should contain these names.
+    See [usage](../usage.md).
+
+    Example: `REP_AGENTS = {"train-ai": "mybot-train", "search": "mybot"}`
+    """
+
+    usage: str = _POLICY("REP_USAGE", "drop")
+    """What happens to items of pages that disallow a purpose of the crawl.
+
+    The values are those of `REP_NOINDEX`. Without `REP_PURPOSES`, this setting has no effect.
+
+    Example: `REP_USAGE = "annotate"`
+    """
+
+    usage_unknown: bool = _ALLOW_OR_DENY("REP_USAGE_UNKNOWN", "allow")
+    """Whether a page that states nothing about a purpose may be used for it.
+
+    Most pages state nothing, so `"deny"` drops the items of most pages.
+
+    Example: `REP_USAGE_UNKNOWN = "deny"`
+    """
+
+    clients: frozenset[str] = frozenset()
+    """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
+    own (see :func:`~scrapy_rep.protocol.request_target.other_forms`). No row: it is read from
+    Scrapy's ``DOWNLOAD_HANDLERS``."""
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.min_age, self.max_age)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> RepSettings:
+        """The settings of a crawl, which are read once and shared by its components."""
+        return shared_component(crawler, _read_settings)
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> RepSettings:
+        """Read the settings. Raises SettingError for an invalid value."""
+        try:
+            values = {
+                field: kind.read(settings, name, default)
+                for field, (name, default, kind) in ROWS.items()
+            }
+            found = cls(**values, clients=_clients(settings))
+            if found.max_age < found.min_age:
+                allowed = f"at least REP_MIN_AGE, which is {found.min_age:g}"
+                raise SettingError("REP_MAX_AGE", found.max_age, allowed)
+        except SettingError:
+            log_without_traceback()
+            raise
+        return found
+
+
+ROWS: dict[str, Row] = {
+    each.name: each.metadata["row"] for each in fields(RepSettings) if each.metadata
+}
+"""The table, by field of RepSettings."""
+
+DEFAULTS = {
+    row.name: row.default for row in sorted(ROWS.values()) if row.name[:4] == "REP_"
+}
+"""Every setting of this package, and its default."""
+
+
+def _read_settings(crawler: Crawler) -> RepSettings:
+    return RepSettings.from_settings(crawler.settings)
+
+
+def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
+    """Names that begin with ``REP_`` but are not settings of this package, each with the
+    most similar setting, if there is one.
+    """
+    for name in settings:
+        if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
+            yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)
+
+
+def recorded(settings: BaseSettings, read: RepSettings) -> dict[str, object]:
+    """The values of this package's settings and Scrapy's for robots.txt, by name, without
+    credentials. *read* are the same settings, checked.
+    """
+    names = {*DEFAULTS, *(name for name in settings if name.startswith("ROBOTSTXT_"))}
+    found = {name: settings.get(name, DEFAULTS.get(name)) for name in sorted(names)}
+    return {**found, "REP_STORE": _displayed("REP_STORE", read.store)}

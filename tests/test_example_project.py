@@ -143,7 +143,10 @@ def test_judge(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
-@pytest.mark.parametrize("options", [("3",), ("2", "--kill")])
+@pytest.mark.parametrize(
+    "options",
+    [("3",), pytest.param(("2", "--kill"), marks=pytest.mark.newest)],
+)
 def test_many(project: Path, options: tuple[str, ...]) -> None:
     """Workers on one queue send the requests of a single worker, each once. If one of them is
     killed, the others send those that it had in flight.

@@ -51,7 +51,9 @@ def demo(arguments: list[str]) -> int:
     scrapy = [python, "-m", "scrapy", "crawl", "demo", *arguments]
     status = run(scrapy, cwd=HERE / "example_project")
     print("\nTo continue, see example_project/README.md:")
-    print("$ cd example_project; . ../.venv/bin/activate")
+    print(
+        "$ cd example_project; . ../.venv/bin/activate; scrapy rep report demo.ledger"
+    )
     return status
 
 

@@ -1,123 +1,190 @@
-"""The parts of the example project: its server, its judge, its settings."""
+"""The example project: its crawls, judged by the access log of its site, and its README."""
 
 from __future__ import annotations
 
 import ast
 import re
-from importlib import import_module
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+import shlex
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scrapy_rep.settings import DEFAULTS
-from tests.example import PROJECT
+from tests import forks
+from tests.crawl.crawl import MODES, has_reactorless_mode
+from tests.example import PROJECT, environment
+from tests.stores.redis_server import BINARY
 
-pytestmark = pytest.mark.newest
+if TYPE_CHECKING:
+    from pathlib import Path
 
-PDF = "http://docs.example/guide/guide.pdf"
-MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT = (
-    f"http://press.example/{name}"
-    for name in (
-        "members.html",
-        "rivals.html",
-        "paper.pdf",
-        "archive.html",
-        "print.html",
-    )
+pytestmark = pytest.mark.unmeasured
+
+MODE_OPTIONS = {
+    "asyncio": (),
+    "select": (
+        "-s",
+        "TWISTED_REACTOR=twisted.internet.selectreactor.SelectReactor",
+    ),
+    "reactorless": ("-s", "TWISTED_REACTOR_ENABLED=False"),
+}
+BLOCKS = re.findall(
+    r"```console\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL
 )
+COMMANDS = re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", "".join(BLOCKS), re.MULTILINE)
+"""The commands of the README, with the output that it shows."""
+
+IN_TIME = [
+    "  0 forbidden",
+    "  0 outside of a Visit-time",
+    "  0 faster than a Crawl-delay",
+    "  http://slow.example/: Crawl-delay 0.3 s, smallest gap <gap> s",
+]
 
 
-def test_judge_reads_headers_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge reads X-Robots-Tag headers and robots meta tags, also
-    those for one crawler only.
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, without the output of earlier crawls."""
+    left = shutil.ignore_patterns("*.ledger*", "robots-report.html", "__pycache__")
+    return shutil.copytree(PROJECT, tmp_path / "project", ignore=left)
+
+
+def run(project: Path, *arguments: str) -> tuple[int, str]:
+    """Return the exit status and the output of Scrapy, or of a module of the project."""
+    done = forks.run([*arguments], cwd=project, env=environment())
+    log = done.stderr.decode()
+    assert "ERROR" not in log
+    assert "Traceback" not in log
+    # A crawl prints nothing on standard error, and a command nothing but its messages.
+    assert not (log and "crawl" in arguments)
+    return done.returncode, (done.stdout.decode() + log)
+
+
+def timeless(printed: str) -> str:
+    """Return *printed* without what depends on the time and the machine."""
+    printed = re.sub(r"\b\d+\.\d{3} s$", "<gap> s", printed, flags=re.MULTILINE)
+    return re.sub(
+        r"\b\d{4}-\d{4} +/$", "<hours> /", printed, flags=re.MULTILINE
+    ).rstrip()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_demo(project: Path, mode: str) -> None:
+    """In each mode, the crawl refuses, drops and keeps what the README shows, on a screen, and
+    the judge of its access log finds no violation.
     """
-    monkeypatch.syspath_prepend(str(PROJECT))
-    judge = import_module("demo.judge")
-    pages = [MEMBERS, RIVALS, PAPER, ARCHIVE, PRINT]
-    ours = set(judge.noindex_pages(pages, "demobot/1.0"))
-    theirs = set(judge.noindex_pages(pages, "otherbot/1.0"))
-    assert ours == {MEMBERS, PAPER, ARCHIVE, PRINT}
-    assert theirs == {RIVALS, PAPER, ARCHIVE, PRINT}
+    if mode == "reactorless" and not has_reactorless_mode():
+        pytest.skip("This Scrapy needs a Twisted reactor")
+    command, shown = COMMANDS[0]
+    status, printed = run(project, *shlex.split(command), *MODE_OPTIONS[mode])
+    assert timeless(printed) == timeless(shown)
+    assert status == 0
+    lines = printed.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+    assert lines[-5:-1] == [*IN_TIME[:3], "  0 kept in spite of noindex"]
 
 
-def test_judge_knows_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge reports the smallest gap between requests to a host with a Crawl-delay, in
-    whatever order they are logged, and requests outside of Visit-time. A host with a
-    single request has no gap.
+@pytest.mark.newest
+def test_walk(project: Path) -> None:
+    """One after the other, all commands of the README print what it shows."""
+    for command, shown in COMMANDS:
+        if command.startswith("scrapy "):
+            status, printed = run(project, *shlex.split(command))
+            assert status in {0, 1}
+        else:
+            printed = subprocess.check_output(
+                command, shell=True, cwd=project, text=True
+            )
+        assert timeless(printed) == timeless(shown), command
+    named = {command.split()[2] for command, _ in COMMANDS if " rep " in command}
+    assert named == {"check", "lint", "page", "diff", "replay", "report"}
+    report = (project / "robots-report.html").read_text()
+    assert "Hosts treated as having no robots.txt" in report
+
+
+@pytest.mark.newest
+def test_judge(project: Path) -> None:
+    """A crawl that ignores all rules is convicted: the judge lists each violation, and no
+    others.
     """
-    monkeypatch.syspath_prepend(str(PROJECT))
-    hosts, judge = import_module("demo.hosts"), import_module("demo.judge")
-    server = import_module("demo.server")
-    host = {each.name: each for each in hosts.HOSTS}
-    log = [
-        server.Hit(f"{host[name].origin}/", host[name], 200, seconds)
-        for name, seconds in [
-            ("slow", 9.0), ("slow", 5.0), ("slow", 8.75), ("glacial", 5.0),
-            ("open", 5.0), ("open", 5.0), ("night", 5.0),
-        ]
-    ]  # fmt: skip
-    assert judge.gaps(log, "demobot/1.0") == [(host["slow"], 0.3, 0.25)]
-    assert judge.untimely_hits(log, "demobot/1.0") == [log[-1]]
+    options = (
+        "ROBOTSTXT_OBEY=False", "REP_NOINDEX=ignore", "REP_NOFOLLOW=ignore", "REP_REL=",
+    )  # fmt: skip
+    flags = [part for option in options for part in ("-s", option)]
+    _, printed = run(project, "scrapy", "crawl", "demo", *flags)
+    verdict = timeless(printed).partition("\n\n")[2]
+    assert verdict.splitlines()[1:] == [
+        "  8 forbidden",
+        "      http://docs.example/drafts/rough.html",
+        "      http://docs.example/guide/guide.pdf",
+        "      http://down.example/",
+        "      http://moved.example/drafts/next.html",
+        "      http://shop.example/basket/",
+        "      http://shop.example/basket/add",
+        "      http://shop.example/basket/offer",
+        "      http://shop.example/tea.html?sort=price",
+        "  1 outside of a Visit-time",
+        "      http://night.example/",
+        "  2 faster than a Crawl-delay",
+        "      http://glacial.example/: <gap> s",
+        "      http://slow.example/: <gap> s",
+        "  4 kept in spite of noindex",
+        "      http://press.example/archive.html",
+        "      http://press.example/members.html",
+        "      http://press.example/paper.pdf",
+        "      http://press.example/print.html",
+        "  http://glacial.example/: Crawl-delay 3600 s, smallest gap <gap> s",
+        "  http://slow.example/: Crawl-delay 0.3 s, smallest gap <gap> s",
+    ]
 
 
-def test_judge_misses_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge knows which pages a crawl must fetch, and how often each robots.txt may be
-    fetched: once for its own host, and once for a host that redirects there.
+@pytest.mark.slow
+@pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
+@pytest.mark.parametrize(
+    "options",
+    [("3",), pytest.param(("2", "--kill"), marks=pytest.mark.newest)],
+)
+def test_many(project: Path, options: tuple[str, ...]) -> None:
+    """Workers on one queue send the requests of a single worker, each once. If one of them is
+    killed, the others send those that it had in flight.
     """
-    monkeypatch.syspath_prepend(str(PROJECT))
-    hosts, judge = import_module("demo.hosts"), import_module("demo.judge")
-    server = import_module("demo.server")
-    host = {each.name: each for each in hosts.HOSTS}
-    crawl = "http://open.example/", "demobot/1.0", 180, ["nofollow", "ugc", "sponsored"]
-    wanted = judge.missing_pages([], *crawl)
-    assert len(wanted) == 32
-    assert {ARCHIVE, MEMBERS, f"{PDF}?page=1", "http://open.example/offer"} < wanted
-    assert not {PDF, "http://glacial.example/", "http://down.example/"} & wanted
-    assert not {url for url in wanted if "comments/" in url or "letters/" in url}
-    hits = [server.Hit(url, host["open"], 200, 0.0) for url in wanted - {PAPER}]
-    assert judge.missing_pages(hits, *crawl) == {PAPER}
-    robots = [f"http://{name}.example/robots.txt" for name in ("docs", "docs", "open")]
-    asked = [server.Hit(url, host["docs"], 200, 0.0) for url in robots]
-    assert judge.repeated_robotstxts(asked) == []
-    asked.append(asked[0])
-    assert judge.repeated_robotstxts(asked) == [robots[0]]
+    pytest.importorskip("scrapy_redis")
+    status, printed = run(project, "demo.offline.many", *options)
+    shares, _, verdict = timeless(printed).partition("\n\n")
+    assert verdict.splitlines()[1:] == IN_TIME
+    assert "\n0 requests of a single worker are missing\n" in shares
+    requests = sum(map(int, re.findall(r": (\d+) requests$", shares, re.MULTILINE)))
+    if "--kill" in options:
+        assert re.match(r"demobot/1.0 \(worker [12]\) is killed\n", shares)
+        assert requests >= 44
+    else:
+        assert shares.endswith("\n0 requests are sent again")
+        assert requests == 44
+    assert status == 0
 
 
-def test_declared_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The description of a host can add headers to the answer for a file, also the same
-    header twice. Requests for unknown hosts fail.
+@pytest.mark.newest
+def test_without_redis(project: Path, tmp_path: Path) -> None:
+    """Without a redis-server, the workers' command says that it is missing."""
+    nowhere = environment() | {"PATH": str(tmp_path)}
+    done = forks.run(["demo.offline.many"], cwd=project, env=nowhere)
+    assert done.returncode == 2
+    assert b"there is no redis-server" in done.stdout
+    assert b"ERROR" not in done.stderr
+
+
+@pytest.mark.newest
+def test_settings() -> None:
+    """One line of settings.py enables this package, four more set options of the project, and
+    comments show every setting with its default.
     """
-    monkeypatch.syspath_prepend(str(PROJECT))
-    hosts, server = import_module("demo.hosts"), import_module("demo.server")
-    tags = (("X-Robots-Tag", "noindex"), ("X-Robots-Tag", "nofollow"))
-    answers = {"/guide/guide.pdf": hosts.Answer(headers=tags)}
-    site = server.SiteServer([hosts.Host("docs", answers)])
-    site.start()
-    browser = build_opener(ProxyHandler({"http": site.address}))
-    try:
-        with browser.open(PDF, timeout=120) as response:
-            assert response.headers.get_all("X-Robots-Tag") == ["noindex", "nofollow"]
-            assert response.headers["Content-Type"] == "application/pdf"
-            assert response.read().startswith(b"%PDF-")
-        with pytest.raises(HTTPError, match="The bundled site has no such host"):
-            browser.open("http://elsewhere.example/", timeout=120)
-        assert [hit.url for hit in site.log] == [PDF]
-    finally:
-        site.stop()
-
-
-def test_settings_show_every_default() -> None:
-    """settings.py shows every setting of this package in a comment, with its default."""
     settings = (PROJECT / "demo" / "settings.py").read_text()
     shown = re.findall(r"^# (REP_\w+) = (.+)$", settings, flags=re.MULTILINE)
     assert {name: ast.literal_eval(value) for name, value in shown} == DEFAULTS
     assert len(shown) == len(DEFAULTS)
-
-
-def test_settings_enable_in_one_line() -> None:
-    """One line of settings.py enables this package; four more set options of the project."""
-    settings = (PROJECT / "demo" / "settings.py").read_text()
     code = re.sub(r"^#.*\n", "", settings, flags=re.MULTILINE)
     lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]
     assert lines == [

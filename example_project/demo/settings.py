@@ -136,12 +136,12 @@ REP_LEDGER_LEVEL = "all"
 
 # Settings without relation to scrapy-rep.
 
-# All requests go to the bundled site, and a table ends the crawl.
-DOWNLOADER_MIDDLEWARES = {"demo.middlewares.BundledSite": 700}
-EXTENSIONS = {"demo.extensions.Report": 0}
+# All requests go to the offline site, and a table ends the crawl.
+DOWNLOADER_MIDDLEWARES = {"demo.offline.middleware.OfflineSite": 700}
+EXTENSIONS = {"demo.offline.report.Report": 0}
 
-# Only the table is printed. "DEBUG" logs each decision.
-LOG_LEVEL = "WARNING"
+# The table says what the warnings would. "DEBUG" logs each decision.
+LOG_LEVEL = "ERROR"
 # Workers that start at the same moment could take the same port for it.
 TELNETCONSOLE_ENABLED = False
 DEFAULT_DROPITEM_LOG_LEVEL = "INFO"

@@ -106,7 +106,7 @@ def test_in_a_project(site: Site, tmp_path: Path) -> None:
         "check", shop.url("/basket/1"), "--brief", "-s", "LOG_STDOUT=True",
         "-s", f"REP_LEDGER={files[0]}", "-s", f'FEEDS={{"{files[1]}": {{}}}}',
         "-s", f"JOBDIR={files[2]}", "-s", f"REP_STORE=sqlite:///{files[3]}", "-s", "CLOSESPIDER_TIMEOUT=0.001",
-        # The middlewares of the project would send the requests to its bundled site.
+        # The middlewares of the project would send the requests to its offline site.
         "-s", "DOWNLOADER_MIDDLEWARES={}", cwd=PROJECT,
     )  # fmt: skip
     assert ended.out.startswith(f"denied\t{shop.url('/basket/1')}\tline 5, ")

@@ -105,10 +105,8 @@ def crawled(
     folder = tmp_path_factory.mktemp("samples")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PROJECT))
-        from demo.hosts import HOSTS  # noqa: PLC0415
-        from demo.server import SiteServer  # noqa: PLC0415
-    site = SiteServer(HOSTS)
-    site.start()
+        from demo.offline.server import Site  # noqa: PLC0415
+    site = Site()
     files = {}
     for number, sample in enumerate(spiders()):
         files[str(sample)] = file = folder / f"sample{number}.py"

@@ -1,0 +1,110 @@
+"""The verdict on a crawl: requests that a polite crawler would not have sent, and items that it
+would not have kept.
+
+The judge is independent of scrapy-rep. It reads the access log of the site; Protego parses
+robots.txt for it, and parsel the pages. Scrapy installs both.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from functools import cache
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from parsel import Selector
+from protego import Protego
+
+from demo.offline.server import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from demo.offline.server import Hit
+
+
+def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
+    """Print the verdict on the requests in *log*, and on the items of the URLs in *kept* if
+    they are known. Return the number of violations.
+    """
+    pages = [hit for hit in log if not hit.is_robotstxt]
+    gaps = smallest_gaps(log)
+    violations = {
+        "forbidden": [
+            hit.url
+            for hit in pages
+            if not robotstxt(hit.url).can_fetch(hit.url, token(hit))
+        ],
+        "outside of a Visit-time": [hit.url for hit in pages if is_closed(hit)],
+        "faster than a Crawl-delay": [
+            f"{site}: {gap:.3f} s" for site, (asked, gap) in gaps.items() if gap < asked
+        ],
+    }
+    if kept is not None:
+        agents = {hit.url: token(hit) for hit in log}
+        violations["kept in spite of noindex"] = [
+            url for url in kept if {"noindex", "none"} & statements(url, agents[url])
+        ]
+    print(
+        f"The access log of the site, judged with other parsers: {len(log)} requests, "
+        f"{len(log) - len(pages)} of them for a robots.txt"
+    )
+    for what, found in violations.items():
+        print(f"  {len(found)} {what}", *sorted(found), sep="\n      ")
+    for site, (asked, gap) in gaps.items():
+        print(f"  {site}: Crawl-delay {asked:g} s, smallest gap {gap:.3f} s")
+    return sum(map(len, violations.values()))
+
+
+def token(hit: Hit) -> str:
+    """Return the name by which sites address the crawler."""
+    return hit.agent.partition("/")[0]
+
+
+@cache
+def robotstxt(url: str) -> Protego:
+    """Return the rules for a URL of the site, as RFC 9309 reads the answer."""
+    found = answer(urljoin(url, "/robots.txt"))
+    while "Location" in found.headers:
+        found = answer(found.headers["Location"])
+    if found.status >= 500:
+        return Protego.parse("User-agent: *\nDisallow: /")
+    return Protego.parse(found.body.decode() if found.status < 400 else "")
+
+
+def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
+    """Return the Crawl-delay and the smallest gap between requests, of each site that has
+    a Crawl-delay and got more than one request.
+    """
+    gaps = {}
+    by_site = sorted((urljoin(hit.url, "/"), hit.seconds, token(hit)) for hit in log)
+    for site, hits in groupby(by_site, key=lambda hit: hit[0]):
+        (_, times, agents) = zip(*hits, strict=True)
+        delay = robotstxt(site).crawl_delay(agents[0])
+        if delay and len(times) > 1:
+            gaps[site] = (delay, min(later - one for one, later in pairwise(times)))
+    return gaps
+
+
+def is_closed(hit: Hit) -> bool:
+    """Return whether a visit window forbids the request. It is hours away, or it is open."""
+    window = robotstxt(hit.url).visit_time(token(hit))
+    if not window:
+        return False
+    now = datetime.now(timezone.utc).time()
+    opens, closes = window.start_time, window.end_time
+    is_open = opens <= now <= closes if opens < closes else not closes < now < opens
+    return not is_open
+
+
+def statements(url: str, token: str) -> set[str]:
+    """Return the indexing rules of a page, for everyone and for this crawler."""
+    found = answer(url)
+    crawler, _, text = found.headers.get("X-Robots-Tag", "").rpartition(":")
+    texts = [text] if crawler in {"", token} else []
+    if found.headers["Content-Type"] == "text/html":
+        page = Selector(found.body.decode())
+        for name in ("robots", token):
+            texts += page.css(f"meta[name={name}]::attr(content)").getall()
+    return {word.strip().lower() for text in texts for word in text.split(",")}

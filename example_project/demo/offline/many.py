@@ -1,0 +1,131 @@
+"""Crawls the site with one worker and then with several, and compares the access logs.
+
+    python -m demo.offline.many [WORKERS] [--kill]
+
+The workers share one queue, in a Redis server that this command starts. With ``--kill``,
+one of them is killed while it has requests in flight, and another one is started. The exit
+status is 1 if the workers missed a page, fetched one again, or fetched what they should not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from demo.offline.judge import judge
+from demo.offline.server import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from demo.offline.server import Hit
+
+SHARED = {
+    # One queue for all workers, which is kept when one of them ends.
+    "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+    "DUPEFILTER_CLASS": "scrapy_rep.frontier.redis.dupefilter.DupeFilter",
+    "SCHEDULER_PERSIST": "True",
+    # Seconds without a heartbeat after which other workers get a worker's requests.
+    "REP_QUEUE_LEASE": "6",
+}
+"""The settings of workers, besides ``REDIS_URL``. The add-on derives others from them."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo.offline.many")
+    parser.add_argument("workers", type=int, nargs="?", default=3)
+    parser.add_argument("--kill", action="store_true", help="kill one of them")
+    options = parser.parse_args()
+    if not shutil.which("redis-server"):
+        print("Workers share a Redis server, and there is no redis-server on the PATH")
+        return 2
+    alone = crawl(1, {})
+    with redis_server() as url:
+        together = crawl(
+            options.workers, {**SHARED, "REDIS_URL": url}, kill=options.kill
+        )
+    for agent, requests in sorted(Counter(hit.agent for hit in together).items()):
+        print(f"{agent}: {requests} requests")
+    one, many = (Counter(hit.url for hit in log) for log in (alone, together))
+    missing = sorted((one - many).elements())
+    again = sorted((many - one).elements())
+    print(
+        f"{len(missing)} requests of a single worker are missing", *missing, sep="\n  "
+    )
+    print(f"{len(again)} requests are sent again", *again, sep="\n  ")
+    print()
+    wrong = judge(together) + len(missing)
+    if (
+        not options.kill
+    ):  # The requests that a killed worker had in flight are sent again.
+        wrong += len(again)
+    return int(wrong > 0)
+
+
+def crawl(count: int, settings: dict[str, str], *, kill: bool = False) -> list[Hit]:
+    """Return the access log of a crawl with *count* workers."""
+    busy: SimpleQueue[str] = SimpleQueue()
+    asked: Counter[str] = Counter()
+
+    def on_hit(hit: Hit) -> None:
+        asked[hit.agent] += not hit.is_robotstxt
+        if asked[hit.agent] == 2:
+            busy.put(hit.agent)
+
+    site = Site(on_hit)
+    settings = {"OFFLINE_SITE": site.address, "EXTENSIONS": "{}", **settings}
+    workers = dict(worker(number, settings) for number in range(1, count + 1))
+    if kill:
+        victim = busy.get(timeout=120)
+        workers.pop(victim).kill()
+        print(f"{victim} is killed")
+        workers.update([worker(count + 1, settings)])
+    for name, process in workers.items():
+        if process.wait():
+            raise SystemExit(f"{name} ended with {process.returncode}")
+    site.stop()
+    return site.log
+
+
+def worker(
+    number: int, settings: dict[str, str]
+) -> tuple[str, subprocess.Popen[bytes]]:
+    """Start a worker, and return it with the User-Agent of its requests."""
+    name = f"demobot/1.0 (worker {number})"
+    settings = {"REP_LEDGER": f"demo-{number}.ledger", "USER_AGENT": name, **settings}
+    options = [part for pair in settings.items() for part in ("-s", "=".join(pair))]
+    # scrapy-redis still uses what Scrapy deprecates.
+    quiet = "ignore:Passing a 'spider' argument,ignore:Spider.log"
+    command = [sys.executable, "-m", "scrapy", "crawl", "demo", *options]
+    return name, subprocess.Popen(command, env={**os.environ, "PYTHONWARNINGS": quiet})
+
+
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """Run a Redis server without persistence, and yield its address."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder:
+        socket = Path(folder) / "redis.sock"
+        command = ["redis-server", "--port", "0", "--save", "", "--dir", folder]
+        with subprocess.Popen(
+            [*command, "--unixsocket", socket], stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                for line in process.stdout:
+                    if "eady to accept connections" in line:
+                        break
+                yield f"unix://{socket}?db=0"
+            finally:
+                process.terminate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+
+from demo.offline.server import Site
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+
+class OfflineSite:
+    """Serves the site during a crawl, and sends all requests to it. With the setting
+    ``OFFLINE_SITE``, the address of a site, it sends them there.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.address: str = crawler.settings["OFFLINE_SITE"]
+        if not self.address:
+            self.site = Site()
+            self.address = self.site.address
+            crawler.signals.connect(self.site.stop, signal=signals.engine_stopped)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> OfflineSite:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        request.meta["proxy"] = self.address

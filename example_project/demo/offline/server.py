@@ -1,0 +1,140 @@
+"""The hosts of the site, on loopback, and the log of the requests that reached them.
+
+The host NAME.example is the folder NAME in ``hosts/``: its robots.txt, and the pages that
+have something to say. All other pages of a host exist as well, and have only a title.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta, timezone
+from html import escape
+from http.server import BaseHTTPRequestHandler
+from mimetypes import guess_type
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOSTS = Path(__file__).resolve().with_name("hosts")
+
+# What files cannot say, by URL: the status, and headers.
+SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
+    "http://down.example/robots.txt": (503, {}),
+    "http://gallery.example/essay.html": (
+        200,
+        {"Content-Usage": "search=n, ai-use=n"},
+    ),
+    "http://moved.example/robots.txt": (
+        301,
+        {"Location": "http://docs.example/robots.txt"},
+    ),
+    "http://open.example/offer": (
+        301,
+        {"Location": "http://shop.example/basket/offer"},
+    ),
+    "http://press.example/fair.html": (
+        200,
+        {"X-Robots-Tag": "unavailable_after: 31 Dec 2099 23:59:59 GMT"},
+    ),
+    "http://press.example/paper.pdf": (200, {"X-Robots-Tag": "noindex, nofollow"}),
+    "http://press.example/print.html": (200, {"X-Robots-Tag": "noindex"}),
+    "http://press.example/rivals.html": (200, {"X-Robots-Tag": "otherbot: noindex"}),
+}
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def answer(url: str) -> Answer | None:
+    """Return what the site answers, or None if it has no such host."""
+    parts = re.match(r"http://([a-z]+)\.example(/[^?#]*)", url)
+    if parts is None or not (folder := HOSTS / parts[1]).is_dir():
+        return None
+    path = unquote(parts[2])
+    file = (folder / path.lstrip("/")).resolve()
+    if file.is_dir():
+        file /= "index.html"
+    status = 200
+    if file.is_relative_to(folder) and file.is_file():
+        body = file.read_bytes().replace(b"OPENS-CLOSES", closed_now())
+    elif path == "/robots.txt" or path.startswith("/.well-known/"):
+        status, body = 404, b""
+    else:
+        body = f"<title>{escape(path)}</title><p>{escape(path)}".encode()
+    status, headers = SPECIAL.get(parts[0], (status, {}))
+    media_type = guess_type(path)[0] or "text/html"
+    return Answer(status, {"Content-Type": media_type, **headers}, body)
+
+
+def closed_now() -> bytes:
+    """Return the hours of a visit window that opens three hours from now."""
+    now = datetime.now(timezone.utc)
+    hours = (f"{now + timedelta(hours=later):%H%M}" for later in (3, 9))
+    return "-".join(hours).encode()
+
+
+class Hit(NamedTuple):
+    """A line of the access log. *seconds* is the time of arrival, on the monotonic clock."""
+
+    url: str
+    agent: str
+    seconds: float
+
+    @property
+    def is_robotstxt(self) -> bool:
+        return self.url.endswith("/robots.txt")
+
+
+class Site(ThreadingTCPServer):
+    """Serves all hosts. It is an HTTP proxy: clients request whole URLs, so that hosts need
+    no addresses.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, on_hit: Callable[[Hit], object] = bool) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.log: list[Hit] = []
+        self.on_hit = on_hit
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+        Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Site
+
+    def do_GET(self) -> None:
+        came = time.monotonic()
+        found = answer(self.path)
+        if found is None:
+            self.do_CONNECT()
+            return
+        hit = Hit(self.path, self.headers.get("User-Agent", ""), came)
+        self.server.log.append(hit)
+        self.server.on_hit(hit)
+        self.send_response(found.status)
+        for name, value in found.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(found.body)))
+        self.end_headers()
+        self.wfile.write(found.body)
+
+    def do_CONNECT(self) -> None:
+        """Refuse tunnels: no request leaves the machine."""
+        self.send_error(502, "The site has no such host")
+
+    def log_message(self, *args: Any) -> None:
+        """Print nothing: the site keeps its own log."""

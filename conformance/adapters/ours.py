@@ -95,7 +95,15 @@ def _after_fetches(
         fetcher = Fetcher(moment["answers"])
         result = fetcher.fetch(question["robots_url"], dialect.max_redirects)
         now = float(moment["at"])
-        entry = renew(result, entry, dialect=dialect, now=now, bounds=Bounds(0))
+        elapsed = 0.0 if entry is None else now - entry.fetched
+        entry = renew(
+            result,
+            entry,
+            dialect=dialect,
+            now=now,
+            elapsed=elapsed,
+            bounds=Bounds(0),
+        )
     assert entry is not None
     robots = robots_of(entry, dialect)
     found = _decided(robots, question["url"], agents)

@@ -196,8 +196,11 @@ class Model:
         """Check that no robots.txt is fetched twice at once, or while the known one is fresh."""
         if not is_robotstxt(request) or _path(request) != ROBOTS_TXT:
             return
+        # A transfer that nobody waits for any more was cancelled; Scrapy lets it end by itself.
         others = [
-            other for other in self.crawl.downloader.network if other is not request
+            other
+            for other, answer in self.crawl.downloader.network.items()
+            if other is not request and not answer.called
         ]
         assert request.url not in [other.url for other in others if is_robotstxt(other)]
         answer = self.answers.get(origin_of(request.url))

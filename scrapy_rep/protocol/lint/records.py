@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.lint.findings import quoted
 from scrapy_rep.protocol.robotstxt import pace
-from scrapy_rep.protocol.robotstxt.sitemaps import sitemap_urls
+from scrapy_rep.protocol.robotstxt.groups import sitemap_urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

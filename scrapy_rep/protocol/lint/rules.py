@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
-from scrapy_rep.protocol.robotstxt.rules import RuleLines
-from scrapy_rep.protocol.robotstxt.rulescan import directories_of, rule_of
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, effect_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.lint.findings import LintedFile
     from scrapy_rep.protocol.robotstxt.lines import Line
     from scrapy_rep.protocol.robotstxt.paths import Pattern
+    from scrapy_rep.protocol.robotstxt.rules import Rule
 
 # Patterns and URLs have characters up to U+00FF.
 _ANYTHING = "\u0100"
@@ -50,55 +48,44 @@ def check_rules(file: LintedFile) -> None:
 
 def _check_together(rules: list[Line], file: LintedFile, budget: int) -> int:
     """Check rules that the same crawlers follow; return the number of characters compared."""
-    dialect = file.dialect
-    read, marks = _read(rules, file)
-    index = RuleIndex(read, dialect)
-    directories: dict[int, list[Pattern]] = {}
-    for mark, _, pattern in directories_of(read, dialect):
-        directories.setdefault(mark, []).append(pattern)
-    wildcards = [value for _, value in marks if "*" in value]
+    different = _without_duplicates(rules, file)
+    list_ = RuleList(
+        ((line.number, line.field, line.value.decode("latin-1")) for line in rules),
+        file.dialect,
+    )
+    wildcards = [line.value for line in different if b"*" in line.value]
     cost_of_all = sum(map(len, wildcards))
     spent = 0
-    for mark, value in marks:
+    for line in different:
         if spent > budget:
             break
-        rule = rule_of(value, mark, dialect)
-        if rule is None:
-            continue
+        allows, patterns = effect_of(
+            line.value.decode("latin-1"), file.dialect, allows=line.field == "allow"
+        )
         winners = {}
-        for pattern in (rule[2], *directories.get(mark, ())):
+        for pattern in patterns:
             for witness in _witnesses(pattern):
                 spent += cost_of_all + (1 + len(wildcards)) * len(witness)
-                try:
-                    winner = index.winner(witness)
-                except TooLong:
+                place = list_.winner(witness)
+                if place == TOO_LONG:
                     return budget + 1
-                if winner is not None:
-                    winners[-winner[1] >> 1] = -winner[1]
-        if mark >> 1 not in winners:
-            _report(mark, winners[min(winners)], file)
+                found = list_.rule(place)
+                if found is not None:
+                    winners[found[1].line] = found
+        if winners and line.number not in winners:
+            _report(line.number, allows, winners[min(winners)], file)
     return spent
 
 
-def _read(
-    rules: list[Line], file: LintedFile
-) -> tuple[RuleLines, list[tuple[int, str]]]:
-    """Return the rules in the form for the index, and their marks and values in file order.
-    Add a finding for each duplicate.
-    """
-    read = RuleLines()
-    marks = []
-    for number, field, octets in rules:
-        value = octets.decode("latin-1")
-        allows = field == "allow"
-        mark = 2 * number + allows
-        first = (read.allows if allows else read.disallows).setdefault(value, mark)
-        if first == mark:
-            marks.append((mark, value))
-        elif value:
-            message = f"line {first >> 1} has the same rule: delete one of the two"
-            file.add(number, "duplicate-rule", message)
-    return read, marks
+def _without_duplicates(rules: list[Line], file: LintedFile) -> list[Line]:
+    """Return the rules without repetitions. Add a finding for each of those."""
+    firsts: dict[tuple[str, bytes], Line] = {}
+    for line in rules:
+        first = firsts.setdefault((line.field, line.value), line)
+        if first is not line and line.value:
+            message = f"line {first.number} has the same rule: delete one of the two"
+            file.add(line.number, "duplicate-rule", message)
+    return list(firsts.values())
 
 
 def _witnesses(pattern: Pattern) -> Iterator[str]:
@@ -114,14 +101,16 @@ def _witnesses(pattern: Pattern) -> Iterator[str]:
         yield witness.removeprefix(_ANYTHING)
 
 
-def _report(mark: int, winner: int, file: LintedFile) -> None:
-    line, allows = winner >> 1, winner & 1
-    if allows == mark & 1:
-        message = f"line {line} decides wherever this rule matches, with the same"
-        file.add(mark >> 1, "redundant-rule", f"{message} result: delete this rule")
+def _report(
+    number: int, allows: bool, winner: tuple[bool, Rule], file: LintedFile
+) -> None:
+    winner_allows, rule = winner
+    if allows == winner_allows:
+        message = f"line {rule.line} decides wherever this rule matches, with the same"
+        file.add(number, "redundant-rule", f"{message} result: delete this rule")
     else:
-        says = "allows" if allows else "forbids"
-        message = f"line {line} decides wherever this rule matches, and {says} the URL"
+        says = "allows" if winner_allows else "forbids"
+        message = f"line {rule.line} decides wherever this rule matches, and {says}"
         first = file.dialect.rule_choice == "first"
         remedy = "put this one first" if first else "lengthen this pattern"
-        file.add(mark >> 1, "shadowed-rule", f"{message}: delete one, or {remedy}")
+        file.add(number, "shadowed-rule", f"{message} the URL: delete one, or {remedy}")

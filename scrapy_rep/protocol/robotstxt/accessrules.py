@@ -11,24 +11,28 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
-from scrapy_rep.protocol.robotstxt.groupsearch import follow
-from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
+from scrapy_rep.protocol.robotstxt.groups import (
+    Group,
+    follow,
+    parse_groups,
+    rule_lines,
+    sitemap_urls,
+)
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
-from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
-from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
-from scrapy_rep.protocol.robotstxt.rulescan import RuleScan, can_scan
-from scrapy_rep.protocol.robotstxt.sitemaps import sitemap_urls
+from scrapy_rep.protocol.robotstxt.rules import (
+    TOO_LONG,
+    RuleList,
+    lines_near,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
 
+    from scrapy_rep.protocol.robotstxt.lines import PlainLine
     from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
-    from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 MAX_FOLLOWED = 32
 """The number of sequences of product tokens whose rules are kept. A crawl has few."""
@@ -36,46 +40,67 @@ MAX_FOLLOWED = 32
 # The size of an instance in memory without its text, in bytes.
 _EMPTY_WEIGHT = 1_000
 
+# The size of a line of a rule before the rules are sorted, in bytes.
+_LINE_WEIGHT = 200
+
 # Text of at least this many bytes is compressed after the rules are indexed. Most files are
 # shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
 
 
 class CrawlerRules:
-    """The groups, rules and delays for one sequence of product tokens.
+    """The rules and delays for one sequence of product tokens."""
 
-    *text* comes from :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text`.
-    """
-
-    __slots__ = ("agent", "agents", "groups", "has_decided", "index", "pace")
+    __slots__ = ("_dialect", "_may_skip", "_rules", "agent", "agents", "pace", "texts")
 
     def __init__(
-        self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
+        self, agents: str | tuple[str, ...], body: bytes, dialect: Dialect
     ) -> None:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
-        self.agent, spans, records = follow(text, tokens, dialect)
+        self.agent, self.texts, records = follow(body, tokens, dialect)
         """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
         """The delays, rates and windows of the groups."""
 
-        self.groups: list[GroupText] = [
-            (text[start:end].decode("latin-1"), line) for start, end, line in spans
-        ]
-        """The text of the groups; empty after their rules are indexed."""
-
-        self.index: RuleIndex | None = None
-
-        self.has_decided = False
-        """Whether a :class:`RuleScan` has decided on a URL, so the next URL needs an index."""
+        self._rules: RuleList | None = None
+        self._dialect = dialect
+        self._may_skip = not (
+            dialect.misspelt_fields
+            or dialect.blank_line_ends_group
+            or dialect.index_html_quirk
+            or dialect.nul_ends_line
+            or dialect.line_limit is not None
+        )
 
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
-        if self.index is not None:
-            return self.index.weight
-        return sum(len(text) for text, _ in self.groups)
+        if self._rules is not None:
+            return self._rules.weight
+        return sum(len(text) for text, _ in self.texts)
+
+    @property
+    def rules(self) -> RuleList:
+        """The rules of the groups."""
+        if self._rules is None:
+            lines = rule_lines(self.texts, self._dialect)
+            self._rules = RuleList(lines, self._dialect)
+            self.texts = []
+        return self._rules
+
+    def allows(self, target: str) -> bool:
+        """Whether *target* is allowed.
+
+        From many hosts, a crawl fetches only one page. So the first call reads only the rules
+        that may match: to read and sort all of them takes several times as long.
+        """
+        if self._may_skip and self._rules is None and "%2F" not in target:
+            self._may_skip = False
+            lines = lines_near(target, self.texts)
+            return RuleList(lines, self._dialect).allows(target)
+        return self.rules.allows(target)
 
 
 class AccessRules:
@@ -165,41 +190,21 @@ class AccessRules:
         followed = self._rules_for(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
-        index = followed.index or self._index(followed, target)
-        try:
-            winner = index.winner(target)
-        except TooLong:
+        place = followed.rules.winner(target)
+        if place == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
-        if winner is None:
+        found = followed.rules.rule(place)
+        if found is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
-        return Decision(
-            bool(winner[1] & 1),
-            Rule.of_mark(-winner[1], winner[2]),
-            followed.agent,
-            Reason.RULE,
-        )
+        return Decision(*found, followed.agent, Reason.RULE)
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
-        # A crawl calls this for each request, so the common case comes first.
         normal = NORMAL_URL(url)
-        followed = self._followed
-        if (
-            normal
-            and followed is not None
-            and followed.agents == agents
-            and followed.index is not None
-        ):
-            target = normal[1]
-            return followed.index.allows_normal(target) or (
-                target == "/robots.txt" and self.dialect.robotstxt_allowed
-            )
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
-        followed = self._rules_for(agents)
-        index = followed.index or self._index(followed, target)
-        return index.allows(target) or self._is_robotstxt(target)
+        return self._rules_for(agents).allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays, rates and windows that have an effect for a crawler."""
@@ -237,21 +242,4 @@ class AccessRules:
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:
             return self._others[agents]
-        content = canonical_text(decoded_text(self.body, self.dialect), self.dialect)
-        return CrawlerRules(agents, content, self.dialect)
-
-    def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
-        """Return what finds the rule that decides: a scan of the text for the first URL, an
-        index for later ones. From many hosts, a crawl fetches only one page, and building the
-        index costs more than a scan.
-        """
-        if not followed.has_decided and can_scan(target, followed.groups, self.dialect):
-            followed.has_decided = True
-            return RuleScan(followed.groups, self.dialect)
-        followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
-        followed.groups = []
-        # Later calls rarely need the text.
-        if not self._is_packed and len(self._body) >= _WORTH_PACKING:
-            self._body = zlib.compress(self._body, 1)
-            self._is_packed = True
-        return followed.index
+        return CrawlerRules(agents, self.body, self.dialect)

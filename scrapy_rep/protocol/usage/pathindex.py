@@ -6,9 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.robotstxt import paths
-from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
-from scrapy_rep.protocol.robotstxt.rules import RuleLines
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList
 from scrapy_rep.protocol.usage.statements import limited
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ class PathIndex:
     If the longest counts, records with equal or equally long patterns count together.
     """
 
-    __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_rivals")
+    __slots__ = ("_dialect", "_everywhere", "_groups", "_index", "_octets", "_rivals")
 
     def __init__(
         self, records: Iterable[tuple[bytes, Statements]], dialect: Dialect
@@ -42,7 +40,8 @@ class PathIndex:
         before = 0
         # Patterns with wildcards, by length: several of the same length can match a URL.
         self._rivals: dict[int, list[tuple[paths.Pattern, int]]] = {}
-        lines = RuleLines()
+        lines: list[tuple[int, str, str]] = []
+        self._octets: list[int] = []
         numbers: dict[object, int] = {}
         for path, record in records:
             if not path:
@@ -58,12 +57,13 @@ class PathIndex:
                 groups[number].append(record)
                 continue
             groups.append([record])
-            lines.disallows[value] = 2 * (number + 1)
+            lines.append((number + 1, "disallow", value))
+            self._octets.append(pattern.octets)
             if len(pattern.segments) > 1 or pattern.anchored:
                 self._rivals.setdefault(pattern.octets, []).append((pattern, number))
         self._groups = list(map(self._combined, groups))
         self._everywhere = (before, self._combined(everywhere)) if everywhere else None
-        self._index = RuleIndex(lines, dialect) if groups else None
+        self._index = RuleList(lines, dialect) if groups else None
 
     @property
     def weight(self) -> int:
@@ -83,21 +83,21 @@ class PathIndex:
         disallow a use.
         """
         everywhere = self._everywhere
-        try:
-            winner = self._index.winner(target) if self._index is not None else None
-        except TooLong:
+        place = None if self._index is None else self._index.winner(target)
+        if place == TOO_LONG:
             everything = chain(*self._groups, everywhere[1] if everywhere else ())
             return limited(each for each in everything if each.value is False)
+        winner = self._index.rule(place) if self._index and place is not None else None
         if winner is None:
             return () if everywhere is None else everywhere[1]
-        number = -winner[1] // 2 - 1
+        number = winner[1].line - 1
         if self._dialect.rule_choice == "first":
             # If a record without a path stands before the winner, it is the first match.
             if everywhere is not None and everywhere[0] <= number:
                 return everywhere[1]
             return self._groups[number]
         found = self._groups[number]
-        for pattern, rival in self._rivals.get(winner[0] // 2, ()):
+        for pattern, rival in self._rivals.get(self._octets[number], ()):
             if rival != number and paths.matches(pattern, target):
                 found = limited((*found, *self._groups[rival]))
         return found

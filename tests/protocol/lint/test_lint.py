@@ -13,7 +13,7 @@ import pytest
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.lint.findings import CODES, MAX_OF_A_CODE, MAX_TEXT, Finding
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt import limits
+from scrapy_rep.protocol.robotstxt import rules
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 DOCS = Path(__file__).parents[3] / "docs" / "lint.md"
@@ -330,7 +330,7 @@ def test_rules_that_take_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) ->
     """If a single rule needs too many comparisons, the finding not-compared says so."""
     body = ANY + "".join(f"Disallow: /*ab{'*a' * n}\n" for n in range(2, 50))
     assert "not-compared" not in codes(body)
-    monkeypatch.setattr(limits, "MAX_COMPARED", 500)
+    monkeypatch.setattr(rules, "MAX_COMPARED", 500)
     assert "not-compared" in codes(body)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep import CLASSIC, RFC9309, RobotsTxt, UsagePreferences
-from scrapy_rep.protocol.robotstxt import limits
+from scrapy_rep.protocol.robotstxt import rules
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
 from tests.protocol.usage.asking import header, robots_usage, stated
 
@@ -290,7 +290,7 @@ def test_a_url_that_is_too_long_to_compare(monkeypatch: pytest.MonkeyPatch) -> N
     """If a URL is too long to compare with all paths, every statement that disallows a use
     counts, and none that allows one.
     """
-    monkeypatch.setattr(limits, "MAX_TARGET", 100)
+    monkeypatch.setattr(rules, "MAX_TARGET", 100)
     paths = (
         "User-agent: *\nContent-Usage: /*/a train-ai=n\nContent-Usage: /*/b ai-use=y\n"
     )

@@ -152,7 +152,7 @@ class RepSettings:
 
     clients: frozenset[str] = _setting("DOWNLOAD_HANDLERS", {}, readers.clients)
     """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
-    own (see :func:`~scrapy_rep.protocol.request_target.other_forms`)."""
+    own (see :func:`~scrapy_rep.protocol.request_target.forms`)."""
 
     @property
     def bounds(self) -> Bounds:

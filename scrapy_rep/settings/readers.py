@@ -20,7 +20,7 @@ from scrapy_rep.protocol.access.overrides import (
 )
 from scrapy_rep.protocol.dialect import DIALECTS, GOOGLE, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
-from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
 from scrapy_rep.settings.values import tokens_in
 from scrapy_rep.stores import ALLOWED, open_store
 from scrapy_rep.stores.base import Store
@@ -68,7 +68,7 @@ def is_allow(values: Values, name: str) -> bool:
 def clients(values: Values, name: str) -> frozenset[str]:
     handlers = values.settings.getwithbase(name)
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
+    found = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
     # Without a reactor, Scrapy downloads with aiohttp by default.
     if not values.settings.getbool("TWISTED_REACTOR_ENABLED", True):
         found.add(AIOHTTP)

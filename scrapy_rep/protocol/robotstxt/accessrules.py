@@ -40,31 +40,33 @@ MAX_FOLLOWED = 32
 # The size of an instance in memory without its text, in bytes.
 _EMPTY_WEIGHT = 1_000
 
-# The size of a line of a rule before the rules are sorted, in bytes.
-_LINE_WEIGHT = 200
-
-# Text of at least this many bytes is compressed after the rules are indexed. Most files are
+# Text of at least this many bytes is compressed after the rules are sorted. Most files are
 # shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
+
+
+_NO_RULES = RuleList((), RFC9309)
 
 
 class CrawlerRules:
     """The rules and delays for one sequence of product tokens."""
 
-    __slots__ = ("_dialect", "_may_skip", "_rules", "agent", "agents", "pace", "texts")
+    __slots__ = ("_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules")
 
     def __init__(
         self, agents: str | tuple[str, ...], body: bytes, dialect: Dialect
     ) -> None:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
-        self.agent, self.texts, records = follow(body, tokens, dialect)
+        self.agent, self._texts, records = follow(body, tokens, dialect)
         """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
         """The delays, rates and windows of the groups."""
 
-        self._rules: RuleList | None = None
+        self.rules: RuleList | None = None
+        """The rules of the groups, after :meth:`read_rules`."""
+
         self._dialect = dialect
         self._may_skip = not (
             dialect.misspelt_fields
@@ -77,30 +79,27 @@ class CrawlerRules:
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
-        if self._rules is not None:
-            return self._rules.weight
-        return sum(len(text) for text, _ in self.texts)
+        if self.rules is not None:
+            return self.rules.weight
+        return sum(len(text) for text, _ in self._texts)
 
-    @property
-    def rules(self) -> RuleList:
-        """The rules of the groups."""
-        if self._rules is None:
-            lines = rule_lines(self.texts, self._dialect)
-            self._rules = RuleList(lines, self._dialect)
-            self.texts = []
-        return self._rules
+    def first_rules(self, target: str) -> RuleList | None:
+        """Return only rules that may match *target*, at the first call; else None.
 
-    def allows(self, target: str) -> bool:
-        """Whether *target* is allowed.
-
-        From many hosts, a crawl fetches only one page. So the first call reads only the rules
-        that may match: to read and sort all of them takes several times as long.
+        From many hosts, a crawl fetches only one page, and to read and sort all rules takes
+        several times as long. Returns None in dialects whose lines take more than one search.
         """
-        if self._may_skip and self._rules is None and "%2F" not in target:
-            self._may_skip = False
-            lines = lines_near(target, self.texts)
-            return RuleList(lines, self._dialect).allows(target)
-        return self.rules.allows(target)
+        if not self._may_skip or "%2F" in target:
+            return None
+        self._may_skip = False
+        lines = list(lines_near(target, self._texts))
+        return RuleList(lines, self._dialect) if lines else _NO_RULES
+
+    def read_rules(self) -> RuleList:
+        lines = rule_lines(self._texts, self._dialect)
+        self.rules = RuleList(lines, self._dialect)
+        self._texts = []
+        return self.rules
 
 
 class AccessRules:
@@ -190,10 +189,11 @@ class AccessRules:
         followed = self._rules_for(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
-        place = followed.rules.winner(target)
+        rules = followed.rules or self._read_rules(followed)
+        place = rules.winner(target)
         if place == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
-        found = followed.rules.rule(place)
+        found = rules.rule(place)
         if found is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
         return Decision(*found, followed.agent, Reason.RULE)
@@ -204,7 +204,13 @@ class AccessRules:
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
-        return self._rules_for(agents).allows(target) or self._is_robotstxt(target)
+        followed = self._rules_for(agents)
+        rules = (
+            followed.rules
+            or followed.first_rules(target)
+            or self._read_rules(followed)
+        )
+        return rules.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays, rates and windows that have an effect for a crawler."""
@@ -243,3 +249,10 @@ class AccessRules:
         if self._others and agents in self._others:
             return self._others[agents]
         return CrawlerRules(agents, self.body, self.dialect)
+
+    def _read_rules(self, followed: CrawlerRules) -> RuleList:
+        # Later calls rarely need the text.
+        if not self._is_packed and len(self._body) >= _WORTH_PACKING:
+            self._body = zlib.compress(self._body, 1)
+            self._is_packed = True
+        return followed.read_rules()

@@ -132,8 +132,11 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     if dialect.crawl_delay:
         for group, first in texts:
             lowered = group.lower()
-            if any(field in lowered for field in _PACE_FIELDS):
-                lines = plain_lines(group, dialect, first)
+            last = max(map(lowered.rfind, _PACE_FIELDS))
+            if last >= 0:
+                # What is behind the last of these fields need not be read.
+                end = last + len(lowered[last:].partition(b"\n")[0])
+                lines = plain_lines(group[:end], dialect, first)
                 records += _records_for(tokens, lines, dialect)
     return Followed(agent, texts, tuple(records))
 

@@ -140,7 +140,7 @@ def plain_lines(text: bytes, dialect: Dialect, first: int = 1) -> Iterator[Plain
     # Most lines need only this. Without map(), it takes a fifth more time.
     parted = map(str.partition, text.decode("latin-1").split("\n"), repeat(":"))
     for number, (name, colon, rest) in enumerate(parted, first):
-        if name in usual:
+        if colon and name in usual:
             yield number, usual[name], rest
         elif colon or needs_no_colon:
             line = _plain_line(number, name + colon + rest, dialect)

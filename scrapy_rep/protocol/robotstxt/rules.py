@@ -6,7 +6,6 @@ import re
 from array import array
 from bisect import bisect_right
 from functools import cache
-from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,10 +30,12 @@ about 4,000 patterns, which takes some hundredths of a second."""
 TOO_LONG = -1
 """The place of a rule that cannot be found within these limits."""
 
-# The cost of a comparison, in octets compared: of each segment of the pattern; and for each so
-# many octets of the pattern once more, since a search may compare them at each place.
+# The cost of a comparison, in octets compared: so many for each segment of the pattern; and the
+# target once more for each so many octets of the pattern, up to a maximum, since Python may
+# compare a short pattern with a short target at each place.
 _SEGMENT = 64
 _OCTETS_AT_ONCE = 32
+_MAX_AGAIN = 2_048
 
 # The length of a key. It is long enough to rule out most patterns.
 _KEY = 4
@@ -43,10 +44,15 @@ _KEY = 4
 _MANY_WILDCARDS = 500
 
 # The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
-_LITERAL_WEIGHT, _WILDCARD_WEIGHT = 130, 700
+_LITERAL_WEIGHT, _WILDCARD_WEIGHT = 110, 350
 
 _LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
 """Matches a value that is a normalized literal pattern."""
+
+# The first part of a value behind its beginning that a matching target must contain.
+_FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
+    rf"\**([{paths.NORMAL_CLASS}]*)"
+).match  # type: ignore[assignment]  # It matches any text.
 
 # Classes of normal characters. One expression is compiled for each class: one for each
 # character would take as long to compile as it saves on a dozen hosts.
@@ -78,8 +84,8 @@ class RuleList:
     """
 
     __slots__ = (
-        "_best", "_dialect", "_exact", "_heads", "_marks", "_parents", "_values",
-        "_wildcards", "weight",
+        "_best", "_dialect", "_exact", "_heads", "_marks", "_parents", "_patterns",
+        "_values", "_wildcards", "weight",
     )  # fmt: skip
 
     def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
@@ -96,18 +102,23 @@ class RuleList:
 
         literals: dict[str, int] = {}
         exact: dict[str, int] = {}
-        self._wildcards: list[tuple[int, str, str, paths.Pattern]] = []
-        """The place of each pattern with a ``*``, its key, its head and itself.
+        self._wildcards: list[tuple[int, str, str]] = []
+        """The place of each pattern with a ``*``, its key and its head. A target that matches
+        contains the key and begins with the head."""
 
-        A target that matches contains the key and begins with the head."""
+        self._patterns: dict[int, paths.Pattern] = {}
+        """Patterns with a ``*`` by their places. Most are parsed again if a target may match:
+        all of them would take most of the memory."""
 
-        for place, (_, _, _, value, pattern) in enumerate(found):
+        for place, (_, _, allows, value, pattern) in enumerate(found):
             if pattern is None:
                 literals.setdefault(value, place)
             elif len(pattern.segments) > 1:
                 before = pattern.halves[0] if pattern.halves else pattern
-                head = before.segments[0]
-                self._wildcards.append((place, _key(pattern), head, pattern))
+                self._wildcards.append((place, _key(pattern), before.segments[0]))
+                if "%" in value or (allows and dialect.index_html_quirk):
+                    # The value may have other patterns.
+                    self._patterns[place] = pattern
             else:
                 shape = exact if pattern.anchored else literals
                 shape.setdefault(pattern.segments[0], place)
@@ -129,9 +140,8 @@ class RuleList:
         self._best = _compact(best)
         """For each head, the lowest place of the heads that it begins with, and of itself."""
 
-        self.weight = _LITERAL_WEIGHT * (len(heads) + len(exact)) + sum(
-            _WILDCARD_WEIGHT for _ in self._wildcards
-        )
+        self.weight = (len(heads) + len(exact)) * _LITERAL_WEIGHT
+        self.weight += len(self._wildcards) * _WILDCARD_WEIGHT
         """The approximate size in memory, in bytes."""
 
     def winner(self, target: str) -> int:
@@ -155,10 +165,11 @@ class RuleList:
             return TOO_LONG
         parts = whole if len(wildcards) <= _MANY_WILDCARDS else _parts_of(whole)
         left = MAX_COMPARED
-        for place, key, head, pattern in wildcards:
+        for place, key, head in wildcards:
             if place > best:
                 break
             if key in parts and whole.startswith(head):
+                pattern = self._patterns.get(place) or self._parse(place)
                 left -= _cost(pattern, whole)
                 if left < 0:
                     return TOO_LONG
@@ -182,6 +193,12 @@ class RuleList:
         written = value.encode("latin-1").decode("utf-8", "replace")
         return mark & 1 == 1, Rule(kind, written, mark >> 1)
 
+    def _parse(self, place: int) -> paths.Pattern:
+        pattern = paths.pattern(self._values[place], self._dialect)
+        assert pattern is not None
+        self._patterns[place] = pattern
+        return pattern
+
 
 def lines_near(target: str, texts: Iterable[GroupText]) -> Iterator[PlainLine]:
     """Yield the rules in the text of groups that may match *target*, in their order, but with
@@ -190,41 +207,44 @@ def lines_near(target: str, texts: Iterable[GroupText]) -> Iterator[PlainLine]:
     One regular expression reads the text, and stops only at rules whose second character is
     like that of the target, or does not stand for itself.
     """
-    numbers = count(1)
     search = _rules_near(_ALIKE.get(target[1:2], ""))
-    for text, _ in texts:
-        for disallows, head, stars, part, rest in search(text.decode("latin-1")):
-            if target.startswith(head) and part in target:
-                field = "disallow" if disallows else "allow"
-                yield next(numbers), field, head + stars + part + rest
+    found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
+    for number, (disallows, head, rest) in enumerate(found):
+        if target.startswith(head) and _FIRST_PART(rest)[1] in target:
+            yield number, "disallow" if disallows else "allow", head + rest
 
 
 @cache
-def _rules_near(characters: str) -> Callable[[str], list[tuple[str, ...]]]:
+def _rules_near(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
     """Return a search for rule lines whose second character is one of *characters*, or not a
     normal one.
 
-    It finds "d" for a disallow line; what each matching target begins with; the ``*`` behind
-    that; what the target contains behind these; the rest of the line.
+    It finds "d" for a disallow line; what each matching target begins with; the rest of the
+    line.
     """
     others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
     return re.compile(
         rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
-        rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))"
-        rf"(\**)([{paths.NORMAL_CLASS}]*)([^#\n]*)"
+        rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
     ).findall
 
 
 def effect_of(
     value: str, dialect: Dialect, *, allows: bool
 ) -> tuple[bool, list[paths.Pattern]]:
-    """Return whether a rule allows, and its patterns: two if it also allows the directory of an
-    index page, none if it has no effect.
+    """Return whether a rule allows, and its patterns; none if it has no effect.
+
+    There are two if the rule also allows the directory of an index page, or if a ``%`` in it
+    may be the first octet of an encoded one, or may itself be encoded.
     """
     if not value:
         allows_all = not allows and dialect.empty_disallow == "allow-all"
         return True, [_EVERYTHING] if allows_all else []
     patterns = [paths.pattern(value, dialect)]
+    if dialect.path_encoding == "rfc3986" and "%" in value:
+        encoded = paths.percent_encoded(value)
+        if encoded != value:
+            patterns.append(paths.pattern(encoded, dialect))
     if allows and dialect.index_html_quirk:
         patterns.append(paths.directory_of_index(value, dialect))
     return allows, [pattern for pattern in patterns if pattern is not None]
@@ -279,7 +299,7 @@ def _parts_of(target: str) -> AbstractSet[str]:
 
 def _cost(pattern: paths.Pattern, target: str) -> int:
     """Return what it costs to compare *target* with *pattern*, in octets compared."""
-    cost = len(target) * (1 + pattern.octets // _OCTETS_AT_ONCE)
+    cost = len(target) * (1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE)
     cost += _SEGMENT * len(pattern.segments)
     if pattern.halves is not None and "%2F" in target:
         # paths.matches compares twice for each place where the query can begin.

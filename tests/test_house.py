@@ -17,25 +17,6 @@ PACKAGE = ROOT / "scrapy_rep"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def test_one_subject_a_file() -> None:
-    """No module of the package has more than 300 lines without its imports, and
-    no function more than 40.
-    """
-    too_long = []
-    for path in MODULES:
-        source = path.read_text()
-        lines = source.count("\n")
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                lines -= node.end_lineno - node.lineno + 1
-            is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            if is_function and node.end_lineno - node.lineno >= 40:
-                too_long.append((path.name, node.name))
-        if lines > 300:
-            too_long.append((path.name, lines))
-    assert not too_long
-
-
 def test_nothing_inside_imports_the_root() -> None:
     """Modules of the package do not import names from ``scrapy_rep``
     itself, which imports them.

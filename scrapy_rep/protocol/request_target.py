@@ -153,13 +153,13 @@ def is_robotstxt(url: str) -> bool:
 
 def _sent(path: str, query: str, clients: frozenset[str]) -> str:
     """Return the path and query in the second of the :func:`forms`."""
-    if AIOHTTP in clients:
-        path = _without_dots(_requoted(path.replace("\\", "/"), _DECODED_IN_PATHS))
-        return path + _requoted(query, _DECODED_IN_QUERIES)
     end = _WHITE_SPACE(path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
         query = mark + query
+    if AIOHTTP in clients:
+        path = _without_dots(_requoted(path.replace("\\", "/"), _DECODED_IN_PATHS))
+        return path + _requoted(query, _DECODED_IN_QUERIES)
     if HTTPX in clients:
         return _without_dots(path, _RAW_DOTS) + query
     has_two_slashes = path.startswith("//")

@@ -20,18 +20,13 @@ from scrapy_rep.protocol.robotstxt.groups import (
 )
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
-from scrapy_rep.protocol.robotstxt.rules import (
-    TOO_LONG,
-    RuleList,
-    lines_near,
-)
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, lines_near
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Self
 
-    from scrapy_rep.protocol.robotstxt.lines import PlainLine
     from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
 
 MAX_FOLLOWED = 32
@@ -132,12 +127,18 @@ class AccessRules:
 
     @classmethod
     def parse(
-        cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
+        cls,
+        body: bytes | str,
+        dialect: Dialect = RFC9309,
+        url: str | None = None,
     ) -> Self:
         """Parse a robots.txt. Any bytes are valid (RFC 9309, 2.3.1.5).
 
-        *url* is its URL, the base for relative sitemap URLs.
+        *body* is what the server sent, in bytes; text is taken as UTF-8. *url* is its URL, the
+        base for relative sitemap URLs.
         """
+        if isinstance(body, str):
+            body = body.encode("utf-8", "surrogatepass")
         return cls(body, dialect, url)
 
     @classmethod
@@ -206,9 +207,7 @@ class AccessRules:
             return self._blanket.allowed or self._is_robotstxt(target)
         followed = self._rules_for(agents)
         rules = (
-            followed.rules
-            or followed.first_rules(target)
-            or self._read_rules(followed)
+            followed.rules or followed.first_rules(target) or self._read_rules(followed)
         )
         return rules.allows(target) or self._is_robotstxt(target)
 

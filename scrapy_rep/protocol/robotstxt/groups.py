@@ -1,13 +1,4 @@
-"""The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1).
-
-::
-
-    robotstxt = *other-line *group
-    group     = user-agent-line *(user-agent-line / other-line)
-                [rule-line *(rule-line / other-line)]
-
-A sitemap line belongs to no group, and ends neither a group nor a run of user-agent lines.
-"""
+"""The groups of a robots.txt: their agents, rules and other records (RFC 9309, 2.1)."""
 
 from __future__ import annotations
 
@@ -17,6 +8,7 @@ from urllib.parse import urljoin, urlsplit
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import (
+    GroupText,
     Line,
     PlainLine,
     decoded_text,
@@ -69,9 +61,6 @@ class Group(NamedTuple):
 
 
 Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
-
-GroupText: TypeAlias = tuple[bytes, int]
-"""The text of a group, and the number of its first line, which is a user-agent line."""
 
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
 
@@ -205,8 +194,7 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
 def _split(
     lines: Iterable[_AnyLine], rule_fields: Collection[str]
 ) -> tuple[list[tuple[list[_AnyLine], list[_AnyLine]]], list[_AnyLine]]:
-    """Return, for each group, its user-agent lines and all of its lines; and the sitemap lines.
-    """
+    """Return, for each group, its user-agent lines and all of its lines; and the sitemap lines."""
     groups: list[tuple[list[_AnyLine], list[_AnyLine]]] = []
     sitemaps: list[_AnyLine] = []
     names: list[_AnyLine] = []

@@ -1,14 +1,7 @@
-r"""Parses the bytes of a robots.txt into numbered lines with a field and a value.
+"""Parses the bytes of a robots.txt into numbered lines with a field and a value.
 
-The grammar is a lenient form of RFC 9309, 2.2::
-
-    robotstxt = *(line EOL)
-    line      = WS [field WS ":" WS [value] WS] ["#" comment]
-    WS        = *(SP / HTAB / VT / FF)
-    EOL       = CR / LF / CRLF
-
-Any field name is accepted, and no content is an error (RFC 9309, 2.3.1.5). Only CR, LF and
-CRLF end a line; a form feed or U+2028 does not.
+See :mod:`~scrapy_rep.protocol.grammar`. Any field name is accepted, and no content is an
+error (RFC 9309, 2.3.1.5). Only CR, LF and CRLF end a line; a form feed or U+2028 does not.
 """
 
 from __future__ import annotations
@@ -34,6 +27,10 @@ if TYPE_CHECKING:
 PlainLine: TypeAlias = tuple[int, str, str]
 """The number and the field of a :class:`Line`, and the rest of the line behind the colon, with
 one character for each octet. White space and a comment may still be around the value."""
+
+
+GroupText: TypeAlias = tuple[bytes, int]
+"""A part of a :func:`decoded_text`, such as a group, and the number of its first line."""
 
 
 class Line(NamedTuple):
@@ -168,9 +165,9 @@ def user_agent_lines(text: bytes, dialect: Dialect) -> Iterator[tuple[int, bytes
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:
     """Whether the dialect may cut a line of *text*."""
     limit = dialect.line_limit
-    return (limit is not None and len(text) > limit) or (
-        dialect.nul_ends_line and b"\0" in text
-    )
+    if limit is not None and len(text) > limit < max(map(len, text.split(b"\n"))):
+        return True
+    return dialect.nul_ends_line and b"\0" in text
 
 
 def bare(rest: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
-    from scrapy_rep.protocol.robotstxt.lines import PlainLine
+    from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 
 MAX_TARGET = 65_536
 """The longest target, in octets, that is compared with patterns that have a ``*``."""
@@ -125,20 +125,14 @@ class RuleList:
         literals.setdefault("", none)
         self._exact = exact
 
-        # A head is a literal pattern. The parent of a head is the longest other head that it
-        # begins with.
         self._heads = heads = sorted(literals)
+        parents = _parents(heads)
         best = list(map(literals.__getitem__, heads))
-        parents = [0] * len(heads)
-        for at in range(1, len(heads)):
-            head, parent = heads[at], at - 1
-            while not head.startswith(heads[parent]):
-                parent = parents[parent]
-            parents[at] = parent
+        for at, parent in enumerate(parents):
             best[at] = min(best[at], best[parent])
         self._parents = _compact(parents)
         self._best = _compact(best)
-        """For each head, the lowest place of the heads that it begins with, and of itself."""
+        """For each literal, the lowest place of those that it begins with, and of itself."""
 
         self.weight = (len(heads) + len(exact)) * _LITERAL_WEIGHT
         self.weight += len(self._wildcards) * _WILDCARD_WEIGHT
@@ -162,7 +156,8 @@ class RuleList:
         if not wildcards:
             return best
         if len(whole) > MAX_TARGET:
-            return TOO_LONG
+            is_near = any(whole.startswith(head) for _, _, head in wildcards)
+            return TOO_LONG if is_near else best
         parts = whole if len(wildcards) <= _MANY_WILDCARDS else _parts_of(whole)
         left = MAX_COMPARED
         for place, key, head in wildcards:
@@ -305,6 +300,19 @@ def _cost(pattern: paths.Pattern, target: str) -> int:
         # paths.matches compares twice for each place where the query can begin.
         cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
     return cost
+
+
+def _parents(heads: list[str]) -> list[int]:
+    """Return the index of the parent of each of the sorted *heads*: the longest other head that
+    it begins with. All begin with the first one.
+    """
+    parents = [0] * len(heads)
+    for at in range(1, len(heads)):
+        head, parent = heads[at], at - 1
+        while not head.startswith(heads[parent]):
+            parent = parents[parent]
+        parents[at] = parent
+    return parents
 
 
 def _compact(numbers: list[int]) -> Sequence[int]:

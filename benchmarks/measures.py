@@ -10,6 +10,8 @@ import tracemalloc
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
+from scrapy_rep.protocol.robotstxt.groupsearch import follow
+
 from benchmarks import corpus, hostile
 from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
 from benchmarks.table import Row, Target, Task, compare, timed
@@ -17,7 +19,6 @@ from benchmarks.timing import Times, environment, interleaved
 from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.groups import parse_groups
-from scrapy_rep.protocol.robotstxt.groupsearch import follow
 from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 
 if TYPE_CHECKING:

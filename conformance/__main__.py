@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.adapters.command import Command
 from conformance.cases import DIALECTS, Suite
-from conformance.judge import judge, table
+from conformance.judge import Ended, judge, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,14 +46,19 @@ class Function:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 if any answer was wrong, else 0."""
+    """Return the exit status: 1 if any answer was wrong, 2 if a command ended, else 0."""
     options = parsed(arguments)
     suite = Suite()
     results: list[Result] = []
     for adapter in chosen(options):
-        results.append(judge(adapter, suite.cases))
-        if isinstance(adapter, Command):
-            adapter.close()
+        try:
+            results.append(judge(adapter, suite.cases))
+        except Ended as error:
+            print(f"{adapter.name}, at {error}", file=sys.stderr)
+            return 2
+        finally:
+            if isinstance(adapter, Command):
+                adapter.close()
     print(table(results, suite.topics))
     disputed = sum(case.is_disputed for case in suite.cases)
     print(f"\n{len(suite.cases)} cases; {disputed} of them are not counted.")

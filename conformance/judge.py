@@ -18,6 +18,10 @@ SECONDS = 5.0
 """The time limit for one answer, in seconds."""
 
 
+class Ended(Exception):
+    """A parser that has ended, so that it answers no more questions."""
+
+
 class Adapter(Protocol):
     """The interface of a parser for this suite."""
 
@@ -30,7 +34,8 @@ class Adapter(Protocol):
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the answer to a question, or None if the parser does not support it.
 
-        See ``README.md`` for the fields of both. Any exception is a wrong answer.
+        See ``README.md`` for the fields of both. Any exception is a wrong answer, except
+        :class:`Ended`.
         """
 
 
@@ -84,7 +89,8 @@ def limited(seconds: float) -> Iterator[None]:
 def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> Result:
     """Run *adapter* on all *cases* with an answer for its dialect.
 
-    Each of its answers may take up to *seconds*.
+    Each of its answers may take up to *seconds*. Raises :class:`Ended` with the case at which
+    the parser ended.
     """
     result = Result(adapter.name, adapter.dialect)
     for case in cases:
@@ -95,6 +101,8 @@ def judge(adapter: Adapter, cases: Iterable[Case], seconds: float = SECONDS) -> 
         try:
             with limited(seconds):
                 answer = adapter.answer(case.question(adapter.dialect))
+        except Ended as error:
+            raise Ended(f"{case.id}: {error}") from None
         except Exception as error:  # noqa: BLE001  of any parser
             answer = f"{type(error).__name__}: {error}"
         if answer is None or not (isinstance(answer, str) or expected.keys() & answer):

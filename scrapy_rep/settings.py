@@ -32,7 +32,7 @@ from scrapy_rep.protocol.access.overrides import (
 from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
-from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2
+from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.stores import ALLOWED, open_store
 from scrapy_rep.stores.base import Store
@@ -339,7 +339,7 @@ def _displayed(name: str, value: object) -> object:
 def _clients(settings: BaseSettings) -> frozenset[str]:
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
     chosen = "".join(str(handlers.get(scheme)) for scheme in ("http", "https")).lower()
-    found = {client for client in (AIOHTTP, HTTP2) if client in chosen}
+    found = {client for client in (AIOHTTP, HTTP2, HTTPX) if client in chosen}
     # Without a reactor, Scrapy downloads with aiohttp by default.
     if not settings.getbool("TWISTED_REACTOR_ENABLED", True):
         found.add(AIOHTTP)
@@ -668,7 +668,7 @@ class RepSettings:
 
     clients: frozenset[str] = frozenset()
     """The HTTP clients of the download handlers that send URLs in another form than Scrapy's
-    own (see :func:`~scrapy_rep.protocol.request_target.other_forms`). No row: it is read from
+    own (see :func:`~scrapy_rep.protocol.request_target.forms`). No row: it is read from
     Scrapy's ``DOWNLOAD_HANDLERS``."""
 
     @property

@@ -17,7 +17,7 @@ from conformance.adapters.command import Command
 from conformance.adapters.ours import ScrapyRep
 from conformance.adapters.peers import PEERS
 from conformance.cases import DIALECTS, SCHEMA, Case, Suite
-from conformance.judge import agrees, judge, table
+from conformance.judge import Ended, agrees, judge, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,25 +130,44 @@ for line in sys.stdin:
 
 
 def test_a_command_of_another_language(tmp_path: Path) -> None:
-    """A command in any language can be asked, by lines of JSON. If it ends or hangs,
-    its answers count as wrong.
-    """
+    """A command in any language can be asked, by lines of JSON."""
     script = tmp_path / "ask.py"
     script.write_text(COMMAND)
     command = Command(f"{sys.executable} {script}", "rfc9309")
     result = judge(command, SUITE.cases[:300])
     command.close()
     assert 0 < result.passed.total() < result.asked.total()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys; sys.exit(3)", "The command ended, with status 3"),
+        ("input(); print('null'); raise SystemExit(4)", "ended, with status 4"),
+        ("import time; time.sleep(60)", "No answer in 0.5 s"),
+    ],
+)
+def test_a_command_that_ends(tmp_path: Path, code: str, said: str) -> None:
+    """If a command ends or hangs, the run says so at once, with the case, and asks no more."""
+    script = tmp_path / "ask.py"
+    script.write_text(code)
+    command = Command(f"{sys.executable} {script}", "rfc9309", timeout=0.5)
+    with pytest.raises(Ended, match=said) as raised:
+        judge(command, SUITE.cases)
+    command.close()
+    assert str(raised.value).startswith("agents-00")
+
+
+def test_the_run_ends_with_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--command`` with a command that dies prints no table, and exits with 2."""
+    script = tmp_path / "ask.py"
     script.write_text("import sys; sys.exit(3)")
-    command = Command(f"{sys.executable} {script}", "rfc9309")
-    result = judge(command, SUITE.cases[:3])
-    command.close()
-    assert len(result.failures) == result.asked.total() == 3
-    script.write_text("import time; time.sleep(60)")
-    command = Command(f"{sys.executable} {script}", "rfc9309", timeout=0.2)
-    (failure,) = judge(command, SUITE.cases[:1]).failures
-    assert "TimeoutError" in str(failure.answer)
-    command.close()
+    assert main(["--command", f"{sys.executable} {script}"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "at agents-001: The command ended, with status 3" in err
 
 
 def test_who_never_answers_is_given_up() -> None:

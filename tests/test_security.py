@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.ledger import checks, reader
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.indexing import dates, statements
-from scrapy_rep.protocol.robotstxt import limits
+from scrapy_rep.protocol.robotstxt import rules
 
 pytestmark = pytest.mark.newest
 
@@ -35,8 +35,8 @@ def test_tests() -> None:
     ("sentence", "value"),
     [
         ("500 KiB are read ({:,} bytes)", RFC9309.size_limit),
-        ("more than {:,} octets is refused", limits.MAX_TARGET),
-        ("more than {:,} octets would be", limits.MAX_COMPARED),
+        ("more than {:,} octets is refused", rules.MAX_TARGET),
+        ("more than {:,} octets would be", rules.MAX_COMPARED),
         ("{:,} characters of a field", statements.MAX_TEXT),
         ("{:,} statements of a response", statements.MAX_STATEMENTS),
         ("{} characters of a date", dates._MAX_LENGTH),

@@ -457,6 +457,7 @@ def test_what_a_crawl_is_for(name: str, value: Any, field: str, expected: Any) -
             {"aiohttp"},
         ),
         ({"DOWNLOAD_HANDLERS": {"https": "a.http2.H2DownloadHandler"}}, {"http2"}),
+        ({"DOWNLOAD_HANDLERS": {"http": "a._httpx.HttpxDownloadHandler"}}, {"httpx"}),
         ({"DOWNLOAD_HANDLERS": {"ftp": "a._aiohttp.X", "https": None}}, set()),
     ],
 )

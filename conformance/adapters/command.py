@@ -8,6 +8,8 @@ import shlex
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from conformance.judge import SECONDS, Ended
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,7 @@ class Command:
     The command answers with a line of JSON, or null if it does not support the question.
     """
 
-    def __init__(self, command: str, dialect: str, timeout: float = 10.0) -> None:
+    def __init__(self, command: str, dialect: str, timeout: float = SECONDS) -> None:
         self.name = command
         self.dialect = dialect
         self._timeout = timeout
@@ -31,10 +33,20 @@ class Command:
         self._read = b""
 
     def answer(self, question: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the command's answer. Raises OSError if it has ended or takes too long."""
+        """Return the command's answer.
+
+        Raises Ended if the command has ended. If it takes too long, it is killed.
+        """
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        found = json.loads(self._line())
+        try:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            found = json.loads(self._line())
+        except BrokenPipeError:
+            raise self._ended() from None
+        except TimeoutError as error:
+            # An answer that comes later would be taken for the next one.
+            self._process.kill()
+            raise Ended(str(error)) from None
         if found is not None and not isinstance(found, dict):
             raise ValueError(f"{found!r} is no object")
         return found
@@ -44,14 +56,16 @@ class Command:
         assert stdout is not None
         while b"\n" not in self._read:
             if not select.select([stdout], [], [], self._timeout)[0]:
-                self._process.kill()
                 raise TimeoutError(f"No answer in {self._timeout:g} s")
             part = stdout.read(65_536)
             if not part:
-                raise OSError(f"The command ended, with status {self._process.wait()}")
+                raise self._ended()
             self._read += part
         line, _, self._read = self._read.partition(b"\n")
         return line
+
+    def _ended(self) -> Ended:
+        return Ended(f"The command ended, with status {self._process.wait()}")
 
     def close(self) -> None:
         """Close the command's input, and kill it if it does not end in time."""

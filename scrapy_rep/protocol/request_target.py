@@ -3,28 +3,30 @@
 Clients and servers may both change the form of a URL: they resolve dot segments and decode
 octets. So a crawler may fetch a URL only if robots.txt allows each form in which the server
 may see it. :class:`~scrapy_rep.protocol.robotstxt.accessrules.AccessRules` decides on one
-form; the functions here check all of them.
+form; the functions here check up to three, which :func:`forms` explains.
 """
 
 from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from scrapy_rep.protocol.robotstxt.accessrules import AccessRules
     from scrapy_rep.protocol.robotstxt.decisions import Decision
 
 AIOHTTP = "aiohttp"
 HTTP2 = "http2"
-"""Clients that change URLs: aiohttp decodes most reserved octets, and Scrapy's HTTP/2
-handler drops the parameters of a path (``;x``)."""
+HTTPX = "httpx"
+"""Clients that change URLs otherwise than Twisted: aiohttp decodes most reserved octets,
+Scrapy's HTTP/2 handler drops the parameters of a path (``;x``), and httpx resolves dot
+segments, except those with ``%2e`` or a backslash."""
 
 _NO_CLIENTS: frozenset[str] = frozenset()
 
@@ -38,13 +40,13 @@ _ORDINARY = re.compile(
 ).fullmatch
 
 # Finds what gives a URL several forms: a character that no URL may have (RFC 3986), a dot
-# segment, a path that begins with "//", empty parameters, an empty query, or an encoded
-# unreserved octet.
+# segment, a path that begins with "//", empty parameters, an empty query, an encoded
+# unreserved octet, or a "%" that begins no encoded octet.
 _MAY_HAVE_FORMS = re.compile(
     r"[^!-\[\]-~]"
     r"|/(?:\.(?:[./?#%]|$)|(?<!:/)/)"
     r"|;(?:[?#]|$)|\?(?:#|$)"
-    r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe])"
+    r"|%(?:2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|5[0-9AaFf]|7[0-9AaEe]|(?![0-9A-Fa-f]{2}))"
 ).search
 
 # Captures scheme and authority, path, and query.
@@ -57,8 +59,11 @@ _WHITE_SPACE = re.compile(r"[\x00-\x20\x7f]").search
 _UNSENDABLE = re.compile(r"[^!-~]")
 _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")
+
+Dots: TypeAlias = "tuple[frozenset[str], frozenset[str]]"
 _DOT = frozenset({".", "%2e", "%2E"})
-_DOTS = frozenset(one + other for one in _DOT for other in _DOT)
+_ALL_DOTS: Dots = (_DOT, frozenset(one + other for one in _DOT for other in _DOT))
+_RAW_DOTS: Dots = (frozenset({"."}), frozenset({".."}))
 
 # The octets that yarl decodes; aiohttp uses it for URLs.
 _DECODED_IN_QUERIES = _UNRESERVED | frozenset("!$'()*,?/:@")
@@ -73,12 +78,12 @@ def decide(
 ) -> Decision:
     """Decide on *url* in each form in which a server may see it.
 
-    If *robots* allows the URL as written but forbids one of its :func:`other_forms`, return
+    If *robots* allows the URL as written but forbids another one of its :func:`forms`, return
     the decision on that form, with the form as its ``form``.
     """
     decision = robots.decide(url, agents)
     if decision.allowed and not _ORDINARY(url):
-        for form in other_forms(url, clients):
+        for form in forms(url, clients)[1:]:
             other = robots.decide(form, agents)
             if not other.allowed:
                 return other._replace(form=form)
@@ -96,33 +101,36 @@ def is_allowed(
         return False
     if _ORDINARY(url):
         return True
-    return all(robots.is_allowed(form, agents) for form in other_forms(url, clients))
+    return all(robots.is_allowed(form, agents) for form in forms(url, clients)[1:])
 
 
-def other_forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
-    """Return the other forms in which a server may see *url*.
+def forms(url: str, clients: frozenset[str] = _NO_CLIENTS) -> tuple[str, ...]:
+    """Return the forms in which a server may see *url*: up to three, each once.
 
-    - without white space around it, and without tabs and line breaks in it;
-    - cut at other white space, which ends the target in a request line;
-    - with dot segments resolved (RFC 3986, 5.2.4), ``%2e`` as a dot, a backslash as a slash;
-    - with unreserved octets decoded, and invalid characters encoded (RFC 3986, 6.2.2);
-    - as Twisted sends it: with two more slashes if the path begins with two, and without
-      empty parameters or an empty query;
-    - as the *clients* send it, which may include :data:`AIOHTTP` and :data:`HTTP2`.
+    1. As written: some clients send it unchanged, and some servers take it literally.
+    2. As sent. No client sends white space around a URL, or tabs and line breaks in it; other
+       white space ends the target in a request line. Twisted sends two more slashes if the
+       path begins with two, and no empty parameters or query. Dot segments are resolved
+       (RFC 3986, 5.2.4), with ``%2e`` as a dot and a backslash as a slash: browsers do so
+       before, and servers after sending it. *clients* may include :data:`AIOHTTP`,
+       :data:`HTTP2` and :data:`HTTPX`, which then determine the form.
+    3. As a server reads it: with dot segments resolved, unreserved octets decoded, and
+       characters encoded that no URL may have (RFC 3986, 6.2.2). For the octets, this matters
+       only in a dialect that does not decode them.
     """
     is_changed = (AIOHTTP in clients and "%" in url) or (
         HTTP2 in clients and ";" in url
     )
     if not (is_changed or _MAY_HAVE_FORMS(url)):
-        return ()
-    cleaned = url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE)
-    parts = _PARTS(cleaned)
+        return (url,)
+    parts = _PARTS(url.strip(C0_CONTROL_OR_SPACE).translate(_TAB_OR_NEWLINE))
     if parts is None:
-        return ()
+        return (url,)
     start, path, query = parts[1], parts[2] or "/", parts[3] or ""
-    forms = dict.fromkeys(start + each for each in _targets(path, query, clients))
-    forms.pop(url, None)
-    return tuple(forms)
+    sent = _sent(path, query, clients)
+    path, query = _without_empty(path, query, clients)
+    read = _without_dots(_normal(path.replace("\\", "/"))) + _normal(query)
+    return tuple(dict.fromkeys((url, start + sent, start + read)))
 
 
 def have_same_target(url: str, other: str) -> bool:
@@ -131,8 +139,8 @@ def have_same_target(url: str, other: str) -> bool:
 
 
 def _all_targets(url: str) -> set[str]:
-    forms = map(_PARTS, (url, *other_forms(url)))
-    return {(form[2] or "/") + (form[3] or "") for form in forms if form}
+    found = map(_PARTS, forms(url))
+    return {(form[2] or "/") + (form[3] or "") for form in found if form}
 
 
 def is_robotstxt(url: str) -> bool:
@@ -143,52 +151,48 @@ def is_robotstxt(url: str) -> bool:
     return parts is not None and parts[2] == "/robots.txt" and parts[3] is None
 
 
-def _targets(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
-    targets = [(path, query)]
+def _sent(path: str, query: str, clients: frozenset[str]) -> str:
+    """Return the path and query in the second of the :func:`forms`."""
     end = _WHITE_SPACE(path + query)
     if end:
         path, mark, query = (path + query)[: end.start()].partition("?")
-        targets.append((path, mark + query))
-    for path, query in targets:
-        short = _without_parameters(path, clients), "" if query == "?" else query
-        for each in dict.fromkeys(((path, query), short)):
-            yield from _forms(*each, clients)
-
-
-def _forms(path: str, query: str, clients: frozenset[str]) -> Iterator[str]:
-    slashed = path.replace("\\", "/")
-    normal = _without_dots(_normal(slashed)) + _normal(query)
-    yield path + query
-    yield _without_dots(slashed) + query
-    yield normal
+        query = mark + query
     if AIOHTTP in clients:
-        resolved = _without_dots(_requoted(slashed, _DECODED_IN_PATHS))
-        yield resolved + _requoted(query, _DECODED_IN_QUERIES)
-    if path.startswith("//"):
-        yield "//" + path + query
-        yield "//" + normal
+        path = _without_dots(_requoted(path.replace("\\", "/"), _DECODED_IN_PATHS))
+        return path + _requoted(query, _DECODED_IN_QUERIES)
+    if HTTPX in clients:
+        return _without_dots(path, _RAW_DOTS) + query
+    has_two_slashes = path.startswith("//")
+    path, query = _without_empty(path, query, clients)
+    path = _without_dots(path.replace("\\", "/"))
+    return ("//" if has_two_slashes else "") + path + query
 
 
-def _without_parameters(path: str, clients: frozenset[str]) -> str:
-    """*path* without the parameters of its last segment, if *clients* do not send them."""
+def _without_empty(path: str, query: str, clients: frozenset[str]) -> tuple[str, str]:
+    """Return both without empty parameters of the last segment, or an empty query. Leave out
+    all parameters if *clients* do not send them.
+    """
     at = path.find(";", path.rfind("/"))
-    if at < 0 or (at < len(path) - 1 and HTTP2 not in clients):
-        return path
-    return path[:at]
+    if at >= 0 and (at == len(path) - 1 or HTTP2 in clients):
+        path = path[:at]
+    return path, "" if query == "?" else query
 
 
-def _without_dots(path: str) -> str:
-    """*path* with its dot segments resolved (RFC 3986, 5.2.4)."""
+def _without_dots(path: str, dots: Dots = _ALL_DOTS) -> str:
+    """Return *path* with its dot segments resolved (RFC 3986, 5.2.4). *dots* are the ways to
+    write these: one dot, and two.
+    """
+    one, two = dots
     segments = path.split("/")
-    if _DOT.isdisjoint(segments) and _DOTS.isdisjoint(segments):
+    if one.isdisjoint(segments) and two.isdisjoint(segments):
         return path
     kept: list[str] = []
     for segment in segments[1:]:
-        if segment in _DOTS:
+        if segment in two:
             del kept[-1:]
-        elif segment not in _DOT:
+        elif segment not in one:
             kept.append(segment)
-    if segments[-1] in _DOT or segments[-1] in _DOTS:
+    if segments[-1] in one or segments[-1] in two:
         kept.append("")
     return "/" + "/".join(kept)
 
@@ -205,7 +209,7 @@ def _as_encoded(match: re.Match[str]) -> str:
 
 def _as_normal(match: re.Match[str]) -> str:
     if match[1] is None:
-        return match[0]
+        return "%25"
     octet = chr(int(match[1], 16))
     return octet if octet in _UNRESERVED else match[0]
 

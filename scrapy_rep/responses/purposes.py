@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from scrapy_rep import meta
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.protocol.request_target import other_forms
+from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import (
     NOTHING_STATED,
@@ -81,7 +81,7 @@ class Purposes:
         """
         if not (refusals or tdmrep is not None or robots.may_state_usage):
             return
-        urls = (request.url, *other_forms(request.url, self._settings.clients))
+        urls = forms(request.url, self._settings.clients)
         preferences = UsagePreferences(tuple(map(_refusal, refusals)))
         for tokens, purposes in self._identity.purposes_by_tokens(request).items():
             for url in urls:

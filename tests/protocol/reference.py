@@ -256,10 +256,23 @@ def read_patterns(kind: str, value: bytes, dialect: Dialect) -> list[ReferencePa
             counted = count(directory, value[: value.rindex(b"/") + 1] + b"$", dialect)
             patterns.append(ReferencePattern(directory, counted))
     if dialect.path_encoding == "rfc3986":
+        # A "%" that begins no encoded octet may itself be encoded in a URL.
+        encoded = level(percent_encoded(value), dialect, in_pattern=True)
+        if encoded != pattern:
+            patterns.append(ReferencePattern(encoded, 0))
         for one in patterns:
             one.octets = slashes_levelled(one.octets)
             one.counted = len(one.octets)
     return patterns
+
+
+def percent_encoded(value: bytes) -> bytes:
+    """Return *value* with each ``%`` encoded that begins no encoded octet."""
+    first, *parts = value.split(b"%")
+    for part in parts:
+        is_octet = len(part) > 1 and part[0] in HEX and part[1] in HEX
+        first += (b"%" if is_octet else b"%25") + part
+    return first
 
 
 def count(octets: list[int], value: bytes, dialect: Dialect) -> int:
@@ -326,31 +339,34 @@ def level_encoded(hexes: bytes, encoding: str, in_pattern: bool) -> bytes:
         return bytes([octet])
     if encoding == "decoded" and octet != ord("/"):
         return bytes([octet])
-    if encoding == "high-octets":
-        if octet in ENCODED_BY_SOME:
-            return bytes([octet])
-        if not in_pattern and not may_not_stand_raw(octet):
-            return b"%" + hexes
+    google = encoding == "high-octets"
+    if google and not in_pattern and not has_one_spelling(octet):
+        return b"%" + hexes
     return b"%" + hexes.upper()
 
 
 @cache
 def level_raw(octet: int, encoding: str, in_pattern: bool) -> bytes:
     encoded = b"%%%02X" % octet
+    # Here, a "%" begins no encoded octet.
+    if octet == ord("%") and (in_pattern or encoding != "rfc3986"):
+        return b"%"
     if encoding == "rfc3986":
         # "*" and "$" that are not special are written as in the patterns.
         kept = octet in UNRESERVED + NO_DELIMITERS + DELIMITERS
         return bytes([octet]) if kept else encoded
     google = encoding == "high-octets"
-    if google and (may_not_stand_raw(octet) or (octet > 0x7F and in_pattern)):
+    if google and (has_one_spelling(octet) or (octet > 0x7F and in_pattern)):
         return encoded
     return bytes([octet])
 
 
-def may_not_stand_raw(octet: int) -> bool:
-    """Return True if an ASCII character must be encoded in a path or query."""
-    allowed = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"*$"
-    return octet < 0x80 and octet not in allowed
+def has_one_spelling(octet: int) -> bool:
+    """Return True if an ASCII character is always encoded: it may not stand raw in a path or
+    query, or some URL libraries encode it.
+    """
+    kept = UNRESERVED + NO_DELIMITERS + DELIMITERS + b"%*$"
+    return octet < 0x80 and (octet not in kept or octet in ENCODED_BY_SOME)
 
 
 def matches(pattern: Sequence[int], target: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.commands.shared.output import Painted
-from scrapy_rep.protocol.request_target import other_forms
+from scrapy_rep.protocol.request_target import forms
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 
@@ -29,7 +29,7 @@ def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePrefe
     A purpose with agents of its own in REP_AGENTS follows the groups of those agents.
     """
     found = NOTHING_STATED
-    for each in (url, *other_forms(url, profile.rep.clients)):
+    for each in forms(url, profile.rep.clients):
         for purpose in shown_purposes(profile):
             tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
             found |= robots.usage(each, tokens).about([purpose])

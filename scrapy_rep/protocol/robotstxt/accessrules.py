@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
-from scrapy_rep.protocol.robotstxt.groups import Group, parse_groups
-from scrapy_rep.protocol.robotstxt.groupsearch import follow
-from scrapy_rep.protocol.robotstxt.limits import TooLong
-from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
+from scrapy_rep.protocol.robotstxt.groups import (
+    Group,
+    follow,
+    parse_groups,
+    rule_lines,
+    sitemap_urls,
+)
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
-from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
-from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
-from scrapy_rep.protocol.robotstxt.rulescan import RuleScan, can_scan
-from scrapy_rep.protocol.robotstxt.sitemaps import sitemap_urls
+from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, lines_near
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
-    from scrapy_rep.protocol.robotstxt.rules import GroupText
 
 MAX_FOLLOWED = 32
 """The number of sequences of product tokens whose rules are kept. A crawl has few."""
@@ -36,46 +35,66 @@ MAX_FOLLOWED = 32
 # The size of an instance in memory without its text, in bytes.
 _EMPTY_WEIGHT = 1_000
 
-# Text of at least this many bytes is compressed after the rules are indexed. Most files are
+# Text of at least this many bytes is compressed after the rules are sorted. Most files are
 # shorter, and the few longer ones take most of the memory.
 _WORTH_PACKING = 2049
 
 
+_NO_RULES = RuleList((), RFC9309)
+
+
 class CrawlerRules:
-    """The groups, rules and delays for one sequence of product tokens.
+    """The rules and delays for one sequence of product tokens."""
 
-    *text* comes from :func:`~scrapy_rep.protocol.robotstxt.lines.canonical_text`.
-    """
-
-    __slots__ = ("agent", "agents", "groups", "has_decided", "index", "pace")
+    __slots__ = ("_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules")
 
     def __init__(
-        self, agents: str | tuple[str, ...], text: bytes, dialect: Dialect
+        self, agents: str | tuple[str, ...], body: bytes, dialect: Dialect
     ) -> None:
         self.agents = agents
         tokens = (agents,) if isinstance(agents, str) else agents
-        self.agent, spans, records = follow(text, tokens, dialect)
+        self.agent, self._texts, records = follow(body, tokens, dialect)
         """The product token, or ``*``, whose groups the crawler follows; None if it has none."""
 
         self.pace = Pace.of(records) if records else NO_PACE
         """The delays, rates and windows of the groups."""
 
-        self.groups: list[GroupText] = [
-            (text[start:end].decode("latin-1"), line) for start, end, line in spans
-        ]
-        """The text of the groups; empty after their rules are indexed."""
+        self.rules: RuleList | None = None
+        """The rules of the groups, after :meth:`read_rules`."""
 
-        self.index: RuleIndex | None = None
-
-        self.has_decided = False
-        """Whether a :class:`RuleScan` has decided on a URL, so the next URL needs an index."""
+        self._dialect = dialect
+        self._may_skip = not (
+            dialect.misspelt_fields
+            or dialect.blank_line_ends_group
+            or dialect.index_html_quirk
+            or dialect.nul_ends_line
+            or dialect.line_limit is not None
+        )
 
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
-        if self.index is not None:
-            return self.index.weight
-        return sum(len(text) for text, _ in self.groups)
+        if self.rules is not None:
+            return self.rules.weight
+        return sum(len(text) for text, _ in self._texts)
+
+    def first_rules(self, target: str) -> RuleList | None:
+        """Return only rules that may match *target*, at the first call; else None.
+
+        From many hosts, a crawl fetches only one page, and to read and sort all rules takes
+        several times as long. Returns None in dialects whose lines take more than one search.
+        """
+        if not self._may_skip or "%2F" in target:
+            return None
+        self._may_skip = False
+        lines = list(lines_near(target, self._texts))
+        return RuleList(lines, self._dialect) if lines else _NO_RULES
+
+    def read_rules(self) -> RuleList:
+        lines = rule_lines(self._texts, self._dialect)
+        self.rules = RuleList(lines, self._dialect)
+        self._texts = []
+        return self.rules
 
 
 class AccessRules:
@@ -108,12 +127,18 @@ class AccessRules:
 
     @classmethod
     def parse(
-        cls, body: bytes, dialect: Dialect = RFC9309, url: str | None = None
+        cls,
+        body: bytes | str,
+        dialect: Dialect = RFC9309,
+        url: str | None = None,
     ) -> Self:
         """Parse a robots.txt. Any bytes are valid (RFC 9309, 2.3.1.5).
 
-        *url* is its URL, the base for relative sitemap URLs.
+        *body* is what the server sent, in bytes; text is taken as UTF-8. *url* is its URL, the
+        base for relative sitemap URLs.
         """
+        if isinstance(body, str):
+            body = body.encode("utf-8", "surrogatepass")
         return cls(body, dialect, url)
 
     @classmethod
@@ -165,41 +190,26 @@ class AccessRules:
         followed = self._rules_for(agents)
         if followed.agent is None:
             return Decision(True, None, None, Reason.NO_GROUP)
-        index = followed.index or self._index(followed, target)
-        try:
-            winner = index.winner(target)
-        except TooLong:
+        rules = followed.rules or self._read_rules(followed)
+        place = rules.winner(target)
+        if place == TOO_LONG:
             return Decision(False, None, followed.agent, Reason.TOO_LONG)
-        if winner is None:
+        found = rules.rule(place)
+        if found is None:
             return Decision(True, None, followed.agent, Reason.NO_RULE)
-        return Decision(
-            bool(winner[1] & 1),
-            Rule.of_mark(-winner[1], winner[2]),
-            followed.agent,
-            Reason.RULE,
-        )
+        return Decision(*found, followed.agent, Reason.RULE)
 
     def is_allowed(self, url: str, agents: str | Sequence[str]) -> bool:
         """Whether a crawler may fetch *url*: a faster ``decide(url, agents).allowed``."""
-        # A crawl calls this for each request, so the common case comes first.
         normal = NORMAL_URL(url)
-        followed = self._followed
-        if (
-            normal
-            and followed is not None
-            and followed.agents == agents
-            and followed.index is not None
-        ):
-            target = normal[1]
-            return followed.index.allows_normal(target) or (
-                target == "/robots.txt" and self.dialect.robotstxt_allowed
-            )
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
         followed = self._rules_for(agents)
-        index = followed.index or self._index(followed, target)
-        return index.allows(target) or self._is_robotstxt(target)
+        rules = (
+            followed.rules or followed.first_rules(target) or self._read_rules(followed)
+        )
+        return rules.allows(target) or self._is_robotstxt(target)
 
     def pace(self, agents: str | Sequence[str]) -> Pace:
         """Return the delays, rates and windows that have an effect for a crawler."""
@@ -237,21 +247,11 @@ class AccessRules:
             self._others[self._followed.agents] = self._followed
         if self._others and agents in self._others:
             return self._others[agents]
-        content = canonical_text(decoded_text(self.body, self.dialect), self.dialect)
-        return CrawlerRules(agents, content, self.dialect)
+        return CrawlerRules(agents, self.body, self.dialect)
 
-    def _index(self, followed: CrawlerRules, target: str) -> RuleIndex | RuleScan:
-        """Return what finds the rule that decides: a scan of the text for the first URL, an
-        index for later ones. From many hosts, a crawl fetches only one page, and building the
-        index costs more than a scan.
-        """
-        if not followed.has_decided and can_scan(target, followed.groups, self.dialect):
-            followed.has_decided = True
-            return RuleScan(followed.groups, self.dialect)
-        followed.index = RuleIndex(RuleLines.of_groups(followed.groups), self.dialect)
-        followed.groups = []
+    def _read_rules(self, followed: CrawlerRules) -> RuleList:
         # Later calls rarely need the text.
         if not self._is_packed and len(self._body) >= _WORTH_PACKING:
             self._body = zlib.compress(self._body, 1)
             self._is_packed = True
-        return followed.index
+        return followed.read_rules()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urljoin, urlsplit
 
-from scrapy_rep.protocol.agents import agents_of_line
-from scrapy_rep.protocol.grammar import RULES, SITEMAP, USER_AGENT
-from scrapy_rep.protocol.robotstxt.lines import Line, lines
+from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
+from scrapy_rep.protocol.robotstxt.lines import (
+    GroupText,
+    Line,
+    PlainLine,
+    decoded_text,
+    lines,
+    octets,
+    plain_lines,
+    user_agent_lines,
+)
 from scrapy_rep.protocol.robotstxt.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
 
@@ -51,6 +62,23 @@ class Group(NamedTuple):
 
 Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
 
+_PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
+
+_AnyLine = TypeVar("_AnyLine", Line, PlainLine)
+
+
+class Followed(NamedTuple):
+    """The groups that one crawler follows."""
+
+    agent: str | None
+    """The first of its product tokens that has groups, or ``*``; None if there are none."""
+
+    texts: list[GroupText]
+    """The text of these groups, in file order. Adjacent groups may have one text."""
+
+    records: tuple[Record, ...]
+    """The delay, rate and window lines for the crawler."""
+
 
 def parse_groups(body: bytes, dialect: Dialect) -> Groups:
     """Return the groups of a robots.txt, and its sitemap lines, which belong to no group."""
@@ -61,39 +89,183 @@ def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
 ) -> Groups:
     """Return the groups and sitemap lines among *lines*. *rule_fields* are the fields of rules."""
-    groups: list[Group] = []
-    sitemaps: list[Line] = []
+    groups, sitemaps = _split(lines, rule_fields)
+    return tuple(_group(*group, dialect, rule_fields) for group in groups), sitemaps
+
+
+def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
+    """Return the groups of the first of *agents* that has any, or else the groups of ``*``
+    (RFC 9309, 2.2.1).
+
+    This reads the user-agent lines, and the delay, rate and window lines of these groups. It
+    reads no other lines, except to see where the groups begin and end.
+    """
+    text = decoded_text(body, dialect)
+    starts: list[int] = []
+    naming: dict[str, list[int]] = {}
+    for place, (start, value) in enumerate(user_agent_lines(text, dialect)):
+        starts.append(start)
+        for token in agents_of_line(value.strip(), dialect):
+            naming.setdefault(token, []).append(place)
+    for agent in (*agents, EVERYONE):
+        tokens = tokens_for(agent.lower(), naming, dialect)
+        if tokens:
+            break
+    else:
+        return Followed(None, [], ())
+    ours = {place for token in tokens for place in naming[token]}
+    texts = list(_texts_of(ours, starts, text, dialect))
+    if not dialect.merge_groups:
+        del texts[1:]
+    records: list[Record] = []
+    if dialect.crawl_delay:
+        for group, first in texts:
+            lowered = group.lower()
+            last = max(map(lowered.rfind, _PACE_FIELDS))
+            if last >= 0:
+                # What is behind the last of these fields need not be read.
+                end = last + len(lowered[last:].partition(b"\n")[0])
+                lines = plain_lines(group[:end], dialect, first)
+                records += _records_for(tokens, lines, dialect)
+    return Followed(agent, texts, tuple(records))
+
+
+def rule_lines(texts: Iterable[GroupText], dialect: Dialect) -> Iterator[PlainLine]:
+    """Yield the allow and disallow lines of the groups in *texts*."""
+    for text, first in texts:
+        for line in plain_lines(text, dialect, first):
+            if line[1] in RULES:
+                yield line
+            elif not line[1]:
+                break
+
+
+def _texts_of(
+    ours: set[int], starts: list[int], text: bytes, dialect: Dialect
+) -> Iterator[GroupText]:
+    """Yield the text of each group with one of the user-agent lines *ours* of all that *starts*
+    has the places of. If the dialect merges groups, adjacent groups of ours are one text.
+    """
+
+    def begins_group(number: int) -> bool:
+        """Whether a rule, or a blank line that ends a group, is before a user-agent line."""
+        between = text[starts[number - 1] : starts[number] - 1]
+        lines = plain_lines(between, dialect)
+        return any(field in RULES or not field for _, field, _ in lines)
+
+    adjoins = dialect.merge_groups and not dialect.blank_line_ends_group
+    end = counted = 0
+    line = 1
+    for number in sorted(ours):
+        if number < end:
+            continue
+        first, end = number, number + 1
+        while first > 0 and not begins_group(first):
+            first -= 1
+        while end < len(starts) and (
+            (adjoins and end in ours) or not begins_group(end)
+        ):
+            end += 1
+        start = starts[first]
+        line += text.count(b"\n", counted, start)
+        counted = start
+        yield text[start : starts[end] - 1 if end < len(starts) else None], line
+
+
+def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
+    """Yield the absolute http, https and ftp URLs of sitemap lines, without duplicates.
+
+    *url* is the base for relative URLs; without it, these are ignored.
+    """
+    seen = set()
+    for _, _, value in lines:
+        found = value.decode("utf-8", "replace")
+        try:
+            absolute = urljoin(url, found) if url else found
+            parts = urlsplit(absolute)
+        except ValueError:  # "http://["
+            continue
+        is_of_the_web = parts.scheme in {"http", "https", "ftp"} and parts.netloc
+        if found and is_of_the_web and absolute not in seen:
+            seen.add(absolute)
+            yield absolute
+
+
+def _split(
+    lines: Iterable[_AnyLine], rule_fields: Collection[str]
+) -> tuple[list[tuple[list[_AnyLine], list[_AnyLine]]], list[_AnyLine]]:
+    """Return, for each group, its user-agent lines and all of its lines; and the sitemap lines."""
+    groups: list[tuple[list[_AnyLine], list[_AnyLine]]] = []
+    sitemaps: list[_AnyLine] = []
+    names: list[_AnyLine] = []
+    group: list[_AnyLine] | None = None
+    has_rules = False
+    for line in lines:
+        field = line[1]
+        if field in rule_fields:
+            if group is not None:  # Rules before any group are in none (RFC 2.2.2).
+                # Even an empty rule ends the run of user-agent lines.
+                group.append(line)
+                has_rules = True
+        elif field == USER_AGENT:
+            if group is None or has_rules:
+                names, group, has_rules = [], [], False
+                groups.append((names, group))
+            names.append(line)
+            group.append(line)
+        elif field == SITEMAP:
+            sitemaps.append(line)
+        elif not field:
+            group = None
+        elif group is not None:
+            group.append(line)
+    return groups, sitemaps
+
+
+def _group(
+    _names: list[Line],
+    lines: list[Line],
+    dialect: Dialect,
+    rule_fields: Collection[str],
+) -> Group:
     agents: list[tuple[str, int, int]] = []
     rules: list[Rule] = []
     records: list[Record] = []
     run = latest_run = 0
-
-    def close() -> None:
-        if agents:
-            names, numbers, runs = zip(*agents, strict=True)
-            groups.append(Group(names, tuple(rules), tuple(records), numbers, runs))
-        for part in (agents, rules, records):
-            part.clear()
-
-    for line in lines:
-        number, field, value = line
-        if field == SITEMAP:
-            sitemaps.append(line)
-        elif field == USER_AGENT:
-            if rules:
-                close()
+    for number, field, value in lines:
+        if field == USER_AGENT:
             run = latest_run = run or number
             agents += [(name, number, run) for name in agents_of_line(value, dialect)]
+            continue
+        run = 0
+        text = value.decode("utf-8", "replace")
+        if field in rule_fields:
+            rules.append(Rule(field, text, number))
         else:
-            run = 0
-            text = value.decode("utf-8", "replace")
-            if not field:
-                close()
-            elif agents and field in rule_fields:
-                # Even an empty rule ends the run of user-agent lines. Rules before any
-                # user-agent line are in no group (RFC 2.2.2).
-                rules.append(Rule(field, text, number))
-            elif agents:
-                records.append(Record(field, text, number, latest_run))
-    close()
-    return tuple(groups), sitemaps
+            records.append(Record(field, text, number, latest_run))
+    tokens, numbers, runs = zip(*agents, strict=True)
+    return Group(tokens, tuple(rules), tuple(records), numbers, runs)
+
+
+def _records_for(
+    tokens: AbstractSet[str], lines: Iterable[PlainLine], dialect: Dialect
+) -> Iterator[Record]:
+    """Yield the delay, rate and window lines for the crawlers with *tokens* in a group.
+
+    User-agent lines share the rules that follow, even if other records stand between the
+    lines (RFC 9309, 2.2.4). But sites that write a delay below each user-agent line mean that
+    crawler only. So such a record applies only to the run of user-agent lines directly above.
+    """
+    is_ours = is_in_run = False
+    for number, field, rest in lines:
+        if field == USER_AGENT:
+            named = agents_of_line(octets(rest), dialect)
+            is_ours = (is_ours and is_in_run) or not tokens.isdisjoint(named)
+            is_in_run = True
+        elif not field:
+            break
+        elif field != SITEMAP:
+            is_in_run = False
+            if is_ours and field in PACE_FIELDS:
+                value = octets(rest).decode("utf-8", "replace")
+                yield Record(field, value, number)

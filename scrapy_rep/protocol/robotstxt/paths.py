@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 _UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _DELIMITERS = "/?&=+"
 
-# Reserved characters that delimit nothing in a path or query. Brackets are not valid there,
-# but many programs leave them raw.
-_OTHER_RESERVED = ":@!'(),;[]"
+# Reserved characters that delimit nothing in a path or query.
+_OTHER_RESERVED = ":@!(),;"
 
-# Characters that only some URL libraries encode: w3lib encodes brackets, and WHATWG parsers
-# encode the quote in a query.
+# More of them, which only some URL libraries encode: w3lib encodes brackets, which are not
+# valid there, and WHATWG parsers encode the quote in a query.
 _ENCODED_BY_SOME = "[]'"
 
 NORMAL = _UNRESERVED + _OTHER_RESERVED + _DELIMITERS
 """The characters that stand for themselves in patterns and URLs, in every dialect."""
 
-_DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED)
+_DECODED = frozenset(_UNRESERVED + _OTHER_RESERVED + _ENCODED_BY_SOME)
 
 NORMAL_CLASS = re.escape(NORMAL)
 """The normal characters, escaped for a character class of a regular expression."""
@@ -37,14 +36,18 @@ NORMAL_CLASS = re.escape(NORMAL)
 PLAIN_PATTERN = re.compile(rf"[/*][{NORMAL_CLASS}*]*\$?").fullmatch
 """Matches the value of a rule that needs no normalization, if wildcards are special."""
 
-# These match one octet, or one encoded octet, at a time, and do not backtrack.
+# These match one octet, or one encoded octet, at a time, and do not backtrack. A "%" that
+# begins no encoded octet stands for itself.
 _NORMAL = re.compile(rf"[{NORMAL_CLASS}]*").fullmatch
-_TO_NORMALIZE = re.compile(rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}]")
+_TO_NORMALIZE = re.compile(
+    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}{re.escape(_ENCODED_BY_SOME)}%]"
+)
 _HIGH_OR_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|[\x80-\xff]")
 _ASCII_TO_NORMALIZE = re.compile(
-    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}*$\x80-\U0010ffff]"
+    rf"%[0-9A-Fa-f]{{2}}|[^{NORMAL_CLASS}%*$\x80-\U0010ffff]"
 )
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 SHORT = 2048
 """The longest target, in octets, in which the words of patterns are searched one by one.
@@ -104,9 +107,16 @@ def plain_target(url: str, dialect: Dialect) -> str:
         return found
     if dialect.path_encoding == "high-octets":
         return _ASCII_TO_NORMALIZE.sub(_encoded_by_some, found)
+    if dialect.path_encoding == "rfc3986":
+        found = percent_encoded(found)
     return _normalized(
         found.encode("utf-8", "surrogatepass").decode("latin-1"), dialect
     )
+
+
+def percent_encoded(text: str) -> str:
+    """Return *text* with each ``%`` encoded that begins no encoded octet."""
+    return _PERCENT_ALONE.sub("%25", text)
 
 
 def with_slashes(target: str, dialect: Dialect) -> str:
@@ -277,8 +287,6 @@ def _encoded_by_some(match: re.Match[str]) -> str:
     if len(found) == 1:
         return f"%{ord(found):02X}"
     octet = chr(int(found[1:], 16))
-    if octet in _ENCODED_BY_SOME:
-        return octet
     may_stand_raw = octet in NORMAL + "*$#" or octet > "\x7f"
     return found if may_stand_raw else found.upper()
 

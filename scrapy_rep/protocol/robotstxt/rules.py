@@ -1,25 +1,64 @@
-"""Rules, and the parser that reads them from the text of a group."""
+"""The rules of one crawler, sorted once by precedence: the first that matches decides."""
 
 from __future__ import annotations
 
 import re
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from array import array
+from bisect import bisect_right
+from functools import cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.grammar import WHITE_SPACE, line_of
+from scrapy_rep.protocol.grammar import WHITE_SPACE, WS
+from scrapy_rep.protocol.robotstxt import paths
+from scrapy_rep.protocol.robotstxt.lines import bare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
-GroupText: TypeAlias = tuple[str, int]
-"""The text of a group, one character for each octet, and the number of its first line,
-which is a user-agent line."""
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.lines import GroupText, PlainLine
 
-# A disallow line whose value begins with a slash, up to that value.
-_DISALLOW = re.compile(line_of("disallow") + "(?=/)", re.IGNORECASE)
+MAX_TARGET = 65_536
+"""The longest target, in octets, that is compared with patterns that have a ``*``."""
 
-# The characters that can begin a rule line. Most other lines begin with different ones.
-_BEGIN_RULES = frozenset(WHITE_SPACE + "aAdD")
+MAX_COMPARED = 4_000_000
+"""How many octets one decision may compare with patterns that have a ``*``: a 1 KB target with
+about 4,000 patterns, which takes some hundredths of a second."""
+
+TOO_LONG = -1
+"""The place of a rule that cannot be found within these limits."""
+
+# The cost of a comparison, in octets compared: so many for each segment of the pattern; and the
+# target once more for each so many octets of the pattern, up to a maximum, since Python may
+# compare a short pattern with a short target at each place.
+_SEGMENT = 64
+_OCTETS_AT_ONCE = 32
+_MAX_AGAIN = 2_048
+
+# The length of a key. It is long enough to rule out most patterns.
+_KEY = 4
+
+# With more patterns with a * than this, the keys are not searched for one by one.
+_MANY_WILDCARDS = 500
+
+# The size of a rule in memory, in bytes, by its shape: measured on rules of 10 to 30 octets.
+_LITERAL_WEIGHT, _WILDCARD_WEIGHT = 110, 350
+
+_LITERAL = re.compile(rf"/[{paths.NORMAL_CLASS}]*").fullmatch
+"""Matches a value that is a normalized literal pattern."""
+
+# The first part of a value behind its beginning that a matching target must contain.
+_FIRST_PART: Callable[[str], re.Match[str]] = re.compile(
+    rf"\**([{paths.NORMAL_CLASS}]*)"
+).match  # type: ignore[assignment]  # It matches any text.
+
+# Classes of normal characters. One expression is compiled for each class: one for each
+# character would take as long to compile as it saves on a dozen hosts.
+_ALIKE = {each: paths.NORMAL[n % 8 :: 8] for n, each in enumerate(paths.NORMAL)}
+
+_EVERYTHING = paths.Pattern(("",), anchored=False, octets=0)
 
 
 class Rule(NamedTuple):
@@ -35,76 +74,247 @@ class Rule(NamedTuple):
     line: int
     """The number of the line, from 1."""
 
-    @classmethod
-    def of_mark(cls, mark: int, value: str) -> Rule:
-        """Return the rule with a mark and value of :class:`RuleLines`."""
-        # An empty rule that has an effect is a Disallow that allows everything.
-        kind = "allow" if mark & 1 and value else "disallow"
-        return cls(kind, value.encode("latin-1").decode("utf-8", "replace"), mark >> 1)
 
+class RuleList:
+    """Allow and disallow lines, in order of precedence.
 
-class RuleLines:
-    """The allow and disallow lines of one crawler: the mark of each value.
-
-    A *mark* is one integer for a rule: two times the number of its line, plus one if the rule
-    allows. The first of equal lines counts. Values are as written, with one character for
-    each octet. A comment or white space may still follow them.
+    The *place* of a rule is its index in that order; of the rules that match a target, the one
+    with the lowest place decides. Literal patterns are found by a binary search, and patterns
+    with a ``*`` are tried in order.
     """
 
-    __slots__ = ("allows", "disallows")
+    __slots__ = (
+        "_best", "_dialect", "_exact", "_heads", "_marks", "_parents", "_patterns",
+        "_values", "_wildcards", "weight",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.allows: dict[str, int] = {}
-        self.disallows: dict[str, int] = {}
+    def __init__(self, lines: Iterable[PlainLine], dialect: Dialect) -> None:
+        self._dialect = dialect
+        found = _sorted(lines, dialect)
+        none = len(found)
 
-    @classmethod
-    def of_groups(cls, groups: Iterable[GroupText]) -> RuleLines:
-        lines = cls()
-        for text, line in groups:
-            lines.add_group(text, line)
-        return lines
+        marks = [2 * line + allows for _, line, allows, _, _ in found]
+        self._marks = _compact([*marks, 1, 0])
+        """For each rule, two times the number of its line, plus one if it allows. Two more
+        stand for no rule, which allows, and for :data:`TOO_LONG`, which does not."""
 
-    def add_group(self, group: str, line: int) -> None:
-        """Add the rules of a group, whose user-agent line has the number *line*.
+        self._values = [value for _, _, _, value, _ in found]
 
-        Nearly all rules of nearly all sites are disallow lines that begin alike. Splitting
-        the text at this beginning gives their values at once. The lines between them are
-        parsed one by one.
-        """
-        first = _DISALLOW.search(group)
-        if first is None:
-            self._add_lines(group.split("\n"), 2 * line)
-            return
-        head, *values = group.split(first[0])
-        between = head.split("\n")
-        self._add_lines(between, 2 * line)
-        mark = 2 * (line + len(between))
-        add = self.disallows.setdefault
-        for value in values:
-            if "\n" not in value:
-                add(value, mark)
+        literals: dict[str, int] = {}
+        exact: dict[str, int] = {}
+        self._wildcards: list[tuple[int, str, str]] = []
+        """The place of each pattern with a ``*``, its key and its head. A target that matches
+        contains the key and begins with the head."""
+
+        self._patterns: dict[int, paths.Pattern] = {}
+        """Patterns with a ``*`` by their places. Most are parsed again if a target may match:
+        all of them would take most of the memory."""
+
+        for place, (_, _, allows, value, pattern) in enumerate(found):
+            if pattern is None:
+                literals.setdefault(value, place)
+            elif len(pattern.segments) > 1:
+                before = pattern.halves[0] if pattern.halves else pattern
+                self._wildcards.append((place, _key(pattern), before.segments[0]))
+                if "%" in value or (allows and dialect.index_html_quirk):
+                    # The value may have other patterns.
+                    self._patterns[place] = pattern
             else:
-                rest, *between = value.split("\n")
-                add(rest, mark)
-                self._add_lines(between, mark + 2)
-                mark += 2 * len(between)
-            mark += 2
+                shape = exact if pattern.anchored else literals
+                shape.setdefault(pattern.segments[0], place)
+        literals.setdefault("", none)
+        self._exact = exact
 
-    def _add_lines(self, lines: list[str], mark: int) -> None:
-        for line_mark, line in zip(count(mark, 2), lines, strict=False):
-            if line[:1] not in _BEGIN_RULES:
+        self._heads = heads = sorted(literals)
+        parents = _parents(heads)
+        best = list(map(literals.__getitem__, heads))
+        for at, parent in enumerate(parents):
+            best[at] = min(best[at], best[parent])
+        self._parents = _compact(parents)
+        self._best = _compact(best)
+        """For each literal, the lowest place of those that it begins with, and of itself."""
+
+        self.weight = (len(heads) + len(exact)) * _LITERAL_WEIGHT
+        self.weight += len(self._wildcards) * _WILDCARD_WEIGHT
+        """The approximate size in memory, in bytes."""
+
+    def winner(self, target: str) -> int:
+        """Return the place of the rule that decides on *target*, or one that :meth:`allows` and
+        :meth:`rule` know for no rule; or :data:`TOO_LONG`.
+        """
+        whole = target
+        if "%2F" in target:
+            target = paths.with_slashes(target, self._dialect)
+        heads, parents = self._heads, self._parents
+        at = bisect_right(heads, target) - 1
+        while not target.startswith(heads[at]):
+            at = parents[at]
+        best: int = self._best[at]
+        if self._exact:
+            best = min(best, self._exact.get(target, best))
+        wildcards = self._wildcards
+        if not wildcards:
+            return best
+        if len(whole) > MAX_TARGET:
+            is_near = any(whole.startswith(head) for _, _, head in wildcards)
+            return TOO_LONG if is_near else best
+        parts = whole if len(wildcards) <= _MANY_WILDCARDS else _parts_of(whole)
+        left = MAX_COMPARED
+        for place, key, head in wildcards:
+            if place > best:
+                break
+            if key in parts and whole.startswith(head):
+                pattern = self._patterns.get(place) or self._parse(place)
+                left -= _cost(pattern, whole)
+                if left < 0:
+                    return TOO_LONG
+                if paths.matches(pattern, whole):
+                    return place
+        return best
+
+    def allows(self, target: str) -> bool:
+        """Whether *target* is allowed. One that is too long to compare is not allowed."""
+        return self._marks[self.winner(target)] & 1 == 1
+
+    def rule(self, place: int) -> tuple[bool, Rule] | None:
+        """Return whether the rule at a *place* of :meth:`winner` allows, and the rule; None if
+        there is no rule.
+        """
+        if not 0 <= place < len(self._values):
+            return None
+        mark, value = self._marks[place], self._values[place]
+        # An empty rule that has an effect is a Disallow that allows everything.
+        kind = "allow" if mark & 1 and value else "disallow"
+        written = value.encode("latin-1").decode("utf-8", "replace")
+        return mark & 1 == 1, Rule(kind, written, mark >> 1)
+
+    def _parse(self, place: int) -> paths.Pattern:
+        pattern = paths.pattern(self._values[place], self._dialect)
+        assert pattern is not None
+        self._patterns[place] = pattern
+        return pattern
+
+
+def lines_near(target: str, texts: Iterable[GroupText]) -> Iterator[PlainLine]:
+    """Yield the rules in the text of groups that may match *target*, in their order, but with
+    other numbers. The target must have no ``%2F``, which may match a ``/``.
+
+    One regular expression reads the text, and stops only at rules whose second character is
+    like that of the target, or does not stand for itself.
+    """
+    search = _rules_near(_ALIKE.get(target[1:2], ""))
+    found = [rule for text, _ in texts for rule in search(text.decode("latin-1"))]
+    for number, (disallows, head, rest) in enumerate(found):
+        if target.startswith(head) and _FIRST_PART(rest)[1] in target:
+            yield number, "disallow" if disallows else "allow", head + rest
+
+
+@cache
+def _rules_near(characters: str) -> Callable[[str], list[tuple[str, str, str]]]:
+    """Return a search for rule lines whose second character is one of *characters*, or not a
+    normal one.
+
+    It finds "d" for a disallow line; what each matching target begins with; the rest of the
+    line.
+    """
+    others = re.escape("".join(sorted({*paths.NORMAL} - {*characters})))
+    return re.compile(
+        rf"\n{WS}(?:([dD])(?i:isallow)|[aA](?i:llow)){WS}:{WS}"
+        rf"(?:(/(?![{others}])[{paths.NORMAL_CLASS}]*)|(?![/{WHITE_SPACE}]))([^#\n]*)"
+    ).findall
+
+
+def effect_of(
+    value: str, dialect: Dialect, *, allows: bool
+) -> tuple[bool, list[paths.Pattern]]:
+    """Return whether a rule allows, and its patterns; none if it has no effect.
+
+    There are two if the rule also allows the directory of an index page, or if a ``%`` in it
+    may be the first octet of an encoded one, or may itself be encoded.
+    """
+    if not value:
+        allows_all = not allows and dialect.empty_disallow == "allow-all"
+        return True, [_EVERYTHING] if allows_all else []
+    patterns = [paths.pattern(value, dialect)]
+    if dialect.path_encoding == "rfc3986" and "%" in value:
+        encoded = paths.percent_encoded(value)
+        if encoded != value:
+            patterns.append(paths.pattern(encoded, dialect))
+    if allows and dialect.index_html_quirk:
+        patterns.append(paths.directory_of_index(value, dialect))
+    return allows, [pattern for pattern in patterns if pattern is not None]
+
+
+_SortedRule = tuple[int, int, bool, str, "paths.Pattern | None"]
+"""What a rule is sorted by, the number of its line, whether it allows, its value with one
+character for each octet, and its pattern; None for a literal that needs no normalization."""
+
+
+def _sorted(lines: Iterable[PlainLine], dialect: Dialect) -> list[_SortedRule]:
+    """Return the rules in order of precedence. The first of equal rules counts."""
+    disallows: dict[str, int] = {}
+    allows: dict[str, int] = {}
+    for number, field, rest in lines:
+        values = disallows if field == "disallow" else allows
+        values.setdefault(bare(rest), number)
+    first_wins = dialect.rule_choice == "first"
+    found: list[_SortedRule] = []
+    for is_allow, values in ((False, disallows), (True, allows)):
+        has_quirk = is_allow and dialect.index_html_quirk
+        for value, number in values.items():
+            if _LITERAL(value) and not has_quirk:
+                rank = 0 if first_wins else -2 * len(value) - is_allow
+                found.append((rank, number, is_allow, value, None))
                 continue
-            name, colon, value = line.partition(":")
-            if colon:
-                name = name.strip(WHITE_SPACE).lower()
-                if name == "disallow":
-                    self.disallows.setdefault(bare(value), line_mark)
-                elif name == "allow":
-                    self.allows.setdefault(bare(value), line_mark + 1)
+            effect, patterns = effect_of(value, dialect, allows=is_allow)
+            for pattern in patterns:
+                rank = 0 if first_wins else -2 * pattern.octets - effect
+                found.append((rank, number, effect, value, pattern))
+    found.sort(key=itemgetter(0, 1))
+    return found
 
 
-def bare(value: str) -> str:
-    """Return *value* without a comment and the white space around it."""
-    if "#" in value:
-        value = value.partition("#")[0]
-    return value.strip(WHITE_SPACE)
+def _key(pattern: paths.Pattern) -> str:
+    """Return a part of *pattern* behind its first ``*`` that each matching target contains."""
+    parts: Iterable[str] = pattern.segments[1:]
+    if pattern.halves is not None:
+        # An encoded slash may stand for a raw one.
+        parts = "/".join(parts).split("/")
+    return max(parts, key=len)[-_KEY:]
+
+
+def _parts_of(target: str) -> AbstractSet[str]:
+    """Return all parts of *target* that may be the key of a pattern."""
+    parts = {""}
+    for length in range(1, _KEY + 1):
+        starts = range(len(target) - length + 1)
+        parts.update([target[at : at + length] for at in starts])
+    return parts
+
+
+def _cost(pattern: paths.Pattern, target: str) -> int:
+    """Return what it costs to compare *target* with *pattern*, in octets compared."""
+    cost = len(target) * (1 + min(pattern.octets, _MAX_AGAIN) // _OCTETS_AT_ONCE)
+    cost += _SEGMENT * len(pattern.segments)
+    if pattern.halves is not None and "%2F" in target:
+        # paths.matches compares twice for each place where the query can begin.
+        cost *= 1 + 2 * min(target.count("?"), paths.QUESTION_MARKS_TRIED)
+    return cost
+
+
+def _parents(heads: list[str]) -> list[int]:
+    """Return the index of the parent of each of the sorted *heads*: the longest other head that
+    it begins with. All begin with the first one.
+    """
+    parents = [0] * len(heads)
+    for at in range(1, len(heads)):
+        head, parent = heads[at], at - 1
+        while not head.startswith(heads[parent]):
+            parent = parents[parent]
+        parents[at] = parent
+    return parents
+
+
+def _compact(numbers: list[int]) -> Sequence[int]:
+    """Return *numbers* in a compact sequence. In most files, each number fits an octet."""
+    return bytes(numbers) if max(numbers) < 256 else array("I", numbers)

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.grammar import PACE_FIELDS
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt import paths
 from scrapy_rep.protocol.robotstxt.accessrules import CrawlerRules
-from scrapy_rep.protocol.robotstxt.groups import parse_groups
-from scrapy_rep.protocol.robotstxt.groupsearch import follow
-from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text, lines
-from scrapy_rep.protocol.robotstxt.ruleindex import RuleIndex
-from scrapy_rep.protocol.robotstxt.rules import Rule, RuleLines
-from scrapy_rep.protocol.robotstxt.rulescan import RuleScan, can_scan
+from scrapy_rep.protocol.robotstxt.groups import follow, rule_lines
+from scrapy_rep.protocol.robotstxt.lines import (
+    bare,
+    decoded_text,
+    lines,
+    plain_lines,
+    read_line,
+    user_agent_lines,
+)
 from tests.protocol.corpus import read_corpus, urls_for
 from tests.protocol.reference import Reference
 from tests.protocol.robotstxt.test_agreement import DIALECTS, MIXTURES
@@ -43,28 +47,33 @@ ALL = [*DIALECTS, *MIXTURES]
 def test_groups_are_found_where_all_are_read(
     case: tuple[bytes, str, tuple[str, ...]],
 ) -> None:
-    """The spans found for a crawler's groups are those of the groups that name it."""
+    """What is read for one crawler are the rules and delays of the groups that name it."""
     body, _, agents = case
     for dialect in ALL:
-        content = canonical_text(decoded_text(body, dialect), dialect)
-        agent, spans, _ = follow(content, agents, dialect)
-        found = [
-            group
-            for start, end, _ in spans
-            for group in parse_groups(content[start:end], dialect)[0]
-        ]
-        expected = [
+        followed = follow(body, agents, dialect)
+        groups = [
             group
             for group in RobotsTxt.parse(body, dialect).groups
-            if any(names(token, agent, dialect) for token in group.agents)
+            if any(names(token, followed.agent, dialect) for token in group.agents)
         ]
         if not dialect.merge_groups:
-            expected = expected[:1]
-        assert [group.agents for group in found] == [g.agents for g in expected]
-        assert [len(group.rules) for group in found] == [len(g.rules) for g in expected]
-        for _, _, line in spans:
-            read = content.split(b"\n")[line - 1]
-            assert read.strip().lower().startswith(b"user-agent")
+            del groups[1:]
+        found = [
+            (field, bare(rest).encode("latin-1").decode("utf-8", "replace"), number)
+            for number, field, rest in rule_lines(followed.texts, dialect)
+        ]
+        assert found == [rule for group in groups for rule in group.rules]
+        records = [
+            record._replace(run=0)
+            for group in groups
+            for record in group.records
+            if record.field in PACE_FIELDS
+            and any(
+                run == record.run and names(token, followed.agent, dialect)
+                for token, run in zip(group.agents, group.runs, strict=True)
+            )
+        ]
+        assert list(followed.records) == (records if dialect.crawl_delay else [])
 
 
 def names(token: str, agent: str | None, dialect: Dialect) -> bool:
@@ -91,60 +100,27 @@ def test_tokens_are_those_of_agents_of_line(value: str) -> None:
 
 
 @given(body=bodies())
-def test_canonical_text_says_the_same_as_the_lines_as_written(body: bytes) -> None:
-    """Normalizing the field names keeps the fields, their values and their number."""
-    wanted = {"user-agent", "allow", "disallow"}
+def test_usual_lines_are_read_as_any_line(body: bytes) -> None:
+    """The fast paths for lines and user-agent lines read what the plain code reads."""
     for dialect in (*ALL, replace(GOOGLE, line_limit=12)):
-        plain = replace(dialect, misspelt_fields=False, line_limit=None)
-        content = canonical_text(decoded_text(body, dialect), dialect)
-        # The text is UTF-8 by now, so a byte order mark in it is ordinary text.
-        respelt = [
-            line for line in lines(b"\n" + content, plain) if line.field in wanted
+        text = decoded_text(body, dialect)
+        raw_lines = enumerate(text.split(b"\n"), 1)
+        expected = [read_line(number, raw, dialect) for number, raw in raw_lines]
+        assert list(lines(body, dialect)) == [line for line in expected if line]
+        agents = [
+            line.value.lower() for line in expected if line and line[1] == "user-agent"
         ]
-        as_written = [line for line in lines(body, dialect) if line.field in wanted]
-        assert [line._replace(number=line.number - 1) for line in respelt] == as_written
+        found = [value.strip() for _, value in user_agent_lines(text, dialect)]
+        assert found == agents
+        assert [line[0] for line in plain_lines(text, dialect, 5)] == [
+            line.number + 4 for line in expected if line
+        ]
 
 
 @given(body=st.lists(st.sampled_from((b"a", b"\r", b"\n", b"\r\n"))).map(b"".join))
 def test_line_ends_are_normalized(body: bytes) -> None:
     """Dropping each CR before an LF equals replacing CRLF."""
     assert decoded_text(body, RFC9309) == re.sub(rb"\r\n?", b"\n", body)
-
-
-# Reading rules
-
-
-@given(body=bodies())
-def test_rules_are_read_as_lines_are(body: bytes) -> None:
-    """Splitting a group at its disallow lines gives the same rules as reading its lines."""
-    for dialect in ALL:
-        content = canonical_text(decoded_text(body, dialect), dialect)
-        for start, end, line in follow(content, ["bot"], dialect).spans:
-            read = RuleLines()
-            read.add_group(content[start:end].decode("latin-1"), line)
-            found = {
-                Rule.of_mark(mark, value.partition("#")[0].strip(" \t\v\f"))
-                for values in (read.allows, read.disallows)
-                for value, mark in values.items()
-            }
-            expected = {
-                rule._replace(line=rule.line + line - 1)
-                for group in parse_groups(content[start:end], dialect)[0]
-                for rule in group.rules
-            }
-            # Of equivalent rules, the first is kept, in any spelling.
-            firsts: dict[tuple[str, str], int] = {}
-            for rule in sorted(expected, key=lambda rule: rule.line):
-                firsts.setdefault(
-                    (rule.kind if rule.pattern else "", rule.pattern), rule.line
-                )
-            lines_found = {rule.line for rule in found}
-            assert set(firsts.values()) - _of_empty(expected) <= lines_found
-            assert lines_found <= {rule.line for rule in expected}
-
-
-def _of_empty(rules: set[Rule]) -> set[int]:
-    return {rule.line for rule in rules if not rule.pattern}
 
 
 # Deciding
@@ -156,30 +132,30 @@ def _of_empty(rules: set[Rule]) -> set[int]:
     ),
     data=st.data(),
 )
-def test_the_index_finds_what_the_scan_finds(
+def test_the_first_decision_is_that_of_all_rules(
     rules: list[tuple[str, bytes]], data: st.DataObject
 ) -> None:
-    """The index and the linear scan find the same winning rule."""
+    """The rules that are read for the first URL alone decide as all rules do."""
     seen = [value for _, value in rules]
     asked = data.draw(st.lists(urls(seen), min_size=1, max_size=5))
-    group = "User-agent: *\n" + "\n".join(
-        f"{kind}: {value.decode('latin-1')}" for kind, value in rules
+    body = b"User-agent: *\n" + b"\n".join(
+        kind.encode() + b": " + value for kind, value in rules
     )
     for dialect in ALL:
-        groups = [(group, 1)]
-        index = RuleIndex(RuleLines.of_groups(groups), dialect)
-        scan = RuleScan(groups, dialect)
         for url in asked:
             target = paths.target(url, dialect)
-            if can_scan(target, groups, dialect):
-                assert index.winner(target) == scan.winner(target), dialect.name
+            followed = CrawlerRules("bot", body, dialect)
+            first = followed.first_rules(target)
+            if first is not None:
+                assert first.allows(target) is followed.read_rules().allows(target)
+                assert followed.first_rules(target) is None
 
 
 @given(case=cases(), data=st.data())
 def test_each_question_gets_the_answer_of_the_reference(
     case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
 ) -> None:
-    """The first decision, made by a scan, and later ones, by the index, equal the reference."""
+    """The first decision, with a part of the rules, and later ones equal the reference."""
     body, url, agents = case
     asked = [url, *data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3)), url]
     for dialect in ALL:
@@ -191,18 +167,18 @@ def test_each_question_gets_the_answer_of_the_reference(
             assert robots.is_allowed(question, agents) is expected[0]
 
 
-def test_real_files_are_indexed_as_they_are_scanned() -> None:
-    """On the files of real sites, the index and the scan find the same rule."""
+def test_the_first_decision_on_real_files() -> None:
+    """On the files of real sites, the first decision is the same as later ones."""
     for dialect in DIALECTS:
         for name, body in read_corpus():
-            content = canonical_text(decoded_text(body, dialect), dialect)
-            groups = CrawlerRules(("examplebot",), content, dialect).groups
-            index = RuleIndex(RuleLines.of_groups(groups), dialect)
-            scan = RuleScan(groups, dialect)
+            all_rules = CrawlerRules("examplebot", body, dialect).read_rules()
             for url in urls_for(body, 12):
                 target = paths.target(url, dialect)
-                if can_scan(target, groups, dialect):
-                    assert index.winner(target) == scan.winner(target), (name, url)
+                followed = CrawlerRules("examplebot", body, dialect)
+                first = followed.first_rules(target)
+                if first is not None:
+                    expected = all_rules.allows(target)
+                    assert first.allows(target) is expected, (name, url)
 
 
 @given(

@@ -50,16 +50,6 @@ def test_a_decision_among_ten_times_the_literals(dialect: Dialect) -> None:
     assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
 
 
-@DIALECTS
-def test_a_decision_among_wildcards_with_heads(dialect: Dialect) -> None:
-    """The number of wildcards with other beginnings does not change the cost of a decision."""
-    few, many = (
-        warm([f"{rule}*a$" for rule in literals(count)], dialect)
-        for count in (1_000, 10_000)
-    )
-    assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
-
-
 @pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
 def test_wildcards_are_tried_where_their_needle_is(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +132,7 @@ def test_twice_the_file_takes_twice_the_steps(
         return task
 
     read(1)()  # The first call compiles the regular expressions.
-    assert steps(read(1_000)) <= 2.2 * steps(read(500))
+    assert steps(read(2_000)) <= 2.2 * steps(read(1_000))
 
 
 def test_nothing_is_read_before_somebody_asks() -> None:

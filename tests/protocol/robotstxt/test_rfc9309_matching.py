@@ -37,9 +37,11 @@ from tests.protocol.robotstxt.asking import ask, matches
         # Characters that cannot stand in a URI are encoded.
         ("/a b", "/a%20b", True), ("/a%20b", "/a b", True), ('/"', "/%22", True),
         ("/<", "/%3c", True), ("/|", "/%7C", True), ("/\x01", "/%01", True),
-        # A "%" that encodes nothing is encoded too.
+        # A "%" that encodes nothing is itself, encoded or not, or begins an encoded octet.
         ("/100%", "/100%25", True), ("/100%25", "/100%", True), ("/%zz", "/%25zz", True),
-        ("/%2", "/%252", True), ("/%2541", "/%41", False),
+        ("/%2", "/%252", True), ("/%2541", "/%41", False), ("/%", "/%E3%83%84", True),
+        ("/a%", "/a%20b", True), ("/*%2", "/a/%2Fb", True), ("/%*3$", "/%e3", True),
+        ("/%25", "/%20", False), ("/%E", "/a", False), ("/%", "/%61", False),
     ],
 )  # fmt: skip
 def test_2_2_2_octets_are_compared_encoded(

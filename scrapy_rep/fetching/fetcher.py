@@ -203,9 +203,8 @@ class RobotsTxtFetcher:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
-            if virtual_host:
-                request.headers["Host"] = virtual_host
-            request.fetch = Fetch(is_judged=file.robots_of is not None, known=known)
+            is_judged = file.robots_of is not None
+            request.fetch = Fetch(is_judged, known, virtual_host)
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1

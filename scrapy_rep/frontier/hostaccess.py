@@ -284,11 +284,12 @@ class HostAccess:
     ) -> AsyncIterator[None]:
         """Hold the turn during a request for robots.txt, to which the delay applies as well."""
         group = self.turns.find(request)
-        if group is not None and not group.is_held_by_browser:
-            await self.turns.wait(request, group, is_redirected=is_redirected)
-        elif group is None:
-            await self.turns.shared_delays.wait_for(host_of(request))
+        # A request that is cancelled as its turn begins must end it, too.
         try:
+            if group is not None and not group.is_held_by_browser:
+                await self.turns.wait(request, group, is_redirected=is_redirected)
+            elif group is None:
+                await self.turns.shared_delays.wait_for(host_of(request))
             yield
         finally:
             # If it was sent, a signal handler of Turns has ended the turn already.

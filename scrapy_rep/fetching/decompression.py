@@ -9,19 +9,20 @@ from __future__ import annotations
 import sys
 import zlib
 from functools import partial
-from gzip import GzipFile
 from importlib import import_module
-from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.fetching.answers import is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scrapy.http import Response
 
-_CHUNK = 65_536
+# The members of a gzip file, or the frames of Zstandard. Each takes time, also an empty one, and
+# 500 KiB can have 60,000 of them. Servers send one; tools that compress in parallel make one for
+# each 64 KiB or more.
+_MAX_MEMBERS = 1_000
 
 # The number of characters of an unknown encoding in an error message.
 _SHOWN = 80
@@ -31,7 +32,8 @@ _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 class UndecodableBody(Exception):
-    """A body has an unknown encoding or several, is damaged, or its end is missing."""
+    """A body has an unknown encoding or several, is damaged, its end is missing, or it has too
+    many members."""
 
 
 def decoded(response: Response, limit: int) -> Response:
@@ -61,6 +63,8 @@ def decoded(response: Response, limit: int) -> Response:
                 break
     except (ImportError, LookupError):
         raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
+    except UndecodableBody:
+        raise
     except Exception:  # noqa: BLE001  each library has its own errors
         if not body or "download_stopped" not in response.flags:
             raise UndecodableBody(
@@ -71,26 +75,40 @@ def decoded(response: Response, limit: int) -> Response:
 
 def _parts(coding: str, body: bytes, limit: int) -> Iterator[bytes]:
     """Decode *body* in parts, with all members of a gzip file and all frames of Zstandard.
+    Each part has at most *limit* bytes; if it has that many, the next one must not be read.
 
     Raises LookupError for an unknown or several *coding*, another error for a damaged body or
-    one without its end.
+    one without its end, and UndecodableBody for one with too many members.
     """
-    if coding in {"gzip", "x-gzip"}:
-        yield from iter(partial(GzipFile(fileobj=BytesIO(body)).read1, _CHUNK), b"")
-    elif coding == "zstd":
-        file = import_module(_ZSTD).ZstdFile(BytesIO(body))
-        yield from iter(partial(file.read1, _CHUNK), b"")
-    elif coding == "deflate":
-        # With the zlib header or, as some servers send it, without.
-        has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-        unpacker = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
-        yield unpacker.decompress(body, limit)
-        if not unpacker.eof:
-            raise EOFError
-    elif coding == "br":
+    if coding == "br":
         decoder = import_module("brotli").Decompressor()
         yield decoder.process(body, output_buffer_limit=limit)
         if not decoder.is_finished():
             raise EOFError
-    else:
-        raise LookupError(coding)
+        return
+    unpacker = _unpacker_of(coding, body)
+    for _ in range(_MAX_MEMBERS):
+        member = unpacker()
+        yield member.decompress(body, limit)
+        if not member.eof:
+            raise EOFError
+        # Zero bytes may fill up the last block of a gzip file.
+        body = member.unused_data.lstrip(b"\0")
+        if not body or coding == "deflate":
+            return
+    raise UndecodableBody(f"the {coding} body has more than {_MAX_MEMBERS} members")
+
+
+def _unpacker_of(coding: str, body: bytes) -> Callable[[], Any]:
+    if coding in {"gzip", "x-gzip"}:
+        return partial(zlib.decompressobj, 16 + zlib.MAX_WBITS)
+    if coding == "zstd":
+        unpacker: Callable[[], Any] = import_module(_ZSTD).ZstdDecompressor
+        return unpacker
+    if coding == "deflate":
+        # With the zlib header or, as some servers send it, without.
+        has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+        return partial(
+            zlib.decompressobj, zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
+        )
+    raise LookupError(coding)

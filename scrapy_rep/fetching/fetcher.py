@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
 
 from scrapy_rep import stats
@@ -203,9 +203,8 @@ class RobotsTxtFetcher:
             request = RobotsTxtRequest.of(
                 url, file.causes.nth(attempt), self._settings.download_timeout
             )
-            if virtual_host:
-                request.headers["Host"] = virtual_host
-            request.fetch = Fetch(is_judged=file.robots_of is not None, known=known)
+            is_judged = file.robots_of is not None
+            request.fetch = Fetch(is_judged, known, virtual_host)
             file.cookies.add_cookie_header(request)
             answer = await self._send(request, file, is_redirected=is_redirected)
             attempt += 1
@@ -273,16 +272,20 @@ class RobotsTxtFetcher:
         return _Answer(None, f"{error} (see REP_REQUEST_META_KEYS)", is_dropped=True)
 
     async def _download(self, request: Request) -> Response:
-        # Acquired last, so that a request that waits for its turn does not block others.
-        await maybe_deferred_to_future(self._permits.acquire())
-        self._on_network += 1
-        try:
-            # A slow robots.txt must not reduce the number of concurrent pages.
-            with room_in_downloader(self._crawler):
-                return await self._crawler.engine.download_async(request)
-        finally:
-            self._on_network -= 1
-            self._permits.release()
+        async def download() -> Response:
+            self._on_network += 1
+            try:
+                # A slow robots.txt must not reduce the number of concurrent pages.
+                with room_in_downloader(self._crawler):
+                    return await self._crawler.engine.download_async(request)
+            finally:
+                self._on_network -= 1
+
+        # Last, so that a request that waits for its turn does not block others. Not acquire():
+        # a request that is cancelled as it gets the permit would never release it.
+        return await maybe_deferred_to_future(
+            self._permits.run(lambda: deferred_from_coro(download()))
+        )
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredLock
 
 from scrapy_rep.compat.internals import is_closing
@@ -132,15 +132,20 @@ class FileCache(ABC, Generic[_Parsed]):
         other error the file counts as unreachable.
         """
         lock = self._locks.setdefault(key, DeferredLock())
-        has_waited = bool(lock.locked)
-        await maybe_deferred_to_future(lock.acquire())
-        try:
-            shared = self._files.get(key) if has_waited else None
-            if shared is not None:
+        before = self._files.get(key)
+
+        async def learn() -> tuple[CachedFile[_Parsed], bool]:
+            shared = self._files.get(key)
+            if shared is not None and (
+                before is None or shared.entry is not before.entry
+            ):
                 return shared, False
             return await self._learn_or_fail(key, causes)
-        finally:
-            lock.release()
+
+        # Not acquire(): a call that is cancelled as it gets the lock would never release it.
+        return await maybe_deferred_to_future(
+            lock.run(lambda: deferred_from_coro(learn()))
+        )
 
     async def _learn_or_fail(
         self, key: Key, causes: Causes

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class FetchMiddleware:
-    """Asks for robots.txt unencoded, decodes it if it is encoded nevertheless, and notes with
-    which error its download has failed. RobotsTxtMiddleware calls it in a crawl.
+    """Asks for robots.txt unencoded and at the right virtual host, decodes it if it is encoded
+    nevertheless, and notes with which error its download has failed. RobotsTxtMiddleware calls it in a crawl.
     """
 
     ORDER = 595
@@ -35,6 +35,11 @@ class FetchMiddleware:
         if isinstance(request, RobotsTxtRequest):
             # Without the header, a server may use any encoding (RFC 9110, 12.5.3).
             request.headers["Accept-Encoding"] = "identity"
+            # That of DEFAULT_REQUEST_HEADERS, or of a middleware, names another site than the
+            # one whose file is asked for.
+            request.headers.pop("Host", None)
+            if request.fetch.virtual_host:
+                request.headers["Host"] = request.fetch.virtual_host
 
     def process_response(self, request: Request, response: Response) -> Response:
         is_own = isinstance(request, RobotsTxtRequest)

@@ -33,6 +33,9 @@ class Fetch:
     known: Known | None = None
     """The robots.txt that judges the request; None if an entry of ``REP_OVERRIDES`` does."""
 
+    virtual_host: str = ""
+    """The ``Host`` header; empty for the host in the URL."""
+
     is_cut: bool = False
     """Whether this package stopped the download at the size limit."""
 

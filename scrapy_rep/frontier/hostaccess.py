@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.misc import build_from_crawler
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep.compat.internals import is_closing
+from scrapy_rep.exceptions import SpiderClosing
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
 from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.hostkeys import delay_keys, host_of
 from scrapy_rep.frontier.hosts import Hosts
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.frontier.backqueue import BackQueue
@@ -70,6 +76,9 @@ class HostAccess:
         self._reporter = reporter
         self._overrides = settings.overrides
         self._is_watching = False
+        self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
+        """Those for requests with a purpose of their own."""
+
         store_client = _store_client(crawler, settings)
         leases = Leases(
             store_client, shared=settings.shared_delay and store_client.is_shared
@@ -191,7 +200,8 @@ class HostAccess:
     def _check_closing(self) -> None:
         self._is_watching = False
         if not (
-            self.hosts.has_waiters
+            self._tdmrep_fetches
+            or self.hosts.has_waiters
             or self.turns.groups.have_waiters
             or self.politeness.has_waiters
         ):
@@ -205,6 +215,8 @@ class HostAccess:
         # Turns first: otherwise a failing request would pass its turn to a waiting one.
         self.turns.close()
         self.hosts.close()
+        for fetch in list(self._tdmrep_fetches):
+            fetch.cancel()
         self.politeness.close()
 
     def log_waiting(self) -> None:
@@ -239,9 +251,22 @@ class HostAccess:
         """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
         it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
         """
-        if self.cache.lacks_tdmrep(known):
-            self.turns.release(request)
-        return await self.cache.tdmrep(known, Causes(self.cache.cause_of(request)))
+        causes = Causes(self.cache.cause_of(request))
+        if not self.cache.lacks_tdmrep(known):
+            return await self.cache.tdmrep(known, causes)
+        self.turns.release(request)
+        self._watch_for_closing()
+        fetch = deferred_from_coro(self.cache.tdmrep(known, causes))
+        self._tdmrep_fetches.add(fetch)
+        try:
+            return await maybe_deferred_to_future(fetch)
+        except (CancelledError, asyncio.CancelledError):
+            if not is_closing(self._crawler):
+                raise
+            why = f"The spider closed before {url_of(known.origin)} was fetched"
+            raise SpiderClosing(why) from None
+        finally:
+            self._tdmrep_fetches.discard(fetch)
 
     async def wait_for_turn(
         self, request: Request, origin: Origin, pace: Pace, *, fetched: float
@@ -284,11 +309,12 @@ class HostAccess:
     ) -> AsyncIterator[None]:
         """Hold the turn during a request for robots.txt, to which the delay applies as well."""
         group = self.turns.find(request)
-        if group is not None and not group.is_held_by_browser:
-            await self.turns.wait(request, group, is_redirected=is_redirected)
-        elif group is None:
-            await self.turns.shared_delays.wait_for(host_of(request))
+        # A request that is cancelled as its turn begins must end it, too.
         try:
+            if group is not None and not group.is_held_by_browser:
+                await self.turns.wait(request, group, is_redirected=is_redirected)
+            elif group is None:
+                await self.turns.shared_delays.wait_for(host_of(request))
             yield
         finally:
             # If it was sent, a signal handler of Turns has ended the turn already.

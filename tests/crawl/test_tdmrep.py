@@ -92,6 +92,24 @@ def test_redirects_in_a_circle(site: Site, mode: str) -> None:
     assert result.stats["elapsed_time_seconds"] < 30
 
 
+def test_a_spider_that_closes(site: Site, mode: str) -> None:
+    """A spider that closes does not wait for a tdmrep.json that never comes, nor for the
+    robots.txt of a host to which it is redirected.
+    """
+    silent = site.add(Answer(hang=True))
+    slow, host = site.add(OPEN), moved(site, silent.url("/policy"))
+    slow.answers[WELL_KNOWN] = Answer(hang=True)
+    pages = [
+        {"url": one.url("/page"), "meta": {"rep_purposes": ["tdm"]}}
+        for one in (slow, host)
+    ]
+    result = run_crawl(pages, mode=mode, settings={"CLOSESPIDER_TIMEOUT": 1})
+    assert slow.pages == host.pages == [WELL_KNOWN]
+    assert len(silent.robots_hits) == 1
+    assert result.stats["elapsed_time_seconds"] < 20
+    assert "Traceback" not in result.log
+
+
 @pytest.mark.newest
 def test_agents_and_overrides(site: Site) -> None:
     """As for any request, the group of the User-Agent that is sent decides, or an override."""

@@ -93,6 +93,24 @@ def test_set_by_a_middleware(host: Host) -> None:
     assert (NAME, "/b") not in served(host)
 
 
+def test_set_for_all_requests(site: Site, mode: str) -> None:
+    """A header that is set for all requests does not change which site this package asks: each
+    robots.txt is that of its own site, also after a redirect to another one.
+    """
+    other = site.add(NO_B)
+    other.answers[f"{NAME}/robots.txt"] = robots("", status=404)
+    host = site.add(NO_A)
+    host.answers[f"{NAME}/robots.txt"] = redirect(other.robotstxt)
+    settings = {"DEFAULT_REQUEST_HEADERS": {"host": NAME}}
+    run_crawl([host.url("/a"), host.url("/b")], mode=mode, settings=settings)
+    assert served(host) == [
+        ("address", "/robots.txt"),
+        (NAME, "/a"),
+        (NAME, "/robots.txt"),
+    ]
+    assert [name for name, _ in served(other)] == ["address"]
+
+
 def test_no_other_site(host: Host) -> None:
     """A header that names the host of the URL changes nothing."""
     same = host.origin.partition("://")[2]

@@ -326,6 +326,52 @@ async def test_a_robotstxt_that_is_needed_twice_is_fetched_once() -> None:
     assert cached.fetcher.asked == [ROBOTS_URL]
 
 
+@pytest.mark.parametrize("steps", range(5))
+@coroutine_test
+async def test_a_wait_that_is_cancelled_as_it_ends(steps: int) -> None:
+    """A request that is cancelled in the moment in which it could fetch a robots.txt leaves
+    that to the next one.
+    """
+    cached = Cached()
+    landing: Deferred[AccessResult] = Deferred()
+    cached.fetcher.answers[ROBOTS_URL] = landing
+    _, second, third = [
+        asyncio.ensure_future(cached.cache.robots(ORIGIN, CAUSES)) for _ in range(3)
+    ]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    landing.callback(result(ROBOTS_URL, ROBOTS))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    second.cancel()
+    known, _ = await asyncio.wait_for(third, 10)
+    assert known.entry.result.body == ROBOTS
+    assert cached.fetcher.asked == [ROBOTS_URL]
+
+
+@coroutine_test
+async def test_a_stale_robotstxt_is_not_shared() -> None:
+    """If the fetch that others wait for is cancelled, they fetch the file themselves, and do
+    not take what was known before.
+    """
+    cached = Cached()
+    await cached.learn()
+    cached.passed = 2 * DAY
+    landing: Deferred[AccessResult] = Deferred()
+    cached.fetcher.answers[ROBOTS_URL] = landing
+    causes = Causes(Request(PAGE))
+    first = asyncio.ensure_future(cached.cache.robots(ORIGIN, causes))
+    second = asyncio.ensure_future(cached.cache.robots(ORIGIN, CAUSES))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    cached.fetcher.answers[ROBOTS_URL] = result(ROBOTS_URL, b"")
+    causes.clear()
+    first.cancel()
+    known, is_new = await asyncio.wait_for(second, 10)
+    assert known.entry.result.body == b""
+    assert is_new
+
+
 @coroutine_test
 async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
     """Concurrent requests share one fetch of tdmrep.json, which is counted once."""

@@ -81,6 +81,25 @@ def test_several_frames() -> None:
     check_cuts("zstd", body)
 
 
+@pytest.mark.parametrize("flags", [(), ("download_stopped",)])
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_very_many_members(encoding: str, flags: tuple[str, ...]) -> None:
+    """A body of more members than any tool makes is refused, since each takes time; also if the
+    size limit has cut it. As many as tools make are decoded.
+    """
+    member = pytest.importorskip(MODULES.get(encoding, encoding)).compress(b"#\n")
+    assert decode(member * 1_000, encoding) == b"#\n" * 1_000
+    with pytest.raises(UndecodableBody, match="has more than 1000 members"):
+        decode(member * (LIMIT // len(member)), encoding, flags=flags)
+
+
+def test_skippable_frames() -> None:
+    """A Zstandard body may have frames that are no text."""
+    zstd = pytest.importorskip(ZSTD)
+    skippable = b"\x50\x2a\x4d\x18\x02\0\0\0\xff\xff"
+    assert decode(skippable + zstd.compress(LONG) + skippable, "zstd") == LONG
+
+
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its library, an encoding is unsupported."""
 

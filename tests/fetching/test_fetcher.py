@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from scrapy import Request, signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IHostnameResolver
 from zope.interface import implementer
 
+from scrapy_rep.fetching import fetcher
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.request import Causes, cause_of
 from scrapy_rep.settings import RepSettings
@@ -149,6 +153,38 @@ async def test_a_redirect_carries_no_userinfo() -> None:
     result, engine = await fetch(answers)
     assert result.status == 200
     assert [request.url for request in engine.asked] == [URL, there]
+
+
+@pytest.mark.parametrize("steps", range(5))
+@coroutine_test
+async def test_a_fetch_that_is_cancelled_as_it_may_begin(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch that is cancelled in the moment in which it may use the network leaves that to
+    the next one.
+    """
+    monkeypatch.setattr(fetcher, "MAX_ON_NETWORK", 1)
+    crawler = fake_crawler({}, {URL: answer(URL)})
+    landing: Deferred[None] = Deferred()
+    send = crawler.engine.download_async
+
+    async def download_later(request: Request) -> Any:
+        await maybe_deferred_to_future(landing)
+        return await send(request)
+
+    crawler.engine.download_async = download_later
+    robots = RobotsTxtFetcher(crawler, RepSettings.from_settings(crawler.settings))
+    _, second, third = [
+        asyncio.ensure_future(robots.fetch(URL, Causes(CAUSE))) for _ in range(3)
+    ]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    crawler.engine.download_async = send
+    landing.callback(None)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    second.cancel()
+    assert (await asyncio.wait_for(third, 10)).status == 200
 
 
 @coroutine_test

@@ -154,6 +154,19 @@ def test_a_clock_that_is_set_back(crawl: Crawl) -> None:
     assert refused(crawl) == ["http://a.example/1"]
 
 
+def test_a_clock_that_is_set_back_a_little(crawl: Crawl) -> None:
+    """A clock that is set back by a minute, as from a time server, delays the next fetch by a
+    minute, and does not prevent it.
+    """
+    request = crawl.push("http://a.example/1")
+    crawl.run()
+    crawl.answer(URL, status=503, Retry_After="100")
+    crawl.clock.set_back(60)
+    crawl.pass_time(161)
+    assert crawl.on_network == [URL]
+    assert crawl.answer(URL, RULES) == [request]
+
+
 def test_remembered_so_far(crawl: Crawl) -> None:
     """The number of remembered hosts that were given up is bounded: the
     least recent are forgotten.

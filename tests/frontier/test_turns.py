@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
 
 import pytest
+from twisted.internet.defer import CancelledError
 
 from tests.frontier.fakes import Crawl, page
 
@@ -33,6 +35,30 @@ def test_a_robotstxt_gives_back_the_turn_that_it_was_given() -> None:
     crawl.answer("http://a.example/robots.txt", RULES)
     crawl.pass_time(2.5)
     assert crawl.on_network == ["http://b.example/1"]
+
+
+def test_a_robotstxt_that_is_cancelled_as_its_turn_begins() -> None:
+    """A fetch of robots.txt that is cancelled in the moment in which it gets its turn leaves
+    the turn to the next request.
+    """
+    crawl = Crawl()
+    crawl.outside("http://a.example/1")
+    crawl.answer("http://a.example/robots.txt", delayed(1))
+    crawl.pass_time(1)
+    turns = crawl.frontier.access.turns
+    wait = turns.wait
+
+    async def wait_and_be_cancelled(*args: Any, **kwargs: Any) -> None:
+        await wait(*args, **kwargs)
+        raise CancelledError
+
+    with mock.patch.object(turns, "wait", wait_and_be_cancelled):
+        crawl.outside("http://a.example:81/2")
+        crawl.answer("http://a.example/1")
+        crawl.pass_time(1)
+    crawl.outside("http://a.example/3")
+    crawl.pass_time(60)
+    assert "http://a.example/3" in crawl.on_network
 
 
 def test_a_spider_that_closes_sends_nothing_more() -> None:

@@ -43,8 +43,8 @@ _DEFAULTS = IndexingRules().to_dict()
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    if profile.note:
-        notify(profile.note)
+    for note in profile.notes:
+        notify(note)
     page = _load(arguments, profile)
     output = Output(arguments)
     is_fetched = (page.is_allowed or arguments.force) and not page.error
@@ -116,7 +116,7 @@ def _effects(
     makes from the page. None if no callback gets the page, since robots.txt forbids it or its
     status is not 2xx.
     """
-    if not page.is_allowed or page.is_error_page:
+    if not (page.is_allowed or profile.is_off) or page.is_error_page:
         return None
     rep = profile.rep
     may_drop = rep.noindex == "drop" and page.is_document

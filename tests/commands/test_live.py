@@ -234,7 +234,11 @@ def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     assert ended.status == 1, "robots.txt forbids it all the same"
     assert (record["fetched"], record["indexable"]) == (True, True)
     assert record["crawl"] is None, "a crawl does not fetch it"
-    assert shop.pages == ["/basket/1"]
+    off = ("--force", "-s", "ROBOTSTXT_OBEY=False")
+    ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *off, cwd=tmp_path)
+    assert "ROBOTSTXT_OBEY is False" in ended.err
+    assert "  in a crawl: items are kept, links are followed\n" in ended.out
+    assert shop.pages == ["/basket/1"] * 2
 
 
 def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def run(arguments: Namespace, settings: Settings) -> int:
     given: Given = {}
     if arguments.robots is not None:
         given[None] = given_robotstxt(arguments.robots, dialects)
-    if profile.note:
-        notify(profile.note)
+    for note in profile.notes:
+        notify(note)
     checker = Checker(profile, Output(arguments), brief=arguments.brief)
     batches: Iterable[list[tuple[int, str]]]
     is_list = arguments.urls == ["-"]

@@ -14,10 +14,12 @@ from scrapy_rep.commands.shared.urls import parse_url, read_file
 from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
+from scrapy_rep.protocol.indexing.documents import is_document
 from scrapy_rep.protocol.usage.page import FIELDS
 from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
 from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.responses.documents import has_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +57,10 @@ class Page:
 
     html: bytes = b""
     encoding: str | None = None
+
+    is_document: bool = True
+    """Whether its indexing rules have an effect in a crawl. On data they have none."""
+
     redirects: list[str] = field(default_factory=list)
 
     decision: Decision | None = None
@@ -92,7 +98,14 @@ def page_of_file(path: str, fields: Sequence[str]) -> Page:
             others.append((name, octets))
         else:
             values.append(octets)
-    return Page(where=path, html=read_file(path), headers=values, fields=others)
+    html = read_file(path)
+    return Page(
+        where=path,
+        html=html,
+        headers=values,
+        fields=others,
+        is_document=is_document("text/html", html),
+    )
 
 
 async def fetched_page(
@@ -155,6 +168,7 @@ def _joined(url: str, location: bytes) -> ParsedUrl | None:
 
 def _with_response(page: Page, response: Response) -> Page:
     page.status = response.status
+    page.is_document = has_document(response)
     page.headers = response.headers.getlist("X-Robots-Tag")
     page.fields = [
         (name, value) for name in FIELDS for value in response.headers.getlist(name)

@@ -43,8 +43,8 @@ _DEFAULTS = IndexingRules().to_dict()
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    if profile.note:
-        notify(profile.note)
+    for note in profile.notes:
+        notify(note)
     page = _load(arguments, profile)
     output = Output(arguments)
     is_fetched = (page.is_allowed or arguments.force) and not page.error
@@ -54,12 +54,17 @@ def run(arguments: Namespace, settings: Settings) -> int:
     if output.as_json:
         record = _record(page, profile, rules if is_fetched else None, now)
         if is_fetched:
+            record["document"] = page.is_document
+            record["crawl"] = _effects(page, profile, rules, usage, now)
             record["usage"] = usage_record(usage, profile)
         output.record(record)
     else:
         _show(output, page, profile, rules if is_fetched else None, now)
         if is_fetched:
             show_usage(output, usage, profile)
+            effects = _effects(page, profile, rules, usage, now)
+            if effects is not None:
+                output.line("  in a crawl: ", _in_words(page, profile, rules, effects))
     may_be_used = _indexable(page, rules, now) and not is_denied(usage, profile)
     return CLEAN if page.is_allowed and is_fetched and may_be_used else FOUND
 
@@ -98,6 +103,50 @@ def _usage(page: Page, profile: Profile, rules: IndexingRules) -> UsagePreferenc
     if page.loaded is None:
         return usage
     return robotstxt_usage(page.loaded.robots, page.where, profile) | usage
+
+
+def _effects(
+    page: Page,
+    profile: Profile,
+    rules: IndexingRules,
+    usage: UsagePreferences,
+    now: datetime,
+) -> dict[str, str] | None:
+    """Return what a crawl with these settings does with the items and the links that a callback
+    makes from the page. None if no callback gets the page, since robots.txt forbids it or its
+    status is not 2xx.
+    """
+    if not (page.is_allowed or profile.is_off) or page.is_error_page:
+        return None
+    rep = profile.rep
+    may_drop = rep.noindex == "drop" and page.is_document
+    items = "kept"
+    if (may_drop and not rules.indexable(now)) or (
+        rep.usage == "drop" and is_denied(usage, profile)
+    ):
+        items = "dropped"
+    elif (
+        rep.noindex == "annotate"
+        or (may_drop and rules.unavailable_after is not None)
+        or (rep.usage == "annotate" and rep.purposes)
+    ):
+        items = "annotated"
+    drops_links = rep.nofollow == "drop" and page.is_document and not rules.follow
+    return {"items": items, "links": "dropped" if drops_links else "followed"}
+
+
+def _in_words(
+    page: Page, profile: Profile, rules: IndexingRules, effects: dict[str, str]
+) -> str:
+    words = f"items are {effects['items']}, links are "
+    if effects["links"] == "dropped":
+        return words + "not followed"
+    words += "followed"
+    if profile.rep.rel:
+        words += f", except with rel={', '.join(sorted(profile.rep.rel))}"
+    if page.is_document or not rules.statements:
+        return words
+    return f"{words}. This is data, not a document: noindex and nofollow drop nothing"
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:

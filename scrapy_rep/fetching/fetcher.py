@@ -328,6 +328,6 @@ class _Answer(NamedTuple):
 _STOPPED = _Answer(
     None,
     "a component stopped its download (StopDownload in a handler of headers_received or "
-    "bytes_received)",
+    "bytes_received); let requests for robots.txt and tdmrep.json pass there",
     is_dropped=True,
 )

@@ -10,6 +10,7 @@ from scrapy.exceptions import NotConfigured
 
 from scrapy_rep import meta, stats
 from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.responses import links
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.indexing.statements import Statement
 
 logger = get_logger(__name__)
 
@@ -94,18 +94,22 @@ class IndexingGateMiddleware:
         found = self._why_not_follow(request, response, rules)
         if found is None:
             return True
-        why, statement = found
+        reason, statement = found
+        if isinstance(statement, Statement):
+            why = f"{statement.text} ({statement.source})"
+        else:
+            why = f"rel={statement}" if statement else "nofollow"
         logger.debug(
-            "Dropped %(request)s: its link on %(response)s must not be followed (%(why)s)",
+            "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
             {"response": response, "why": why, "request": request},
             extra={"spider": self._crawler.spider},
         )
-        self._crawler.stats.inc_value(stats.NOFOLLOW.format(source=why))
+        self._crawler.stats.inc_value(stats.NOFOLLOW.format(source=reason))
         self._crawler.signals.send_catch_log(
             link_dropped,
             request=request,
             response=response,
-            reason=why,
+            reason=reason,
             statement=statement,
             spider=self._crawler.spider,
         )

@@ -417,3 +417,14 @@ def test_many_agents_in_a_group(rep: Rep) -> None:
     Path("robots.txt").write_text(f"{agents}Disallow: /\n")
     out = rep("check", BASKET, *FILE, "--agent", "ac").out
     assert "(it names aa, ab, ac, ad, ae and 4 more)" in out
+
+
+def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:
+    """With ROBOTSTXT_OBEY = False in the settings, the verdict is that of robots.txt, and a note
+    says that a crawl fetches the URL all the same.
+    """
+    off = rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=False)
+    assert off.status == 1
+    assert "ROBOTSTXT_OBEY is False in the settings" in off.err
+    assert not rep("check", BASKET, *FILE).err
+    assert not rep("check", BASKET, *FILE, ROBOTSTXT_OBEY=True).err

@@ -191,6 +191,31 @@ def test_page(site: Site, tmp_path: Path) -> None:
     assert "  robots.txt allows fetching it: no rule matches\n" in ended.out
 
 
+def test_data_that_says_noindex(site: Site, tmp_path: Path) -> None:
+    """JSON, a sitemap and a robots.txt that say noindex must not be in an index, and a crawl
+    drops nothing of them; of a PDF that says so, it drops the items.
+    """
+    host = site.add()
+    tag = {"X-Robots-Tag": "noindex, nofollow"}
+    for path, content_type, items in (
+        ("/wp-json/shops", "application/json; charset=UTF-8", "kept"),
+        ("/sitemap.xml", "application/xml", "kept"),
+        ("/robots.txt", "text/plain", "kept"),
+        ("/list.pdf", "application/pdf", "dropped"),
+    ):
+        host.answers[path] = Answer(headers={"Content-Type": content_type, **tag})
+        url = host.url(path)
+        ended = scrapy_rep("page", url, *AS_MYBOT, cwd=tmp_path)
+        assert ended.status == 1
+        assert ended.out.startswith(f"noindex    {url}\n")
+        assert f"  in a crawl: items are {items}, links are " in ended.out
+        assert ("drop nothing" in ended.out) is (items == "kept")
+        ended = scrapy_rep("page", url, *AS_MYBOT, *JSON, cwd=tmp_path)
+        (record,) = ended.records("page")
+        assert record["document"] is (items == "dropped")
+        assert record["crawl"]["items"] == items
+
+
 def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     """A forbidden page is not fetched, even after a redirect; --force fetches both."""
     shop = site.add(ROBOTS)
@@ -208,7 +233,12 @@ def test_page_that_robots_txt_forbids(site: Site, tmp_path: Path) -> None:
     (record,) = ended.records("page")
     assert ended.status == 1, "robots.txt forbids it all the same"
     assert (record["fetched"], record["indexable"]) == (True, True)
-    assert shop.pages == ["/basket/1"]
+    assert record["crawl"] is None, "a crawl does not fetch it"
+    off = ("--force", "-s", "ROBOTSTXT_OBEY=False")
+    ended = scrapy_rep("page", shop.url("/basket/1"), *AS_MYBOT, *off, cwd=tmp_path)
+    assert "ROBOTSTXT_OBEY is False" in ended.err
+    assert "  in a crawl: items are kept, links are followed\n" in ended.out
+    assert shop.pages == ["/basket/1"] * 2
 
 
 def test_page_that_cannot_be_had(site: Site, tmp_path: Path) -> None:
@@ -256,6 +286,7 @@ def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
     )
     (record,) = ended.records("page")
     assert (ended.status, record["status"], record["indexable"]) == (1, 503, False)
+    assert record["crawl"] is None
     assert not any(each["indexable"] for each in record["dialects"].values())
 
 

@@ -42,6 +42,7 @@ def test_rules_with_evidence(rep: Rep) -> None:
         "  rfc9309    indexable  nofollow, noarchive, noimageindex, noodp, max-snippet:20\n"
         "  google     indexable  nofollow, noimageindex, max-snippet:20\n"
         "  classic    indexable  nofollow\n"
+        "  in a crawl: items are kept, links are not followed\n"
     )
 
 
@@ -78,6 +79,63 @@ def test_verdict(rep: Rep, header: str, word: str, evidence: set[str]) -> None:
     assert set(record["evidence"]) == evidence
     assert all(record["evidence"].values())
     assert set(record["dialects"]) == {"rfc9309", "google", "classic"}
+
+
+EXPIRED = "X-Robots-Tag: unavailable_after: 2020-01-01"
+EXPIRING = "X-Robots-Tag: unavailable_after: 2990-01-01"
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "settings", "effects"),
+    [
+        ("<p>", "X-Robots-Tag: all", {}, ("kept", "followed")),
+        ("<p>", "X-Robots-Tag: none", {}, ("dropped", "dropped")),
+        ("<p>", EXPIRED, {}, ("dropped", "followed")),
+        ("<p>", EXPIRING, {}, ("annotated", "followed")),
+        ("<p>", "X-Robots-Tag: none", {"REP_NOINDEX": "ignore"}, ("kept", "dropped")),
+        ("<p>", "X-Robots-Tag: none", {"REP_NOFOLLOW": "ignore"}, ("dropped", "followed")),
+        ("<p>", "X-Robots-Tag: all", {"REP_NOINDEX": "annotate"}, ("annotated", "followed")),
+        ("<p>", "X-Robots-Tag: noai", {"REP_PURPOSES": "train-ai"}, ("dropped", "followed")),
+        (
+            "<p>",
+            "X-Robots-Tag: noai",
+            {"REP_PURPOSES": "train-ai", "REP_USAGE": "annotate"},
+            ("annotated", "followed"),
+        ),
+        ('[{"id": 1}]', "X-Robots-Tag: none", {}, ("kept", "followed")),
+        ('[{"id": 1}]', EXPIRED, {}, ("kept", "followed")),
+        ("[1]", "X-Robots-Tag: none", {"REP_NOINDEX": "annotate"}, ("annotated", "followed")),
+        ("[1]", "X-Robots-Tag: noai", {"REP_PURPOSES": "train-ai"}, ("dropped", "followed")),
+        ("<?xml version='1.0'?><urlset/>", "X-Robots-Tag: none", {}, ("kept", "followed")),
+    ],
+)  # fmt: skip
+def test_what_a_crawl_does(
+    rep: Rep,
+    body: str,
+    header: str,
+    settings: dict[str, str],
+    effects: tuple[str, str],
+) -> None:
+    """The items that a crawl drops or annotates, and the links that it does not follow, are
+    named: by the settings, and by whether the page is a document or data.
+    """
+    items, links = effects
+    Path("page.html").write_text(body)
+    arguments = ("page", "page.html", "--header", header)
+    (record,) = rep(*arguments, "--format", "json", **settings).records("page")
+    assert record["document"] is (body == "<p>")
+    assert record["crawl"] == {"items": items, "links": links}
+    words = "not followed" if links == "dropped" else "followed"
+    out = rep(*arguments, **settings).out
+    assert f"  in a crawl: items are {items}, links are {words}" in out
+    assert ("This is data" in out) is (body != "<p>")
+
+
+def test_links_that_a_crawl_leaves_out(rep: Rep) -> None:
+    """The values of rel whose links a crawl does not follow are named, also those of a dialect."""
+    Path("page.html").write_text(HTML)
+    ended = rep("page", "page.html", "--dialect", "google", "--agent", "robot")
+    assert "links are followed, except with rel=nofollow, sponsored, ugc\n" in ended.out
 
 
 def test_agent_and_standard_input(rep: Rep) -> None:

@@ -109,6 +109,7 @@ def test_page(rep: Rep) -> None:
         "      tdm-reservation: 1 (header) (overridden)\n"
         "      tdm-reservation: 0 (meta)\n"
         "  licence or policy: https://l.example/\n"
+        "  in a crawl: items are kept, links are followed\n"
     )
     assert rep(*asked, "--purpose", "search").status == 1
     (record,) = rep(*asked, "--format", "json", "--purpose", "tdm").records("page")

@@ -52,7 +52,8 @@ def test_a_project_that_stops_what_is_not_html(
     hits = 1 if fails else 2
     assert hits <= len(host.robots_hits) <= 2 * hits
     for one in [host, moved] + [missing] * fails:
-        assert result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
+        (line,) = result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
+        assert "let requests for robots.txt and tdmrep.json pass there" in line
     assert result.stats["rep/robotstxt/unreachable"] == 2 + fails
     assert "rep/robotstxt/successful" not in result.stats
     assert result.stats["elapsed_time_seconds"] < 30

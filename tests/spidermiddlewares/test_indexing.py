@@ -85,6 +85,34 @@ def test_links(
     assert count == (2 if source else None)
 
 
+@pytest.mark.parametrize(
+    ("tags", "settings", "why"),
+    [
+        ([b"nofollow"], {}, "nofollow (header)"),
+        ([b"mybot: NONE"], {}, "NONE (header)"),
+        ([], {"REP_REL": ["ugc"]}, "rel=ugc"),
+    ],
+)
+def test_the_log_says_why_a_link_is_dropped(
+    tags: list[bytes],
+    settings: dict[str, Any],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log line of a dropped link has the statement of its page, or the rel of the link."""
+    mw, _ = gate(**settings)
+    rules = IndexingRules.parse(tags, agents=("mybot",))
+    response = page(body=b'<a rel=ugc href="/other">')
+    caplog.set_level("DEBUG")
+    caplog.clear()
+    response.meta["rep_indexing"] = rules
+    request = Request("http://example.com/other")
+    assert not list(mw.process_spider_output(response, [request]))
+    assert caplog.messages == [
+        f"Dropped <GET {request.url}>: its link on <200 {URL}> must not be followed: {why}"
+    ]
+
+
 def test_the_page_again_is_no_link() -> None:
     """A callback that returns the request of its own page, as a retry, follows no link."""
     mw, _ = gate()

@@ -11,7 +11,7 @@ from scrapy_rep.exceptions import SettingError
 from scrapy_rep.fetching.identity import default_header
 from scrapy_rep.protocol.agents import EVERYONE, product_tokens
 from scrapy_rep.protocol.request_target import decide
-from scrapy_rep.settings import USER_AGENT, RepSettings
+from scrapy_rep.settings import OBEY, USER_AGENT, RepSettings
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -41,6 +41,24 @@ class Profile:
     @property
     def dialect(self) -> Dialect:
         return self.rep.dialect
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the settings make a crawl ignore robots.txt. The add-on changes the default of
+        Scrapy, which is False as well.
+        """
+        return bool(self.settings.getpriority(OBEY)) and not self.rep.obey
+
+    @property
+    def notes(self) -> list[str]:
+        """The messages to the user of a command that judges URLs."""
+        found = [self.note] if self.note else []
+        if self.is_off:
+            found.append(
+                f"{OBEY} is False in the settings: a crawl fetches also what robots.txt "
+                "forbids. The verdicts are those of robots.txt"
+            )
+        return found
 
     @property
     def record(self) -> dict[str, Any]:

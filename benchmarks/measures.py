@@ -10,16 +10,11 @@ import tracemalloc
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.protocol.robotstxt.groupsearch import follow
-
 from benchmarks import corpus, hostile
 from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
 from benchmarks.table import Row, Target, Task, compare, timed
 from benchmarks.timing import Times, environment, interleaved
-from scrapy_rep.protocol.dialect import RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.groups import parse_groups
-from scrapy_rep.protocol.robotstxt.lines import canonical_text, decoded_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from benchmarks.peers import Parser
 
 HOSTILE_TIMEOUT = 20.0
-AGENT = ("examplebot",)
 LITERALS = (1_000, 10_000)
 
 # Parsers that parse before the first decision.
@@ -35,31 +29,26 @@ PARSERS = tuple(peer for peer in PEERS if not isinstance(peer, Gpyrobotstxt))
 
 
 def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time parsing a file and finding the rules of one agent in it."""
+    """Time parsing a file, and finding the groups of one agent and its delay."""
+
+    def do(parser: Parser, bodies: list[bytes]) -> None:
+        for body in bodies:
+            parser.crawl_delay(parser.parse(body))
+
+    what = "read a file, find the agent's delay"
+    task = Task(what, do, Target(6), peers=PARSERS)
+    yield from compare(task, files, rounds)
+
+
+def all_rules(files: list[bytes], rounds: int) -> Iterator[Row]:
+    """Time parsing a file, and sorting all rules of one agent."""
 
     def do(parser: Parser, bodies: list[bytes]) -> None:
         for body in bodies:
             parser.find_rules(parser.parse(body))
 
-    what = "read a file, find the agent's rules"
-    task = Task(what, do, Target(6), peers=PARSERS)
+    task = Task("read a file, sort the agent's rules", do, peers=PARSERS)
     yield from compare(task, files, rounds)
-
-
-def groups(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare finding the groups of one crawler with reading all groups."""
-
-    def search() -> None:
-        for body in files:
-            follow(canonical_text(decoded_text(body, RFC9309), RFC9309), AGENT, RFC9309)
-
-    def read() -> None:
-        for body in files:
-            parse_groups(body, RFC9309)
-
-    tasks = {"find the groups of one crawler": search, "read all groups": read}
-    for what, times in interleaved(tasks, rounds).items():
-        yield timed(what, OURS, times, len(files))
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
@@ -73,7 +62,7 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
             parser.crawl_delay(parsed)
 
     what = "read a file, its delay and one decision"
-    task = Task(what, do, Target(5), peers=PARSERS)
+    task = Task(what, do, Target(4.5), peers=PARSERS)
     yield from compare(task, files, rounds)
 
 
@@ -94,7 +83,7 @@ def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
 def warm(files: list[bytes], rounds: int) -> Iterator[Row]:
     """Time twenty decisions on each file, most of which touch its rules."""
     what = "decide on a URL, file already parsed"
-    task = Task(what, _decide_on(files), Target(4), questions=20)
+    task = Task(what, _decide_on(files), Target(3), questions=20)
     yield from compare(task, files, rounds)
 
 
@@ -237,6 +226,6 @@ def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
 
 
 ALL = (
-    ready, groups, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
+    ready, all_rules, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
     import_time,
 )  # fmt: skip

@@ -14,7 +14,6 @@ from robots import RobotsParser
 
 from benchmarks.corpus import AGENT
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt.rules import RuleLines
 
 
 class Parser(ABC):
@@ -52,9 +51,8 @@ class Ours(Parser):
         return RobotsTxt.parse(body)
 
     def find_rules(self, parsed: RobotsTxt) -> None:
-        # parse() finds only the groups before a second decision; other parsers read
-        # rules.
-        RuleLines.of_groups(parsed._follow(AGENT).groups)
+        # The first decision needs only some of the rules; other parsers read them all.
+        parsed._rules_for(AGENT).read_rules()
 
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
         return parsed.is_allowed(url, AGENT)

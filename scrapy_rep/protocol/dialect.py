@@ -47,13 +47,14 @@ class Dialect:
     after the first raw ``?`` of a pattern matches both. RFC 2.2.2 encodes reserved octets
     before it compares them, and its table has the rule ``/foo/bar?baz=https://foo.bar``
     match ``/foo/bar?baz=https%3A%2F%2Ffoo.bar``. Encoding all of them would make ``/a?b``
-    and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different.
+    and ``/a%3Fb`` the same path; RFC 3986, 2.2, says that they are different. A ``%`` of a
+    pattern without two hex digits equals ``%25``, and the first octet of an encoded one.
 
     ``"high-octets"`` encodes octets over 0x7F in patterns, writes hex digits there in upper
-    case, and compares everything else as written (Google's parser). As an exception,
-    brackets, ``'`` and characters that may not stand raw in a path or query equal their
-    encoded forms: URL libraries differ in which of these they encode, and would otherwise
-    decide which rules match.
+    case, and compares everything else as written (Google's parser), so a ``%`` without two
+    hex digits too. As an exception, brackets, ``'`` and characters that may not stand raw in a
+    path or query equal their encoded forms: URL libraries differ in which of these they
+    encode, and would otherwise decide which rules match.
 
     ``"decoded"`` decodes everything but ``%2F`` in patterns and URLs (1996, 3.2.2)."""
 

@@ -49,7 +49,8 @@ def test_a_project_that_stops_what_is_not_html(
     assert host.pages == moved.pages == []
     # Twisted may repeat a request on a connection that it has just closed.
     assert set(missing.pages) == (set() if fails else {"/private", "/public"})
-    assert len(host.robots_hits) == (1 if fails else 2)
+    asked = 1 if fails else 2
+    assert asked <= len(host.robots_hits) <= 2 * asked
     for one in [host, moved] + [missing] * fails:
         assert result.lines("WARNING", one.robotstxt, STOPPED, "are refused")
     assert result.stats["rep/robotstxt/unreachable"] == 2 + fails

@@ -47,8 +47,9 @@ _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 _XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
 _XHTML = re.compile(rb"<(?:!doctype )?html\b", re.IGNORECASE)
 _MAX_PROLOGUE = 4_096
-"""The number of bytes at the start of an XML file in which its root element is looked for,
-and at the end of a JSON file in which its last bracket is."""
+"""The number of bytes at the start of a file in which the first bracket of JSON, or the root
+element of XML, is looked for, and at the end of a JSON file in which its last bracket is. A
+page can begin with megabytes of white space, and is looked at for each of its items."""
 
 
 def is_document(media_type: str, body: bytes = b"") -> bool:
@@ -66,6 +67,7 @@ def is_document(media_type: str, body: bytes = b"") -> bool:
 
 def _is_data(body: bytes) -> bool:
     """Whether a body is JSON, or XML other than XHTML, by how it begins and ends."""
-    if _JSON.match(body) is not None:
+    if _JSON.match(body, 0, _MAX_PROLOGUE) is not None:
         return body[-_MAX_PROLOGUE:].rstrip().endswith((b"]", b"}"))
-    return _XML.match(body) is not None and not _XHTML.search(body, 0, _MAX_PROLOGUE)
+    is_xml = _XML.match(body, 0, _MAX_PROLOGUE) is not None
+    return is_xml and not _XHTML.search(body, 0, _MAX_PROLOGUE)

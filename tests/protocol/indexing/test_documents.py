@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from scrapy_rep.protocol.indexing.documents import is_document
@@ -72,3 +74,11 @@ def test_only_default_types_are_doubted() -> None:
     """A type that a server has to choose counts whatever the body is."""
     assert is_document("application/pdf", b"{}")
     assert is_document("application/xhtml+xml", XML + b"<x:html/>")
+
+
+def test_much_white_space() -> None:
+    """Megabytes of white space at the start of a page do not slow down each of its items."""
+    page = b" " * 4_000_000 + b"<html></html>"
+    began = time.monotonic()
+    assert all(is_document("text/html", page) for _ in range(100))
+    assert time.monotonic() - began < 5

@@ -435,9 +435,9 @@ class RepSettings:
     A pattern is a host, `*.` and a host for all hosts below it, or `*`; `:port` restricts it to one
     port. The most specific pattern decides. `"ignore"` allows everything, and robots.txt is not
     fetched. `"obey"` makes an exception from a wider pattern. Any other text replaces the robots.txt
-    of the host. A request with a `Host` header of its own has the override of the name in that
-    header, not that of its URL. The log names each pattern when it is first used;
-    `rep/override/{kind}` counts the requests.
+    of the host. A request with a `Host` header of its own has the override of the host and port in
+    that header (port 80 or 443 if it names none), not that of its URL. The log names each pattern
+    when it is first used; `rep/override/{kind}` counts the requests.
 
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """

@@ -25,7 +25,7 @@ from scrapy_rep.commands.shared.verdicts import why
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.agents import EVERYONE
 from scrapy_rep.protocol.dialect import DIALECTS
-from scrapy_rep.protocol.origins import Origin, origin_of, written_origin
+from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _dialects(
 def _origin_and_path(value: str) -> tuple[Origin | None, str]:
     """Split a value of ``--robots`` into origin and file; None is every other origin."""
     before, equals, path = value.partition("=")
-    origin = origin_of(before) if equals else None
+    origin = written_origin(before) if equals else None
     return origin, path if origin else value
 
 

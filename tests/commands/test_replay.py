@@ -236,6 +236,24 @@ def test_robots_of_origins(rep: Rep) -> None:
     assert changes(ended.records("replay")) == [("forbidden", urls[0])]
 
 
+def test_robots_of_a_virtual_host(rep: Rep) -> None:
+    """A robots.txt can be given for a virtual host, as the ledger names it: not for its address."""
+    Path("closed.txt").write_text("User-agent: *\nDisallow: /")
+    address, virtual_host = (
+        "http://127.0.0.1:8080",
+        "http://127.0.0.1:8080#Host:v.example",
+    )
+    ledger = write_ledger(Path("ledger"), [(f"{address}/tea", "allowed")] * 2)
+    with sqlite3.connect(ledger) as connection:
+        connection.execute(
+            "UPDATE decision SET origin = ? WHERE id = 1", (virtual_host,)
+        )
+    options = ["--robots", f"{virtual_host}=closed.txt", *FILE, "--format", "json"]
+    records = rep("replay", ledger, *options).records("replay")
+    found = [(each["change"], each["origin"]) for each in records[:-1]]
+    assert found == [("forbidden", virtual_host)]
+
+
 def test_purge_list(rep: Rep) -> None:
     """The purge list contains exactly the fetched URLs that are now forbidden. It appears
     at the end of the run, and its temporary file is removed.

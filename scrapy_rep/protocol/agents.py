@@ -20,9 +20,6 @@ _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
 _WHITE_SPACE = WHITE_SPACE.encode()
 
-# A value that all dialects read alike.
-_ONE_TOKEN = re.compile(rb"\*|[A-Za-z_-]+").fullmatch
-
 # Parentheses, perhaps unclosed, and the text in them.
 _COMMENT = re.compile(r"\(([^()]*)\)?")
 
@@ -101,8 +98,6 @@ def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:
     """Return the crawlers that the value of a user-agent line names: product tokens in lower
     case, or ``*``; one empty string if the line names no crawler.
     """
-    if _ONE_TOKEN(value):  # as in most lines
-        return (value.decode("ascii").lower(),)
     names = value.split(b",") if dialect.comma_separated_agents else [value]
     found = [token for name in names for token in _agents_of_name(name, dialect)]
     return tuple(dict.fromkeys(filter(None, found))) or ("",)

@@ -103,17 +103,17 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
     text = decoded_text(body, dialect)
     starts: list[int] = []
     naming: dict[str, list[int]] = {}
-    for place, (start, value) in enumerate(user_agent_lines(text, dialect)):
+    for place, (start, tokens) in enumerate(user_agent_lines(text, dialect)):
         starts.append(start)
-        for token in agents_of_line(value.strip(), dialect):
+        for token in tokens:
             naming.setdefault(token, []).append(place)
     for agent in (*agents, EVERYONE):
-        tokens = tokens_for(agent.lower(), naming, dialect)
-        if tokens:
+        named = tokens_for(agent.lower(), naming, dialect)
+        if named:
             break
     else:
         return Followed(None, [], ())
-    ours = {place for token in tokens for place in naming[token]}
+    ours = {place for token in named for place in naming[token]}
     texts = list(_texts_of(ours, starts, text, dialect))
     if not dialect.merge_groups:
         del texts[1:]
@@ -126,7 +126,7 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
                 # What is behind the last of these fields need not be read.
                 end = last + len(lowered[last:].partition(b"\n")[0])
                 lines = plain_lines(group[:end], dialect, first)
-                records += _records_for(tokens, lines, dialect)
+                records += _records_for(named, lines, dialect)
     return Followed(agent, texts, tuple(records))
 
 

@@ -11,12 +11,14 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from scrapy_rep.protocol.agents import agents_of_line
 from scrapy_rep.protocol.grammar import (
     PACE_FIELDS,
     RULES,
     SITEMAP,
     USER_AGENT,
     WHITE_SPACE,
+    WS,
 )
 
 if TYPE_CHECKING:
@@ -64,10 +66,10 @@ _USUAL = {
     for spelt in (field, field.capitalize(), field.title(), field.upper())
 }
 
-# In text in lower case, what may be a user-agent line, up to its end, and the value if it is
-# one that all dialects read alike. All spellings of the field begin with this word.
+# In text in lower case, what may be a user-agent line, up to its end, and its token if all
+# dialects read it alike. All spellings of the field begin with this word.
 _USER = re.compile(
-    rf"user(?:-agent[{WHITE_SPACE}]*:([^#\n]*))?[^\n]*".encode()
+    rf"user(?:-agent{WS}:{WS}(\*|[a-z_-]+){WS}(?![^\n#]))?[^\n]*".encode()
 ).finditer
 
 _CR_ALONE = re.compile(rb"\r(?!\n)").search
@@ -145,21 +147,24 @@ def plain_lines(text: bytes, dialect: Dialect, first: int = 1) -> Iterator[Plain
                 yield line
 
 
-def user_agent_lines(text: bytes, dialect: Dialect) -> Iterator[tuple[int, bytes]]:
-    """Yield the place of each user-agent line in a :func:`decoded_text`, and its value in lower
-    case. This does not read the other lines, unless they have the word "user".
+def user_agent_lines(
+    text: bytes, dialect: Dialect
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the place of each user-agent line in a :func:`decoded_text`, and the tokens in it.
+
+    This does not read the other lines, unless they have the word "user".
     """
     lowered = text.lower()
     is_plain = not _may_be_cut(text, dialect)
     for match in _USER(lowered):
-        start, value = match.start(), match[1]
-        if value is None or not is_plain or (start and lowered[start - 1] != 0x0A):
-            start = lowered.rfind(b"\n", 0, start) + 1
-            line = read_line(0, lowered[start : match.end()], dialect)
-            if line is None or line.field != USER_AGENT:
-                continue
-            value = line.value
-        yield start, value
+        start, token = match.start(), match[1]
+        if token and is_plain and (not start or lowered[start - 1] == 0x0A):
+            yield start, (token.decode("ascii"),)
+            continue
+        start = lowered.rfind(b"\n", 0, start) + 1
+        line = read_line(0, lowered[start : match.end()], dialect)
+        if line is not None and line.field == USER_AGENT:
+            yield start, agents_of_line(line.value, dialect)
 
 
 def _may_be_cut(text: bytes, dialect: Dialect) -> bool:

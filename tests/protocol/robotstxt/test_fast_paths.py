@@ -108,10 +108,11 @@ def test_usual_lines_are_read_as_any_line(body: bytes) -> None:
         expected = [read_line(number, raw, dialect) for number, raw in raw_lines]
         assert list(lines(body, dialect)) == [line for line in expected if line]
         agents = [
-            line.value.lower() for line in expected if line and line[1] == "user-agent"
+            agents_of_line(line.value, dialect)
+            for line in expected
+            if line and line[1] == "user-agent"
         ]
-        found = [value.strip() for _, value in user_agent_lines(text, dialect)]
-        assert found == agents
+        assert [tokens for _, tokens in user_agent_lines(text, dialect)] == agents
         assert [line[0] for line in plain_lines(text, dialect, 5)] == [
             line.number + 4 for line in expected if line
         ]

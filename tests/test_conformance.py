@@ -140,18 +140,20 @@ def test_a_command_of_another_language(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "timeout", "said"),
     [
-        ("import sys; sys.exit(3)", "The command ended, with status 3"),
-        ("input(); print('null'); raise SystemExit(4)", "ended, with status 4"),
-        ("import time; time.sleep(60)", "No answer in 0.5 s"),
+        ("import sys; sys.exit(3)", 60, "The command ended, with status 3"),
+        ("input(); print('null'); raise SystemExit(4)", 60, "ended, with status 4"),
+        ("import time; time.sleep(60)", 0.5, "No answer in 0.5 s"),
     ],
 )
-def test_a_command_that_ends(tmp_path: Path, code: str, said: str) -> None:
+def test_a_command_that_ends(
+    tmp_path: Path, code: str, timeout: float, said: str
+) -> None:
     """If a command ends or hangs, the run says so at once, with the case, and asks no more."""
     script = tmp_path / "ask.py"
     script.write_text(code)
-    command = Command(f"{sys.executable} {script}", "rfc9309", timeout=0.5)
+    command = Command(f"{sys.executable} {script}", "rfc9309", timeout=timeout)
     with pytest.raises(Ended, match=said) as raised:
         judge(command, SUITE.cases)
     command.close()

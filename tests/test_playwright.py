@@ -353,10 +353,13 @@ async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None
     """
     mw, crawler = crawl(**OURS)
     fetches: list[Deferred[Any]] = []
+    began: Deferred[None] = Deferred()
     ended: Deferred[None] = Deferred()
 
     def hang() -> Deferred[Any]:
         fetches.append(Deferred(lambda _: ended.callback(None)))
+        if len(fetches) == 2:
+            began.callback(None)
         return fetches[-1]
 
     silent, busy = "http://silent.example/", "http://busy.example/"
@@ -375,8 +378,7 @@ async def test_a_page_that_closes(browser: Callable[[], Browser | None]) -> None
 
     for url, page in ((silent, one), (busy, one), (busy, other)):
         await ask(url, page)
-    await asyncio.wait(tasks, timeout=0)
-    assert len(fetches) == 2
+    await asyncio.wait_for(maybe_deferred_to_future(began), 60)
     one.close()
     assert not await tasks[0]
     assert not await tasks[1]

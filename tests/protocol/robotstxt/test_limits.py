@@ -67,7 +67,7 @@ def test_many_wildcards_are_compared_as_each_alone(
     rules = [f"Disallow: {pattern}" for pattern in PATTERNS]
     alone = [parse([rule], dialect) for rule in rules]
     longest = [len(pattern) for pattern in PATTERNS]
-    monkeypatch.setattr(rules_, "_MANY_WILDCARDS", -1)
+    monkeypatch.setattr(rules_, "_MAX_SEARCHED", -1)
     together = parse(rules, dialect)
     for path in PATHS:
         url = f"{ORIGIN}/{path}"

@@ -150,7 +150,7 @@ def test_too_many_comparisons_are_refused() -> None:
 @pytest.fixture
 def _few_are_many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Treat any number of wildcards like thousands."""
-    monkeypatch.setattr(rules_, "_MANY_WILDCARDS", -1)
+    monkeypatch.setattr(rules_, "_MAX_SEARCHED", -1)
 
 
 @pytest.mark.usefixtures("_few_are_many")
@@ -181,7 +181,7 @@ def test_many_wildcards_of_real_files(monkeypatch: pytest.MonkeyPatch) -> None:
                 target = paths.target(url, dialect)
                 expected = rules.winner(target)
                 with monkeypatch.context() as patched:
-                    patched.setattr(rules_, "_MANY_WILDCARDS", -1)
+                    patched.setattr(rules_, "_MAX_SEARCHED", -1)
                     assert rules.winner(target) == expected, (name, url)
 
 

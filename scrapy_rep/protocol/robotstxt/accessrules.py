@@ -82,9 +82,10 @@ class CrawlerRules:
         """Return only rules that may match *target*, at the first call; else None.
 
         From many hosts, a crawl fetches only one page, and to read and sort all rules takes
-        several times as long. Returns None in dialects whose lines take more than one search.
+        several times as long. Returns None in dialects whose lines take more than one search,
+        and for a long target, which may be too long to compare with all rules.
         """
-        if not self._may_skip or "%2F" in target:
+        if not self._may_skip or "%2F" in target or len(target) > paths.SHORT:
             return None
         self._may_skip = False
         lines = list(lines_near(target, self._texts))

@@ -50,8 +50,8 @@ _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _PERCENT_ALONE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 SHORT = 2048
-"""The longest target, in octets, in which the words of patterns are searched one by one.
-Nearly all targets are shorter."""
+"""The longest target, in octets, of a :data:`NORMAL_URL`, and the longest for which a first
+decision reads only the rules that may match it. Nearly all targets are shorter."""
 
 # Scrapy encodes URLs. Nearly every one matches this: its target is short, has no "%" and needs
 # no normalization.

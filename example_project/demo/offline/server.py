@@ -7,6 +7,7 @@ have something to say. All other pages of a host exist as well, and have only a 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from datetime import datetime, timedelta, timezone
 from html import escape
@@ -107,6 +108,11 @@ class Site(ThreadingTCPServer):
         self.on_hit = on_hit
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A killed worker closes its connections in the middle of a request.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def stop(self) -> None:
         self.shutdown()

@@ -206,7 +206,9 @@ class AccessRules:
         target = normal[1] if normal else paths.plain_target(url, self.dialect)
         if self._blanket is not None:
             return self._blanket.allowed or self._is_robotstxt(target)
-        followed = self._rules_for(agents)
+        followed = self._followed
+        if followed is None or followed.agents != agents:
+            followed = self._rules_for(agents)
         rules = (
             followed.rules or followed.first_rules(target) or self._read_rules(followed)
         )

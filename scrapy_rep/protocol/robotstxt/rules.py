@@ -163,9 +163,11 @@ class RuleList:
         parts = whole if searched <= _MAX_SEARCHED else _parts_of(whole)
         left = MAX_COMPARED
         for place, key, head in wildcards:
+            if key not in parts:  # as for most targets
+                continue
             if place > best:
                 break
-            if key in parts and whole.startswith(head):
+            if whole.startswith(head):
                 pattern = self._patterns.get(place) or self._parse(place)
                 left -= _cost(pattern, whole)
                 if left < 0:

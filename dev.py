@@ -72,8 +72,8 @@ def test(arguments: list[str]) -> int:
     # Crawls wait for slow servers about as long as they compute, so there are more processes
     # than cores. Slow tests start first.
     cores = os.cpu_count() or 1
-    parallel = ["-m", "pytest", "--dist", "loadgroup", "--no-loadscope-reorder", "-n"]
-    on_newest = [newest, *parallel, str(5 * cores // 2)]
+    parallel = ["-m", "pytest", "--dist", "loadscope", "--no-loadscope-reorder", "-n"]
+    on_newest = [newest, *parallel, str(2 * cores)]
     on_oldest = [oldest, *parallel, str(cores), "-m", "not newest"]
     if arguments:
         return run_together([*on_newest, *arguments], [*on_oldest, *arguments])

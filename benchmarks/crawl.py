@@ -53,7 +53,7 @@ WITHOUT = Side("ROBOTSTXT_OBEY = False", OFF)
 FETCHING = Side("the same and 50 robots.txt", OFF, "/robots.txt")
 NO_PACE = Side(
     "scrapy-rep, delays ignored",
-    {**ON, "REP_CRAWL_DELAY": False, "REP_VISIT_TIME": False},
+    {**ON, "REP_CRAWL_DELAY": False},
 )
 SUITE = Side("scrapy-rep, all of it", ON)
 

@@ -26,8 +26,8 @@ from scrapy_redis import picklecompat
 from scrapy_redis.queue import PriorityQueue
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.politeness import Terms
 from scrapy_rep.frontier.redis import HostQueue
+from scrapy_rep.frontier.redis.learning import Terms
 from scrapy_rep.frontier.redis.link import source
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def _stop_frontier(crawler: Crawler) -> None:
 
     def nothing(*_: object) -> None: ...
 
-    frontier.access = SimpleNamespace(
-        leaves_room=True, fetch_ahead=nothing, close=nothing,
-        turns=SimpleNamespace(popped=nothing, release=nothing),
+    frontier.hosts = SimpleNamespace(
+        leaves_room=True, is_fetching=False, begin_fetches=nothing, close=nothing,
+        look_up=nothing, note_cause=nothing, override=nothing,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
+    from scrapy_rep.backoff import back_off
     from scrapy_rep.exceptions import RobotsDenied
     from scrapy_rep.frontier.queue import HostQueue
     from scrapy_rep.protocol.agents import product_tokens
@@ -35,6 +36,7 @@ __all__ = [
     "RobotsTxt",
     "Rule",
     "UsagePreferences",
+    "back_off",
     "product_tokens",
 ]
 
@@ -56,6 +58,7 @@ _MODULES = {
     "RobotsTxt": "protocol.robots",
     "Rule": "protocol.robotstxt.rules",
     "UsagePreferences": "protocol.usage.preferences",
+    "back_off": "backoff",
     "product_tokens": "protocol.agents",
 }
 

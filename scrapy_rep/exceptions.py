@@ -43,6 +43,10 @@ class RobotsDenied(IgnoreRequest):
         override: str | None = None,
         via: str = "",
     ) -> None:
+        if decision.reason == "back-off":
+            super().__init__(visible(f"Refused ({decision.reason}): {detail}"))
+            self.decision, self.robotstxt_url = decision, ""
+            return
         if override is not None:
             robotstxt_url, place = "", f"REP_OVERRIDES[{override!r}]"
         else:
@@ -68,6 +72,12 @@ class SpiderClosing(IgnoreRequest):
     """The spider closes, so a request stops waiting for robots.txt or for its turn."""
 
 
+class BackingOff(IgnoreRequest):
+    """A request is not sent, because its host has asked for too long a pause. The message says
+    how long.
+    """
+
+
 class IndexingDenied(IgnoreRequest):
     """A media pipeline does not get a file, because the file must not be indexed."""
 
@@ -77,14 +87,16 @@ class IndexingDenied(IgnoreRequest):
 
 
 class ItemDenied(DropItem):
-    """An item is dropped, because its page must not be indexed. The message has the URL of
-    the page, the statement that forbids it, and the source of that statement.
+    """An item is dropped, because its page must not be indexed; or the images of the page, which
+    the item names and which cannot be removed from it. The message has the URL of the page, the
+    statement that forbids it, and the source of that statement.
     """
 
     def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
         statement = rules.because(rule)
         why = f"{statement.text} ({statement.source})" if statement else rule
-        super().__init__(visible(f"{url} must not be indexed: {why}"))
+        what = f"The images of {url}" if rule == "noimageindex" else url
+        super().__init__(visible(f"{what} must not be indexed: {why}"))
         self.rule = rule
         self.rules = rules
         self.statement = statement

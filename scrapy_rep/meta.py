@@ -23,10 +23,6 @@ PAGE_INIT = "_rep_page_init_callback"
 """Internal: the ``playwright_page_init_callback`` of the spider. This package replaces it with
 ``scrapy_rep.playwright.watch_page``, which calls the function stored here."""
 
-REFUSALS = "_rep_refusals"
-"""Internal: the statements by which the page of an item forbids the indexing or use of the
-image that a media pipeline requests."""
-
 # Flags.
 COPIED_FLAG = "robotstxt_copy"
 NOINDEX_FLAG = "noindex"

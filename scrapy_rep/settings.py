@@ -18,7 +18,6 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.job import job_dir
 from scrapy.utils.misc import load_object
 
-from scrapy_rep.compat.startlog import log_without_traceback
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import SettingError, StoreNotInstalled
 from scrapy_rep.protocol.access.freshness import Bounds
@@ -33,6 +32,7 @@ from scrapy_rep.protocol.agents import is_product_token, product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309, Dialect
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
+from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
 from scrapy_rep.stores import ALLOWED, open_store
 from scrapy_rep.stores.base import Store
@@ -40,8 +40,11 @@ from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
     from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
 
 _T = TypeVar("_T")
 
@@ -109,15 +112,12 @@ def _get_flag(settings: BaseSettings, name: str, default: bool) -> bool:
 _FLAG = Kind("True or False", _get_flag)
 
 
-def _pace(instead: str) -> Kind[bool]:
-    """A flag for records of robots.txt that not every dialect has. *instead* is the setting
-    that a number was probably meant for.
-    """
+def _get_pace(settings: BaseSettings, name: str, default: bool) -> bool:
+    """Whether records of robots.txt are obeyed that not every dialect has."""
+    return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
-    def get(settings: BaseSettings, name: str, default: bool) -> bool:
-        return _get_flag(settings, name, default) and _dialect_of(settings).crawl_delay
 
-    return Kind(f"True or False; to set seconds, use {instead}", get)
+_PACE = Kind("True or False; to set seconds, use REP_CRAWL_DELAY_MAX", _get_pace)
 
 
 def _get_number(settings: BaseSettings, name: str, default: float) -> float:
@@ -493,20 +493,33 @@ class RepSettings:
     Example: `REP_STORE_MAX_BYTES = 67108864`
     """
 
-    unreachable_wait: float = _SECONDS_OR_ZERO("REP_UNREACHABLE_WAIT", 600)
-    """The seconds for which requests wait for an unreachable robots.txt before they are refused.
+    wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)
+    """The longest time, in seconds, that a host may keep its requests waiting.
 
-    While a robots.txt answers 429 or 5xx, or times out, the requests of its host wait in the queue.
-    This long after the first failure, they are refused with the reason `unreachable`. `0` refuses
-    them at once. See [how a request waits](../waiting.md).
+    The requests of a host wait in the queue while its robots.txt is unreachable (429, 5xx, no answer),
+    while it is closed by `Visit-time`, and while it has asked for a pause with 429 or 503. They are
+    refused with the reason `unreachable`, `visit-time` or `back-off` when that takes longer than this,
+    or is known to take longer. `0` refuses them at once. Waiting for the `Crawl-delay` between two
+    requests does not count. See [how a request waits](../waiting.md).
 
-    Example: `REP_UNREACHABLE_WAIT = 0`
+    Example: `REP_WAIT_MAX = 60`
     """
 
-    crawl_delay: bool = _pace("REP_CRAWL_DELAY_MAX")("REP_CRAWL_DELAY", True)
-    """Whether `Crawl-delay` and `Request-rate` are obeyed. The Google dialect ignores both.
+    backoff_max: float = _SECONDS_OR_ZERO("REP_BACKOFF_MAX", 60)
+    """The longest pause, in seconds, after a 429 or 503 that does not say how long to wait.
 
-    With `False`, Scrapy's own delays still apply. See [delays](../explanation/delays.md).
+    A host that answers 429 or 503 gets no request for as long as `Retry-After` says; without one, for
+    1 second, then for 2, 4, ... up to this. `0` turns back-off off. See
+    [how a request waits](../waiting.md#a-host-that-asks-for-a-pause).
+
+    Example: `REP_BACKOFF_MAX = 300`
+    """
+
+    crawl_delay: bool = _PACE("REP_CRAWL_DELAY", True)
+    """Whether `Crawl-delay`, `Request-rate` and `Visit-time` are obeyed. The Google dialect ignores
+    all three.
+
+    With `False`, Scrapy's own delays and back-off still apply. See [delays](../explanation/delays.md).
 
     Example: `REP_CRAWL_DELAY = False`
     """
@@ -530,32 +543,6 @@ class RepSettings:
     Example: `REP_QUEUE_LEASE = 30`
     """
 
-    shared_delay: bool = _FLAG("REP_SHARED_DELAY", True)
-    """Whether all workers on one store (Redis, SQLite) share the delay of a host.
-
-    With `False`, each worker keeps the `Crawl-delay` of a host for itself only, so that N workers
-    send N requests in one delay.
-
-    Example: `REP_SHARED_DELAY = False`
-    """
-
-    visit_time: bool = _pace("REP_VISIT_TIME_WAIT")("REP_VISIT_TIME", True)
-    """Whether `Visit-time` (UTC) is obeyed. The Google dialect ignores it.
-
-    With `False`, a host is visited at any time of the day.
-
-    Example: `REP_VISIT_TIME = False`
-    """
-
-    visit_time_wait: float = _SECONDS_OR_ZERO("REP_VISIT_TIME_WAIT", 3600)
-    """The longest time, in seconds, that a request waits for a `Visit-time` window to open.
-
-    A request whose host opens later is refused with the reason `visit-time`. `0` refuses every
-    request outside of the window.
-
-    Example: `REP_VISIT_TIME_WAIT = 0`
-    """
-
     ledger: str | None = _TEXT("REP_LEDGER", None)
     """The SQLite file that decisions and robots.txt files are recorded in.
 
@@ -570,7 +557,7 @@ class RepSettings:
     """What is recorded: refusals (`"denied"`), or every decision (`"all"`).
 
     `"denied"` records what was refused, dropped or annotated. `"all"` also records each request that
-    was allowed and each statement of each page. `replay` and the report need `"all"` to check what
+    was allowed and each statement of each page. `scrapy rep diff` and the report need `"all"` to check what
     was fetched.
 
     Example: `REP_LEDGER_LEVEL = "all"`
@@ -616,17 +603,6 @@ class RepSettings:
     counted in `rep/noindex/not_annotated`.
 
     Example: `REP_ITEM_FIELD = "indexing"`
-    """
-
-    stop_download: bool = _FLAG("REP_STOP_DOWNLOAD", False)
-    """Whether a download stops after its headers if neither its items nor its links would be kept.
-
-    This saves bandwidth. The response then has an empty body. `rep/stopped/count` and
-    `rep/stopped/bytes` count what was saved. `noindex` and `nofollow` stop only what the
-    `Content-Type` calls a [document](../explanation/indexing.md#documents-and-data): with this
-    setting, JSON that is sent as `text/html` counts as one.
-
-    Example: `REP_STOP_DOWNLOAD = True`
     """
 
     purposes: tuple[str, ...] = _PURPOSES("REP_PURPOSES", [])
@@ -675,6 +651,12 @@ class RepSettings:
     def bounds(self) -> Bounds:
         return Bounds(self.min_age, self.max_age)
 
+    def demand(self, pace: Pace, now: datetime) -> Demand:
+        """What *pace* demands of this crawl at the time *now* (UTC)."""
+        if not self.crawl_delay:
+            return NO_DEMAND
+        return pace.demand(now, delay_max=self.crawl_delay_max, wait_max=self.wait_max)
+
     @classmethod
     def of(cls, crawler: Crawler) -> RepSettings:
         """The settings of a crawl, which are read once and shared by its components."""
@@ -683,18 +665,14 @@ class RepSettings:
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
         """Read the settings. Raises SettingError for an invalid value."""
-        try:
-            values = {
-                field: kind.read(settings, name, default)
-                for field, (name, default, kind) in ROWS.items()
-            }
-            found = cls(**values, clients=_clients(settings))
-            if found.max_age < found.min_age:
-                allowed = f"at least REP_MIN_AGE, which is {found.min_age:g}"
-                raise SettingError("REP_MAX_AGE", found.max_age, allowed)
-        except SettingError:
-            log_without_traceback()
-            raise
+        values = {
+            field: kind.read(settings, name, default)
+            for field, (name, default, kind) in ROWS.items()
+        }
+        found = cls(**values, clients=_clients(settings))
+        if found.max_age < found.min_age:
+            allowed = f"at least REP_MIN_AGE, which is {found.min_age:g}"
+            raise SettingError("REP_MAX_AGE", found.max_age, allowed)
         return found
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+host_paused = object()
+"""A host has asked for a pause, with status 429 or 503, and the crawl keeps it.
+
+Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *seconds* (float: how
+long nothing is sent to the host), and *spider*.
+"""
+
 indexing_read = object()
 """A response has indexing rules. Sent only if the crawl writes a ledger: with
 ``REP_LEDGER_LEVEL`` ``"all"`` for each such response, otherwise if a rule denies something.
@@ -28,13 +35,14 @@ of ``rel`` as written), and *spider*.
 """
 
 media_refused = object()
-"""A media pipeline does not get the file that it requested.
+"""A media pipeline does not get a file: it requested the file, whose own headers deny its
+indexing or use; or the page of an item does, and the field of its images was emptied.
 
-Arguments: *request* (scrapy.Request), *response* (scrapy.http.Response), *reason* (str:
-``"noindex"``, ``"noimageindex"``, or the purpose that is denied), *page_url* (str: the URL
-that denies it, of the file itself or of the page whose item names the file), *statement*
-(Statement, UsageStatement or None), *entry* (Entry: the cache entry of robots.txt, if that
-or tdmrep.json may state usage preferences; else None), and *spider*.
+Arguments: *url* (str: of the file), *request* (scrapy.Request) and *response*
+(scrapy.http.Response) of what denies it, the file or the page, *reason* (str: ``"noindex"``,
+``"noimageindex"``, or the purpose that is denied), *statement* (Statement, UsageStatement or
+None), *entry* (Entry: the cache entry of robots.txt, if that or tdmrep.json may state usage
+preferences; else None), and *spider*.
 """
 
 request_allowed = object()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from coverage import Coverage
@@ -13,6 +15,7 @@ from tests import effort
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from tests.stores.redis_server import RedisServer
 
@@ -21,6 +24,16 @@ MARKERS = (
     "unmeasured: goes where others go, and so is not measured for coverage, nor its crawls",
     "slow: takes seconds, and so comes first, that nobody waits for it at the end",
 )
+
+COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
+"""The environment variables that make Python processes measure their coverage."""
+
+IN_ONE_PROCESS = (
+    "tests/docs/test_samples.py",
+    "tests/docs/test_site.py",
+    "tests/report/test_browser.py",
+)
+"""Files whose tests share something that takes seconds to make, such as a browser."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,11 +51,26 @@ def pytest_configure(config: pytest.Config) -> None:
     # Without deadlines, as a machine may be slow.
     settings.register_profile(
         "ours",
-        max_examples=1000 if effort.is_long else 40,
+        max_examples=1000 if effort.is_long else 25,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("ours")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without the tests with the marker ``newest``, do not import files and packages of which
+    all tests have it: each process of pytest-xdist would.
+    """
+    module = collection_path
+    if module.is_dir():
+        module /= "__init__.py"
+    wants_newest = config.option.markexpr != "not newest"
+    if module.suffix == ".py" and module.exists() and not wants_newest:
+        marks = re.search(r"^pytestmark = .*(\n .*)*", module.read_text(), re.MULTILINE)
+        if marks and "mark.newest" in marks[0]:
+            return True
+    return None
 
 
 # This runs before other plugins select tests by their markers.
@@ -56,7 +84,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no coverage in tests with the marker ``unmeasured``, nor in their fixtures.
+    """Measure no coverage in tests with the marker ``unmeasured``, nor in their fixtures and
+    in the processes that they start: a measured crawl takes half as long again.
 
     The marker ``no_cover`` of pytest-cov has no effect under pytest-xdist: coverage was
     started twice there, and to stop one measurement leaves the other.
@@ -65,10 +94,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if not measuring or not item.get_closest_marker("unmeasured"):
         return (yield)
     measuring._collector.pause()
+    asked = {key: os.environ.pop(key) for key in COVERAGE_PROCESS & os.environ.keys()}
     try:
         return (yield)
     finally:
+        os.environ.update(asked)
         measuring._collector.resume()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give the next test to the process that is free first, but all tests of each file of
+    ``IN_ONE_PROCESS`` to the same process.
+
+    The marker ``xdist_group`` has no effect with pytest 9.2 and pytest-xdist 3.8, which adds
+    the group to an attribute that this pytest does not read.
+    """
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if file in IN_ONE_PROCESS else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

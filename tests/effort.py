@@ -8,5 +8,5 @@ is_long = False
 
 
 def few() -> settings:
-    """The settings of slow property tests: a quarter of the usual number of examples."""
-    return settings(max_examples=settings.default.max_examples // 4)
+    """The settings of slow property tests: a third of the usual number of examples."""
+    return settings(max_examples=settings.default.max_examples // 3)

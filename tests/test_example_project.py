@@ -40,7 +40,9 @@ IN_TIME = [
     "  0 forbidden",
     "  0 outside of a Visit-time",
     "  0 faster than a Crawl-delay",
+    "  0 within a pause",
     "  http://slow.example/: Crawl-delay 0.3 s, smallest gap <gap> s",
+    "  http://bare.example/: Retry-After 1 s, next request after <gap> s",
 ]
 
 
@@ -82,9 +84,9 @@ def test_demo(project: Path, mode: str) -> None:
     assert timeless(printed) == timeless(shown)
     assert status == 0
     lines = printed.splitlines()
-    assert len(lines) <= 24
+    assert len(lines) <= 26
     assert max(map(len, lines)) <= 100
-    assert lines[-5:-1] == [*IN_TIME[:3], "  0 kept in spite of noindex"]
+    assert lines[-7:-2] == [*IN_TIME[:4], "  0 kept in spite of noindex"]
 
 
 @pytest.mark.newest
@@ -100,7 +102,7 @@ def test_walk(project: Path) -> None:
             )
         assert timeless(printed) == timeless(shown), command
     named = {command.split()[2] for command, _ in COMMANDS if " rep " in command}
-    assert named == {"check", "lint", "page", "diff", "replay", "report"}
+    assert named == {"check", "lint", "page", "diff", "report"}
     report = (project / "robots-report.html").read_text()
     assert "Hosts treated as having no robots.txt" in report
 
@@ -108,7 +110,7 @@ def test_walk(project: Path) -> None:
 @pytest.mark.newest
 def test_judge(project: Path) -> None:
     """A crawl that ignores all rules is convicted: the judge lists each violation, and no
-    others.
+    others. Pauses are kept in such a crawl too, unless REP_BACKOFF_MAX is 0.
     """
     options = (
         "ROBOTSTXT_OBEY=False", "REP_NOINDEX=ignore", "REP_NOFOLLOW=ignore", "REP_REL=",
@@ -131,6 +133,7 @@ def test_judge(project: Path) -> None:
         "  2 faster than a Crawl-delay",
         "      http://glacial.example/: <gap> s",
         "      http://slow.example/: <gap> s",
+        "  0 within a pause",
         "  4 kept in spite of noindex",
         "      http://press.example/archive.html",
         "      http://press.example/members.html",
@@ -138,31 +141,29 @@ def test_judge(project: Path) -> None:
         "      http://press.example/print.html",
         "  http://glacial.example/: Crawl-delay 3600 s, smallest gap <gap> s",
         "  http://slow.example/: Crawl-delay 0.3 s, smallest gap <gap> s",
+        "  http://bare.example/: Retry-After 1 s, next request after <gap> s",
     ]
+    _, printed = run(project, "scrapy", "crawl", "demo", "-s", "REP_BACKOFF_MAX=0")
+    assert "  1 within a pause\n      http://bare.example/: after <gap> s" in timeless(
+        printed
+    )
 
 
+@pytest.mark.newest
 @pytest.mark.slow
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
-@pytest.mark.parametrize(
-    "options",
-    [("3",), pytest.param(("2", "--kill"), marks=pytest.mark.newest)],
-)
-def test_many(project: Path, options: tuple[str, ...]) -> None:
-    """Workers on one queue send the requests of a single worker, each once. If one of them is
-    killed, the others send those that it had in flight.
+def test_many(project: Path) -> None:
+    """The command for several workers sends the requests of a single worker, kills one of its
+    workers when it is told to, and judges what they did.
     """
     pytest.importorskip("scrapy_redis")
-    status, printed = run(project, "demo.offline.many", *options)
+    status, printed = run(project, "demo.offline.many", "2", "--kill")
     shares, _, verdict = timeless(printed).partition("\n\n")
     assert verdict.splitlines()[1:] == IN_TIME
     assert "\n0 requests of a single worker are missing\n" in shares
     requests = sum(map(int, re.findall(r": (\d+) requests$", shares, re.MULTILINE)))
-    if "--kill" in options:
-        assert re.match(r"demobot/1.0 \(worker [12]\) is killed\n", shares)
-        assert requests >= 44
-    else:
-        assert shares.endswith("\n0 requests are sent again")
-        assert requests == 44
+    assert re.match(r"demobot/1.0 \(worker [12]\) is killed\n", shares)
+    assert requests >= 46
     assert status == 0
 
 
@@ -189,7 +190,7 @@ def test_settings() -> None:
     lines = [line for line in code.splitlines() if re.search(r"scrapy_rep|REP_", line)]
     assert lines == [
         'ADDONS = {"scrapy_rep.Addon": 500}',
-        "REP_UNREACHABLE_WAIT = 0",
+        "REP_WAIT_MAX = 2",
         'REP_REL = ["nofollow", "ugc", "sponsored"]',
         'REP_LEDGER = "demo.ledger"',
         'REP_LEDGER_LEVEL = "all"',

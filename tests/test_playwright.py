@@ -17,7 +17,7 @@ from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
 from scrapy_rep.frontier import browsers
-from scrapy_rep.frontier.hostaccess import HostAccess
+from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.playwright import abort_forbidden, watch_page
 from scrapy_rep.protocol.robots import RobotsTxt
 from tests.fakes import answer, coroutine_test, fake_crawler
@@ -54,7 +54,7 @@ def _no_other_crawls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def crawl(**settings: Any) -> tuple[RobotsTxtMiddleware, Crawler]:
-    settings = {"USER_AGENT": "mybot", "REP_UNREACHABLE_WAIT": 0, **settings}
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
     crawler = fake_crawler(settings, {ROBOTS_URL: answer(ROBOTS_URL, ROBOTS)})
     return RobotsTxtMiddleware.from_crawler(crawler), crawler
 
@@ -237,7 +237,7 @@ async def test_what_cannot_be_decided(
     async def known(*args: Any, **kwargs: Any) -> None:
         raise error
 
-    monkeypatch.setattr(HostAccess, "known", known)
+    monkeypatch.setattr(Hosts, "known", known)
     assert await is_aborted(PUBLIC)
     assert [PUBLIC in line for line in caplog.messages] == [True] * is_logged
     assert mw is not None

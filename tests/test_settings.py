@@ -64,11 +64,11 @@ def test_what_the_dialect_decides() -> None:
     """The Google dialect has no delays and visiting hours, whatever the settings say, and
     values of rel of its own unless the setting has a list, be it an empty one.
     """
-    google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True, REP_VISIT_TIME=True)
-    assert (google.crawl_delay, google.visit_time) == (False, False)
+    google = read(REP_DIALECT="google", REP_CRAWL_DELAY=True)
+    assert google.crawl_delay is False
     assert google.rel == {"nofollow", "ugc", "sponsored"}
     assert read(REP_DIALECT="google", REP_REL=[]).rel == set()
-    assert (read().crawl_delay, read().visit_time, read().rel) == (True, True, set())
+    assert (read().crawl_delay, read().rel) == (True, set())
 
 
 def test_the_components_of_a_crawl_share_them(
@@ -153,7 +153,10 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_DIALECT", 3, "'google'"),
         ("REP_DIALECT", "os.path", "'google'"),
         ("REP_DIALECT", [], "'google'"),
-        ("REP_SHARED_DELAY", "perhaps", "True or False"),
+        ("REP_REDIRECT_PRIVATE", "perhaps", "True or False"),
+        ("REP_WAIT_MAX", -1, "0 or greater"),
+        ("REP_WAIT_MAX", True, "number of seconds"),
+        ("REP_BACKOFF_MAX", "soon", "0 or greater"),
         ("REP_DOWNLOAD_TIMEOUT", -1, "greater than 0"),
         ("REP_DOWNLOAD_TIMEOUT", 0, "greater than 0"),
         ("REP_DOWNLOAD_TIMEOUT", "soon", "greater than 0"),
@@ -175,7 +178,6 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_CRAWL_DELAY", 2, "REP_CRAWL_DELAY_MAX"),
         ("REP_CRAWL_DELAY", "2.5", "REP_CRAWL_DELAY_MAX"),
         ("REP_CRAWL_DELAY", [], "True or False"),
-        ("REP_VISIT_TIME", 60, "REP_VISIT_TIME_WAIT"),
         ("REP_RETRY_TIMES", True, "0 or greater"),
         ("REP_RETRY_TIMES", [], "0 or greater"),
         ("REP_LEDGER", [], "a string that is not empty"),
@@ -264,6 +266,7 @@ def test_the_last_port() -> None:
 
 TEXTS: dict[str, list[tuple[str, object]]] = {
     "REP_AGENTS": [("", {}), ('{"search": "a-bot"}', {"search": ("a-bot",)})],
+    "REP_BACKOFF_MAX": [("0", 0.0), ("300", 300.0)],
     "REP_CRAWL_DELAY": [("0", False), ("true", True)],
     "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (f"{__name__}.MINE", MINE)],
@@ -290,16 +293,12 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
     ],
     "REP_REQUEST_META_KEYS": [("", ()), ("a,b", ("a", "b")), ('["a,b"]', ("a,b",))],
     "REP_RETRY_TIMES": [("0", 0)],
-    "REP_SHARED_DELAY": [("false", False)],
-    "REP_STOP_DOWNLOAD": [("1", True)],
     "REP_STORE": [("sqlite:///a.sqlite", "sqlite:///a.sqlite")],
     "REP_STORE_MAX_BYTES": [("1", 1)],
     "REP_STORE_MAX_ENTRIES": [("1", 1)],
-    "REP_UNREACHABLE_WAIT": [("0", 0.0)],
     "REP_USAGE": [("ignore", "ignore")],
     "REP_USAGE_UNKNOWN": [("deny", False)],
-    "REP_VISIT_TIME": [("False", False)],
-    "REP_VISIT_TIME_WAIT": [("60", 60.0)],
+    "REP_WAIT_MAX": [("0", 0.0), ("60", 60.0)],
     "ROBOTSTXT_OBEY": [("True", True), ("0", False)],
     "ROBOTSTXT_USER_AGENT": [("", ()), ("a-bot, b", ("a-bot", "b")), ('["b"]', ("b",))],
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2] / "scrapy_rep"
 LEVELS = ("error", "warning", "info", "debug")
-WRAPPERS = {"_log": "", "_warn": "warning", "log": ""}
+WRAPPERS = {"_log": "info", "_warn": "warning", "log": ""}
 """Methods that log their arguments, and their level if it is not an argument."""
 
 # Parsing a module is slow, and most modules log nothing.
@@ -91,8 +91,8 @@ def _is_partial(call: ast.Call) -> bool:
 
 
 def _levels(call: ast.Call, function: ast.AST) -> set[str]:
-    """The levels that a call logs at: by its name, its first argument, or a variable."""
-    written = [call.func, *call.args[:1]]
+    """The levels that a call logs at: by its name, its first two arguments, or a variable."""
+    written = [call.func, *call.args[:2]]
     if call.args and isinstance(call.args[0], ast.Name):
         written += _assigned(call.args[0].id, function)
     text = " ".join(map(ast.unparse, written)).replace("logging.", "logger.").lower()

@@ -12,7 +12,7 @@ USER_AGENT = "demobot/1.0 (+https://www.example.com/demobot)"
 # The settings of this project that differ from the defaults (see below).
 
 # One host of the site is always down: waiting for it would take ten minutes.
-REP_UNREACHABLE_WAIT = 0
+REP_WAIT_MAX = 2
 
 # Links with these rel values, for which the author does not vouch, are not followed.
 REP_REL = ["nofollow", "ugc", "sponsored"]
@@ -58,9 +58,6 @@ REP_LEDGER_LEVEL = "all"
 # REP_STORE_MAX_ENTRIES = 100000
 # REP_STORE_MAX_BYTES = 134217728
 
-# Seconds that a request waits for an unreachable robots.txt before it is refused.
-# REP_UNREACHABLE_WAIT = 600
-
 # For several workers on one queue in Redis: seconds without a heartbeat after which
 # other workers get a worker's requests.
 # REP_QUEUE_LEASE = 60
@@ -70,20 +67,18 @@ REP_LEDGER_LEVEL = "all"
 
 # --- How fast, and when ---------------------------------------------------------------
 
-# Whether Crawl-delay and Request-rate are respected.
+# Whether Crawl-delay, Request-rate and Visit-time (UTC) are respected.
 # REP_CRAWL_DELAY = True
 
 # Seconds; hosts that ask for a longer delay are skipped.
 # REP_CRAWL_DELAY_MAX = 180
 
-# Whether the workers on one store share the delay of a host.
-# REP_SHARED_DELAY = True
+# Seconds; the longest pause after a 429 or 503 without a Retry-After. 0 ignores both.
+# REP_BACKOFF_MAX = 60
 
-# Whether hosts are visited only in the window of their Visit-time (UTC).
-# REP_VISIT_TIME = True
-
-# Seconds that a request waits for such a window before it is refused.
-# REP_VISIT_TIME_WAIT = 3600
+# Seconds that requests wait for a host before they are refused: while its robots.txt is
+# unreachable, outside of its Visit-time, and during a pause that it asked for.
+# REP_WAIT_MAX = 600
 
 # --- The rules that pages state -------------------------------------------------------
 
@@ -98,9 +93,6 @@ REP_LEDGER_LEVEL = "all"
 
 # Values of rel whose links are not followed.
 # REP_REL = []
-
-# Whether a download stops after its headers if no item and no link of it is wanted.
-# REP_STOP_DOWNLOAD = False
 
 # --- The purposes of the crawl --------------------------------------------------------
 

@@ -34,20 +34,19 @@ class RepCommand(ScrapyCommand):
         from scrapy_rep.commands.arguments import SUBCOMMANDS  # noqa: PLC0415
 
         subcommands = parser.add_subparsers(
-            title="subcommands",
-            dest="subcommand",
-            metavar="SUBCOMMAND",
-            prog="scrapy rep",
-            required=True,
-        )
-        for name, (text, add_arguments) in SUBCOMMANDS.items():
-            subparser = subcommands.add_parser(name, help=text, description=text)
-            add_arguments(subparser)
+            title="subcommands", dest="subcommand", metavar="SUBCOMMAND",
+            prog="scrapy rep", required=True,
+        )  # fmt: skip
+        for name, subcommand in SUBCOMMANDS.items():
+            subparser = subcommands.add_parser(
+                name, help=subcommand.help, description=subcommand.help
+            )
+            subcommand.add_arguments(subparser)
             # Scrapy's own options (-s, --nolog, ...) come after the subcommand.
             super().add_options(subparser)
 
     def run(self, args: list[str], opts: Namespace) -> None:
-        from scrapy_rep.commands.shared.exit_status import exit_status  # noqa: PLC0415
+        from scrapy_rep.commands.output import exit_status  # noqa: PLC0415
 
         def run(arguments: Namespace, settings: Settings) -> int:
             # Imported inside exit_status(), which handles Ctrl-C: it can take a while.

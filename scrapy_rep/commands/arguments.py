@@ -6,224 +6,154 @@ the module of a subcommand is imported when the subcommand runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Callable
 
-_FROM_SETTINGS = "from the settings, as in a crawl"
+
+class Argument(NamedTuple):
+    """A positional argument or an option."""
+
+    names: str
+    """One name, or several with spaces between them."""
+
+    help: str
+    how: dict[str, Any]
+    """The other keyword arguments of ``add_argument``."""
 
 
 class Subcommand(NamedTuple):
+    """A module of this package with a function ``run``."""
+
     help: str
-    add_arguments: Callable[[ArgumentParser], None]
+    arguments: tuple[Argument, ...]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        for names, text, how in self.arguments:
+            parser.add_argument(*names.split(), help=text, **how)
 
 
-def _check(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "urls",
-        nargs="+",
-        metavar="URL",
-        help="a URL, or - for a list on standard input, one URL per line",
-    )
-    _add_profile(parser)
-    _add_purposes(parser)
-    parser.add_argument(
-        "--dialects",
-        action="store_true",
-        help="show what each dialect decides, and whether the dialects agree",
-    )
-    parser.add_argument(
-        "--robots",
-        metavar="FILE",
-        help="check every URL against the robots.txt in this file, and fetch nothing",
-    )
-    parser.add_argument(
-        "--brief",
-        action="store_true",
-        help="print one line per URL: verdict, URL and reason, separated by tabs",
-    )
-    _add_format(parser)
+def _flag(name: str, text: str) -> Argument:
+    return Argument(name, text, {"action": "store_true"})
 
 
-def _lint(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE|URL",
-        help="a file, a URL, or - for standard input; for a URL without a path, the "
-        "robots.txt of its host is checked",
-    )
-    parser.set_defaults(agent=["*"])
-    _add_dialect(parser)
-    _add_format(parser)
+def _value(name: str, metavar: str, text: str, **how: Any) -> Argument:
+    return Argument(name, text, {"metavar": metavar, **how})
 
 
-def _page(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "page",
-        metavar="URL|FILE",
-        help="a URL, an HTML file, or - to read HTML from standard input",
-    )
-    _add_profile(parser)
-    _add_purposes(parser)
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="FIELD",
-        help="a header field to add to a page that is read from a file, such as "
-        '"X-Robots-Tag: noindex"; can be repeated',
-    )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="fetch the page even if robots.txt forbids it",
-    )
-    _add_format(parser)
+def _list(name: str, metavar: str, text: str) -> Argument:
+    return _value(name, metavar, text, action="append", default=[])
 
 
-def _diff(parser: ArgumentParser) -> None:
-    for name in ("old", "new"):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help=f"the {name} robots.txt: a file, a URL, or - for standard input",
-        )
-    _add_profile(parser)
-    parser.add_argument(
-        "--urls",
-        metavar="LIST|LEDGER",
-        help="the URLs to compare: a file with one URL or path per line, - for standard "
-        "input, or the ledger of a crawl (default: paths made from the patterns)",
-    )
-    parser.add_argument(
-        "--origin",
-        metavar="URL",
-        help="compare only URLs of this host (default: the host of NEW, or of OLD, if "
-        "that is a URL)",
-    )
-    _add_format(parser)
+def _several(name: str, metavar: str, text: str) -> Argument:
+    return _value(name, metavar, text, nargs="+")
 
 
-def _replay(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "ledgers",
-        nargs="+",
-        metavar="LEDGER",
-        help="the ledger of a crawl; without REP_LEDGER_LEVEL = 'all' it lacks the URLs "
-        "that were fetched, so none is shown as newly forbidden",
-    )
-    _add_profile(parser, default="from each past crawl")
-    parser.add_argument(
-        "--robots",
-        action="append",
-        default=[],
-        metavar="[ORIGIN=]FILE",
-        help="use this file instead of fetching robots.txt: for one origin, as in "
-        "https://example.com=robots.txt, or for all origins without a file of their own; "
-        "can be repeated",
-    )
-    parser.add_argument(
-        "--purge-list",
-        metavar="FILE",
-        help="write to this file the URLs that were fetched and are now forbidden",
-    )
-    _add_format(parser)
-
-
-def _report(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "ledgers", nargs="+", metavar="LEDGER", help="a crawl's ledger (REP_LEDGER)"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="robots-report.html",
-        metavar="FILE",
-        help="the file to write, or - for standard output (default: %(default)s); an "
-        "older report is replaced, any other existing file is an error",
-    )
-    parser.add_argument(
-        "--hosts",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="list at most this many hosts (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--robotstxt",
-        type=int,
-        default=200,
-        metavar="N",
-        help="show the robots.txt of at most this many hosts (default: %(default)s)",
-    )
+_JSON = _flag("--json", "write JSON for programs: one object on each line")
+_AGENT = _list(
+    "--agent", "NAME",
+    "the crawler whose rules to follow: a product token or a User-Agent header; of several "
+    "tokens (separated by commas, or the option repeated) the first with a group counts, or "
+    "else the group for everyone, * (default: from the settings, as in a crawl, or from the "
+    "ledger)",
+)  # fmt: skip
+_DIALECT = _value(
+    "--dialect", "NAME",
+    "rfc9309, google, classic, or the import path of a Dialect (default: from the settings, as "
+    "in a crawl, or from the ledger)",
+)  # fmt: skip
+_PURPOSE = _list(
+    "--purpose", "NAME",
+    "what the crawl uses content for: search, ai-use, train-ai or tdm; give several separated "
+    "by commas, or repeat the option (default: REP_PURPOSES; if that is empty, all purposes "
+    "are shown)",
+)  # fmt: skip
+_PROFILE = (_AGENT, _DIALECT, _PURPOSE, _JSON)
+"""The options that ``profile_of`` and ``Output`` read."""
 
 
 SUBCOMMANDS = {
     "check": Subcommand(
-        "Say whether URLs may be fetched, and show the rule that decides", _check
+        "Say whether URLs may be fetched, and show the rule that decides",
+        (
+            _several("urls", "URL", "a URL, or - for a list on standard input, one URL per line"),
+            *_PROFILE,
+            _flag("--dialects", "show what each dialect decides, and whether the dialects agree"),
+            _value("--robots", "FILE", "check every URL against the robots.txt in this file, and fetch nothing"),
+            _flag("--brief", "print one line per URL: verdict, URL and reason, separated by tabs"),
+        ),
     ),
     "lint": Subcommand(
-        "Show what is wrong with robots.txt files, and what to write instead", _lint
+        "Show what is wrong with robots.txt files, and what to write instead",
+        (
+            _several(
+                "files", "FILE|URL",
+                "a file, a URL, or - for standard input; for a URL without a path, the "
+                "robots.txt of its host is checked",
+            ),
+            _DIALECT, _JSON,
+        ),
     ),
     "page": Subcommand(
-        "Show the indexing rules of a page, and the statement behind each", _page
+        "Show the indexing rules of a page, and the statement behind each",
+        (
+            _value("page", "URL|FILE", "a URL, an HTML file, or - to read HTML from standard input"),
+            *_PROFILE,
+            _list(
+                "--header", "FIELD",
+                "a header field to add to a page that is read from a file, such as "
+                '"X-Robots-Tag: noindex"; can be repeated',
+            ),
+            _flag("--force", "fetch the page even if robots.txt forbids it"),
+        ),
     ),
     "diff": Subcommand(
-        "Show what changed between two robots.txt files: rules, and verdicts on URLs",
-        _diff,
+        "Show what changes between two sources of rules: rules, and verdicts on URLs",
+        (
+            _several(
+                "old", "OLD",
+                "where the old rules are: a robots.txt (a file, a URL, or - for standard input); "
+                "a crawl's ledger (several count as one), LEDGER#2 for its crawl 2, or "
+                "LEDGER@2026-11-30T12:00 for the state at that time (UTC); 'live' for the present "
+                "robots.txt of each host; or a dialect, in which the other rules are read",
+            ),
+            _value("new", "NEW", "where the new rules are, as for OLD"),
+            *_PROFILE,
+            _value(
+                "--urls", "LIST|LEDGER",
+                "the URLs to compare: a file with one URL or path per line, - for standard input, "
+                "or the ledger of a crawl (default: the URLs of the ledger that is OLD or NEW, or "
+                "else paths made from the patterns)",
+            ),
+            _value(
+                "--origin", "URL",
+                "compare only URLs of this host, and its rules (default: the host of NEW, or of "
+                "OLD, if that is a URL)",
+            ),
+            _value("--purge-list", "FILE", "write to this file the URLs that OLD allows and NEW denies"),
+        ),
     ),
-    "replay": Subcommand(
-        "Show which URLs of past crawls are now forbidden, and which are newly allowed",
-        _replay,
+    "report": Subcommand(
+        "Write a report on past crawls, as one HTML file",
+        (
+            _several("ledgers", "LEDGER", "a crawl's ledger (REP_LEDGER)"),
+            _value(
+                "-o --output", "FILE",
+                "the file to write, or - for standard output (default: %(default)s); an older "
+                "report is replaced, any other existing file is an error",
+                default="robots-report.html",
+            ),
+            _value(
+                "--hosts", "N", "list at most this many hosts (default: %(default)s)",
+                type=int, default=10_000,
+            ),
+            _value(
+                "--robotstxt", "N",
+                "show the robots.txt of at most this many hosts (default: %(default)s)",
+                type=int, default=200,
+            ),
+        ),
     ),
-    "report": Subcommand("Write a report on past crawls, as one HTML file", _report),
-}
-"""Each subcommand is a module of this package with a function ``run``."""
-
-
-def _add_profile(parser: ArgumentParser, default: str = _FROM_SETTINGS) -> None:
-    """Add ``--agent`` and ``--dialect``, which ``profile.profile_of`` reads."""
-    parser.add_argument(
-        "--agent",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="the crawler whose rules to follow: a product token or a User-Agent header; "
-        "of several tokens (separated by commas, or the option repeated) the first with a "
-        f"group counts, or else the group for everyone, * (default: {default})",
-    )
-    _add_dialect(parser, default)
-
-
-def _add_dialect(parser: ArgumentParser, default: str = _FROM_SETTINGS) -> None:
-    parser.add_argument(
-        "--dialect",
-        metavar="NAME",
-        help=f"rfc9309, google, classic, or the import path of a Dialect (default: {default})",
-    )
-
-
-def _add_purposes(parser: ArgumentParser) -> None:
-    """Add ``--purpose``, which ``profile.profile_of`` reads."""
-    parser.add_argument(
-        "--purpose",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="what the crawl uses content for: search, ai-use, train-ai or tdm; give "
-        "several separated by commas, or repeat the option (default: REP_PURPOSES; if "
-        "that is empty, all purposes are shown)",
-    )
-
-
-def _add_format(parser: ArgumentParser) -> None:
-    """Add ``--format``, which ``output.Output`` reads."""
-    parser.add_argument(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="text for people, or JSON for programs: one object per line",
-    )
+}  # fmt: skip
+"""Each subcommand, by its name."""

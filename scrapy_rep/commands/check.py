@@ -2,122 +2,123 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import Output, Painted, notify
-from scrapy_rep.commands.shared.profile import Profile, profile_of
-from scrapy_rep.commands.shared.robotstxt import (
+from scrapy_rep.commands.output import (
+    CLEAN,
+    FOUND,
+    WRONG_USAGE,
+    Output,
+    Painted,
+    notify,
+)
+from scrapy_rep.commands.profile import profile_of
+from scrapy_rep.commands.robotstxt import (
+    PresentFiles,
+    access_words,
+    ask,
     decision_record,
-    describe_access,
-    loaded_record,
+    of_file,
+    verdict,
 )
-from scrapy_rep.commands.shared.sources import Sources, ask, given_robotstxt
-from scrapy_rep.commands.shared.urls import by_origins, line_batches, parse_argument
-from scrapy_rep.commands.shared.usage import (
-    is_denied,
-    robotstxt_usage,
-    show_usage,
-    usage_record,
-)
-from scrapy_rep.commands.shared.verdicts import decide_at, in_seconds, verdict, why
+from scrapy_rep.commands.urls import UrlList, parse_argument, parts
+from scrapy_rep.commands.usage import robotstxt_usage, usage_record, usage_text
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.display import columns, visible
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt
-    from scrapy_rep.commands.shared.sources import Given
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
-    from scrapy_rep.protocol.robotstxt.rules import Rule
-    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.commands.output import Line
+    from scrapy_rep.commands.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.urls import Asked
+    from scrapy_rep.commands.web import Web
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.groups import Group
 
-# Limits of the text output: sitemaps, and characters of a line of robots.txt.
+# Limits of the output: sitemaps and agents, and characters of a line of robots.txt.
 _SITEMAPS_SHOWN = 5
+_AGENTS_SHOWN = 5
 _SHOWN_OF_LINE = 120
-
-_Judged: TypeAlias = "list[tuple[LoadedRobotsTxt, Decision, str]]"
-"""The decision of each dialect on one URL, and the text of ``decide_at``; the dialect of the
-crawl comes first."""
+_KEPT_OF_LINE = 1000
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
-    profile = profile_of(arguments, settings)
-    dialects = [profile.dialect]
-    if arguments.dialects:
-        dialects += [each for each in DIALECTS.values() if each != profile.dialect]
-    if "-" in arguments.urls and (len(arguments.urls) > 1 or arguments.robots == "-"):
+    is_list = "-" in arguments.urls
+    if is_list and (len(arguments.urls) > 1 or arguments.robots == "-"):
         raise UsageError("- reads all of standard input: give it once, as the only URL")
-    given: Given = {}
-    if arguments.robots is not None:
-        given[None] = given_robotstxt(arguments.robots, dialects)
-    for note in profile.notes:
+    checker = Checker(arguments, settings)
+    given = None if arguments.robots is None else of_file(arguments.robots)
+    for note in checker.profile.notes:
         notify(note)
-    checker = Checker(profile, Output(arguments), brief=arguments.brief)
-    batches: Iterable[list[tuple[int, str]]]
-    is_list = arguments.urls == ["-"]
-    if is_list:
-        batches = line_batches(sys.stdin.buffer)
-    else:
-        batches = [list(checker.arguments(arguments.urls))]
-        if batches == [[]]:
-            return WRONG_USAGE
+    urls = UrlList("-") if is_list else [list(checker.arguments(arguments.urls))]
+    if urls == [[]]:
+        return WRONG_USAGE
     status = ask(
-        profile, dialects, given, lambda sources: checker.run(sources, batches)
+        checker.profile,
+        lambda web: checker.run(urls, given, web),
+        offline=given is not None,
     )
-    if is_list:
-        checker.sum_up()
+    if isinstance(urls, UrlList):
+        checker.sum_up(urls.bad)
+        return WRONG_USAGE if urls.bad else status
     return status
 
 
 class Checker:
     """Shows the verdict on each URL as soon as it is known."""
 
-    def __init__(self, profile: Profile, output: Output, *, brief: bool) -> None:
-        self._profile = profile
-        self._output = output
-        self._brief = brief
+    def __init__(self, arguments: Namespace, settings: Settings) -> None:
+        self.profile = profile_of(arguments, settings)
+        own = {self.profile.dialect.name: self.profile.dialect}
+        self._dialects = own | DIALECTS | own if arguments.dialects else own
+        self._output = Output(arguments)
+        self._is_brief = arguments.brief
+        self._text = _brief_text if arguments.brief else self._full_text
         self._status = CLEAN
         self._counts: Counter[str] = Counter()
 
-    def arguments(self, texts: Iterable[str]) -> Iterator[tuple[int, str]]:
+    def arguments(self, texts: Iterable[str]) -> Iterator[Asked]:
         """Yield the arguments that are URLs; report the others on standard error."""
         for text in texts:
             try:
-                yield 0, parse_argument(text).url
+                yield parse_argument(text)
             except UsageError as error:
                 self._status = WRONG_USAGE
                 notify(str(error))
 
     async def run(
-        self, sources: Sources, batches: Iterable[list[tuple[int, str]]]
+        self,
+        batches: Iterable[list[Asked]],
+        given: LoadedRobotsTxt | None,
+        web: Web | None,
     ) -> int:
+        """Show the verdicts by the *given* robots.txt, or by those on the *web*."""
+        present = None if web is None else PresentFiles(self.profile, web)
         for batch in batches:
-            for part in by_origins(batch):
-                origins = {parsed.origin for *_, parsed in part if parsed is not None}
-                found = await sources.of(origins)
-                for number, text, parsed in part:
-                    if parsed is None:
-                        self._counts["bad"] += 1
-                        self._status = WRONG_USAGE
-                        notify(
-                            f"line {number}: {text[:200]!r} is not a URL of http, https or ftp"
-                        )
-                    else:
-                        self._show(parsed.url, found[parsed.origin])
+            for part in parts(batch):
+                origins = {each.origin for each in part if each.origin}
+                if present is None:
+                    found = dict.fromkeys(origins, given)
+                else:
+                    found = dict(await present.effective(origins))
+                for each in part:
+                    loaded = each.origin and found[each.origin]
+                    assert loaded
+                    self._show(each.url, loaded)
             self._output.flush()
         return self._status
 
-    def sum_up(self) -> None:
+    def sum_up(self, bad: int) -> None:
         """Report how many URLs of a list are allowed and denied."""
         counts = self._counts
         words = f"{counts['allowed']:,} allowed, {counts['denied']:,} denied"
@@ -126,139 +127,169 @@ class Checker:
                 f"; {counts['use denied']:,} of the allowed may not be used for a "
                 "purpose of the crawl"
             )
-        if counts["bad"]:
-            words += f"; lines that are not URLs: {counts['bad']:,}"
+        if bad:
+            words += f"; lines that are not URLs: {bad:,}"
         total = counts["allowed"] + counts["denied"]
         notify(f"{total:,} {'URL' if total == 1 else 'URLs'}: {words}")
 
-    def _show(self, url: str, by_dialect: Sequence[LoadedRobotsTxt]) -> None:
-        now = datetime.now(timezone.utc)
-        judged = [
-            (each, *decide_at(now, self._profile, each.robots, url))
-            for each in by_dialect
-        ]
-        loaded, decision, _ = judged[0]
-        usage = robotstxt_usage(loaded.robots, url, self._profile)
-        is_use_denied = is_denied(usage, self._profile)
-        if not decision.allowed or is_use_denied:
+    def _show(self, url: str, loaded: LoadedRobotsTxt) -> None:
+        record = self._record(url, loaded)
+        is_denied = record["usage"]["denied"]
+        if not record["allowed"] or is_denied:
             self._status = max(self._status, FOUND)
-        self._counts["allowed" if decision.allowed else "denied"] += 1
-        self._counts["use denied"] += decision.allowed and is_use_denied
-        if self._output.as_json:
-            self._output.record(self._record(url, judged, usage))
-        elif self._brief:
-            self._show_brief(url, judged)
-        else:
-            self._show_all(url, judged, usage)
+        self._counts["allowed" if record["allowed"] else "denied"] += 1
+        self._counts["use denied"] += record["allowed"] and is_denied
+        if self._is_brief:
+            del record["usage"]
+        self._output.show(record, self._text)
 
-    def _record(
-        self, url: str, judged: _Judged, usage: UsagePreferences
-    ) -> dict[str, Any]:
-        loaded, decision, _ = judged[0]
+    def _record(self, url: str, loaded: LoadedRobotsTxt) -> dict[str, Any]:
+        profile, now = self.profile, datetime.now(timezone.utc)
+        decisions = {
+            name: profile.decide(loaded.read_as(dialect), url, now)
+            for name, dialect in self._dialects.items()
+        }
+        decision, robots = (
+            next(iter(decisions.values())),
+            loaded.read_as(profile.dialect),
+        )
         record = {
             "url": url,
-            **self._profile.record,
-            "dialect": loaded.dialect.name,
-            **decision_record(decision),
+            **profile.record,
+            "dialect": profile.dialect.name,
+            **decision_record(decision, profile),
+            "usage": usage_record(robotstxt_usage(robots, url, profile), profile),
         }
-        if not self._brief:
-            record["group"] = list(loaded.group(decision.line))
-            lines = loaded.lines_around(decision.line) if decision.line else []
-            record["context"] = [
-                {"line": number, "text": text[:1000]} for number, text in lines
-            ]
-            record |= loaded_record(loaded, self._profile.agents)
-            record["usage"] = usage_record(usage, self._profile)
-        if len(judged) > 1:
-            record["dialects"] = {
-                each.dialect.name: decision_record(decided)
-                for each, decided, _ in judged
+        if not self._is_brief:
+            rate = robots.request_rate(profile.agents)
+            window = robots.visit_time(profile.agents)
+            record |= {
+                "group": list(_agents_of(robots, decision.line)),
+                "context": _lines_around(robots, decision.line),
+                "robotstxt": loaded.where,
+                "access": loaded.access,
+                "crawl_delay": robots.crawl_delay(profile.agents),
+                "request_rate": rate and f"{rate.requests}/{rate.seconds}s",
+                "visit_time": window and f"{window.start:%H:%M}-{window.end:%H:%M}",
+                "sitemaps": list(robots.sitemaps),
             }
-            record["agree"] = _agree(judged)
+        if len(decisions) > 1:
+            record["dialects"] = {
+                name: decision_record(each, profile) for name, each in decisions.items()
+            }
+            record["agree"] = len({each.allowed for each in decisions.values()}) == 1
         return record
 
-    def _show_brief(self, url: str, judged: _Judged) -> None:
-        """Show one line: the verdict, then the verdicts of the other dialects."""
-        (_, decision, more), *others = judged
-        word, style = verdict(decision)
-        cells: list[str | Painted]
-        cells = [Painted(word.strip(), style), url, why(decision, more)]
-        for each, decided, more in others:
-            word, style = verdict(decided)
-            cells.append(Painted(f"{each.dialect.name}: {word.strip()}", style))
-            cells.append(why(decided, more))
-        self._output.row(*cells)
-
-    def _show_all(self, url: str, judged: _Judged, usage: UsagePreferences) -> None:
-        loaded, decision, more = judged[0]
-        show = self._output.line
-        show(verdict(decision), "  ", Painted(url, "bold"))
-        show("  ", why(decision), *_for_whom(loaded, decision))
-        if more:
-            show("  ", Painted(more, "yellow"))
-        if decision.rule is not None:
-            show()
-            for parts in _excerpt(loaded, decision.rule):
-                show(*parts)
-            show()
-        show("  robots.txt: ", loaded.where, ", ", describe_access(loaded))
-        record = loaded_record(loaded, self._profile.agents)
-        if record["crawl_delay"] is not None:
-            show("  crawl delay: ", in_seconds(record["crawl_delay"]))
+    def _full_text(self, record: dict[str, Any]) -> Iterator[Line]:
+        yield verdict(record), "  ", Painted(record["url"], "bold")
+        yield "  ", record["why"], _for_whom(record["agent"], record["group"])
+        if record["rule"]:
+            yield ("",)
+            yield from _excerpt(record["context"], record["rule"])
+            yield ("",)
+        yield (
+            "  robots.txt: ",
+            record["robotstxt"],
+            ", ",
+            access_words(record["access"]),
+        )
+        delay = record["crawl_delay"]
+        if delay is not None:
+            yield (f"  crawl delay: {delay:g} {'second' if delay == 1 else 'seconds'}",)
         if record["request_rate"]:
-            show("  request rate: ", record["request_rate"])
+            yield "  request rate: ", record["request_rate"]
         if record["visit_time"]:
-            show("  visit time: ", record["visit_time"], " UTC")
-        show_usage(self._output, usage, self._profile)
+            yield "  visit time: ", record["visit_time"], " UTC"
+        yield from usage_text(record["usage"], self.profile.rep.purposes)
         for sitemap in record["sitemaps"][:_SITEMAPS_SHOWN]:
-            show("  sitemap: ", sitemap)
+            yield "  sitemap: ", sitemap
         left = len(record["sitemaps"]) - _SITEMAPS_SHOWN
         if left > 0:
-            show(f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}")
-        if len(judged) > 1:
-            self._show_dialects(judged)
-        show()
-
-    def _show_dialects(self, judged: _Judged) -> None:
-        for each, decision, more in judged:
-            name = f"  {each.dialect.name:<10} "
-            self._output.line(name, verdict(decision), "  ", why(decision, more))
-        if _agree(judged):
-            self._output.line("  The dialects agree.")
-        else:
-            self._output.line(Painted("  The dialects disagree.", "yellow"))
+            yield (f"  and {left} more {'sitemap' if left == 1 else 'sitemaps'}",)
+        for name, each in record.get("dialects", {}).items():
+            yield f"  {name:<10} ", verdict(each), "  ", each["why"]
+        if "agree" in record:
+            yield (
+                ("  The dialects agree.",)
+                if record["agree"]
+                else (Painted("  The dialects disagree.", "yellow"),)
+            )
+        yield ("",)
 
 
-def _agree(judged: _Judged) -> bool:
-    return len({decision.allowed for _, decision, _ in judged}) == 1
+def _brief_text(record: dict[str, Any]) -> Iterator[Line]:
+    """One line: the verdict, then the verdicts of the other dialects."""
+    word, style = verdict(record)
+    cells: list[str | Painted] = [Painted(word.strip(), style), "\t", record["url"]]
+    cells += ["\t", record["why"]]
+    for name, each in list(record.get("dialects", {}).items())[1:]:
+        word, style = verdict(each)
+        cells += ["\t", Painted(f"{name}: {word.strip()}", style), "\t", each["why"]]
+    yield tuple(cells)
 
 
-def _for_whom(loaded: LoadedRobotsTxt, decision: Decision) -> list[str]:
-    if decision.agent is None:
+def _agents_of(robots: RobotsTxt, line: int) -> tuple[str, ...]:
+    """Return the agents to whom the rule or delay on *line* applies."""
+    for group in _groups(robots) if line else ():
+        if any(rule.line == line for rule in group.rules):
+            return group.agents
+        for record in group.records:
+            if record.line == line:
+                # A delay belongs to the user-agent lines directly above it.
+                runs = zip(group.agents, group.runs, strict=True)
+                return tuple(agent for agent, run in runs if run == record.run)
+    return ()
+
+
+def _lines_around(robots: RobotsTxt, line: int) -> list[dict[str, Any]]:
+    """Return a line, with two before and two after it."""
+    if not line:
         return []
-    whom = "everyone" if decision.agent == "*" else decision.agent
-    parts = [", in the group for ", whom]
-    others = [agent for agent in loaded.group(decision.line) if agent]
+    first = max(line - 2, 1)
+    return [
+        {"line": number, "text": text[:_KEPT_OF_LINE]}
+        for number, text in enumerate(_lines(robots)[first - 1 : line + 2], first)
+    ]
+
+
+# Many URLs of a list may be judged by one file.
+@lru_cache(maxsize=8)
+def _groups(robots: RobotsTxt) -> tuple[Group, ...]:
+    return robots.groups
+
+
+@lru_cache(maxsize=8)
+def _lines(robots: RobotsTxt) -> list[str]:
+    # Split as the dialect splits lines, so that the line numbers agree.
+    read = decoded_text(robots.body, robots.dialect).decode("utf-8", "replace")
+    return read.removesuffix("\n").split("\n")
+
+
+def _for_whom(agent: str | None, group: list[str]) -> str:
+    if agent is None:
+        return ""
+    words = f", in the group for {'everyone' if agent == '*' else agent}"
+    others = [each for each in group if each]
     if len(others) > 1:
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        parts.append(f" (it names {', '.join(others[:5])}{more})")
-    return parts
+        left = len(others) - _AGENTS_SHOWN
+        more = f" and {left} more" if left > 0 else ""
+        words += f" (it names {', '.join(others[:_AGENTS_SHOWN])}{more})"
+    return words
 
 
-def _excerpt(loaded: LoadedRobotsTxt, rule: Rule) -> Iterator[list[str | Painted]]:
+def _excerpt(context: list[dict[str, Any]], rule: dict[str, Any]) -> Iterator[Line]:
     """Yield the lines around a rule, with carets under its pattern."""
-    lines = loaded.lines_around(rule.line)
-    width = len(str(lines[-1][0])) if lines else 1
-    for number, text in lines:
-        margin = Painted(f"  {number:>{width}} | ", "blue")
-        if number != rule.line:
-            yield [margin, _shortened(text)]
+    width = max((len(str(each["line"])) for each in context), default=1)
+    for each in context:
+        margin = Painted(f"  {each['line']:>{width}} | ", "blue")
+        if each["line"] != rule["line"]:
+            yield margin, _shortened(each["text"])
             continue
-        shown, start, end = _pointed(text, rule.pattern)
-        yield [margin, shown]
+        shown, start, end = _pointed(each["text"], rule["pattern"])
+        yield margin, shown
         indent = " " * columns(visible(shown[:start]))
         carets = "^" * max(columns(visible(shown[start:end])), 1)
-        yield [Painted(f"  {'':>{width}} | ", "blue"), indent, Painted(carets, "red")]
+        yield Painted(f"  {'':>{width}} | ", "blue"), indent, Painted(carets, "red")
 
 
 def _shortened(text: str) -> str:
@@ -268,7 +299,8 @@ def _shortened(text: str) -> str:
 def _pointed(text: str, pattern: str) -> tuple[str, int, int]:
     """Return a line, shortened, and the start and end of the pattern in it."""
     # A field name has no colon. A dialect may accept white space instead of the colon.
-    start = text.find(pattern, text.find(":") + 1) if pattern else text.find(":") + 1
+    after_name = text.find(":") + 1
+    start = text.find(pattern[:_SHOWN_OF_LINE], after_name) if pattern else after_name
     start = max(start, 0)
     if start > _SHOWN_OF_LINE // 2:
         cut = start - _SHOWN_OF_LINE // 4

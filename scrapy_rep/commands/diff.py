@@ -1,269 +1,427 @@
-"""``scrapy rep diff``: what changed between two robots.txt files."""
+"""``scrapy rep diff``: what changes between two sources of rules."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.changes import group_changes, records_for_all, sample_paths
-from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND, WRONG_USAGE
-from scrapy_rep.commands.shared.output import Output, Painted, notify
-from scrapy_rep.commands.shared.past_crawls import origin_count, urls_of
-from scrapy_rep.commands.shared.profile import Profile, profile_of
-from scrapy_rep.commands.shared.robotstxt import (
-    LoadedRobotsTxt,
-    access_record,
-    decision_record,
-    describe_access,
+from scrapy_rep.commands.output import (
+    CLEAN,
+    FOUND,
+    WRONG_USAGE,
+    Output,
+    Painted,
+    notify,
+    output_file,
 )
-from scrapy_rep.commands.shared.sources import given_files
-from scrapy_rep.commands.shared.urls import (
-    line_batches,
-    opened,
-    parse_argument,
-    parse_url,
-)
-from scrapy_rep.commands.shared.usage import usage_change
-from scrapy_rep.commands.shared.verdicts import verdict, why
-from scrapy_rep.protocol.origins import Origin, origin_of
+from scrapy_rep.commands.pastcrawls import PastCrawls, ledger_of
+from scrapy_rep.commands.profile import profile_of
+from scrapy_rep.commands.robotstxt import access_words, ask, decision_record
+from scrapy_rep.commands.rulechanges import rule_changes, sample_paths
+from scrapy_rep.commands.sources import OneFile, needs_web, sides_of
+from scrapy_rep.commands.urls import Asked, UrlList, parse_argument, parts
+from scrapy_rep.commands.usage import usage_change
+from scrapy_rep.protocol.agents import EVERYONE
+from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.origins import Origin, written_origin
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.settings import Settings
 
-    from scrapy_rep.commands.changes import GroupChange
-    from scrapy_rep.commands.shared.output import Style
+    from scrapy_rep.commands.output import Line, Style
+    from scrapy_rep.commands.pastcrawls import Ledger, PastCrawl
+    from scrapy_rep.commands.profile import Profile
+    from scrapy_rep.commands.sources import Side
+    from scrapy_rep.commands.web import Web
+    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robots import RobotsTxt
 
-_T = TypeVar("_T", str, tuple[str, str])
-
-_STYLES: dict[str, tuple[str, Style]] = {
-    "removed": ("-", "red"),
-    "added": ("+", "green"),
-    "moved": ("~", "yellow"),
+_WORDS: dict[str, tuple[str, Style]] = {
+    "denied": ("now denied", "red"),
+    "allowed": ("now allowed", "green"),
+    "usage": ("use changes", "yellow"),
+    "delayed": ("now delayed", "yellow"),
+    "overridden": ("overridden", "yellow"),
+    "unknown": ("unknown", "yellow"),
 }
+"""What becomes of a URL, in words."""
 
-_SQLITE = b"SQLite format 3\0"
+_PACE = {Reason.CRAWL_DELAY.value, Reason.VISIT_TIME.value}
+_AGENTS_SHOWN = 5
+
+
+class Judged(NamedTuple):
+    """What one side decides on a URL."""
+
+    allowed: bool
+    """Whether the URL is allowed; by the site itself if *is_overridden*."""
+
+    reason: str
+    describe: Callable[[], dict[str, Any]]
+    """Returns the decision as a JSON object: called only for what is shown."""
+
+    robots: RobotsTxt | None = None
+    """The robots.txt that decides."""
+
+    is_known: bool = True
+    is_overridden: bool = False
+    """Whether the site denies the URL, and REP_OVERRIDES allows it."""
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
     profile = profile_of(arguments, settings)
-    if [arguments.old, arguments.new, arguments.urls].count("-") > 1:
+    names = [*arguments.old, arguments.new, arguments.urls]
+    if names.count("-") > 1:
         raise UsageError("- reads all of standard input: give it only once")
-    given = arguments.origin and parse_argument(arguments.origin).origin
-    if profile.note:
-        notify(profile.note)
-    old, new = map(_checked, given_files([arguments.old, arguments.new], profile))
-    origin = given or _origin(new) or _origin(old)
-    source = arguments.urls
-    # Opened here, so that an unreadable list is reported before any output.
-    is_ledger = source is not None and _is_ledger(source)
-    if is_ledger and origin is None and origin_count(source) > 1:
-        raise UsageError(
-            f"{source} has URLs of several hosts; choose one with --origin"
-        )
-    differences = Differences(old, new, profile, Output(arguments))
-    differences.show_rules()
-    if source is None:
-        start = "" if origin is None else str(origin)
-        paths = sample_paths(old.robots, new.robots)
-        differences.show_verdicts(start + path for path in paths)
-    elif is_ledger:
-        differences.show_verdicts(urls_of(source, origin and str(origin)))
-    else:
-        differences.show_verdicts(differences.listed(source, origin))
-    return differences.end()
-
-
-def _checked(file: LoadedRobotsTxt | UsageError) -> LoadedRobotsTxt:
-    if isinstance(file, UsageError):
-        raise file
-    return file
-
-
-def _origin(file: LoadedRobotsTxt) -> Origin | None:
-    return None if file.result is None else origin_of(file.result.url)
-
-
-def _is_ledger(path: str) -> bool:
-    if path == "-":
-        return False
-    with opened(path) as file:
-        return file.read(len(_SQLITE)) == _SQLITE
+    with ExitStack() as stack:
+        ledgers = {}
+        for name in dict.fromkeys(filter(None, names)):
+            ledger = ledger_of(name)
+            if ledger is not None:
+                ledgers[name] = stack.enter_context(closing(ledger))
+        write, path = None, arguments.purge_list
+        if path is not None:
+            inputs = [
+                ledgers[name].path if name in ledgers else name
+                for name in names
+                if name
+            ]
+            write = stack.enter_context(
+                output_file(path, f"--purge-list {path}", inputs)
+            )
+        differences = Differences(arguments, profile, ledgers, write)
+        if profile.is_named or not ledgers:  # A ledger names the crawler.
+            for note in profile.notes:
+                notify(note)
+        return ask(profile, differences.run, offline=not needs_web(arguments, profile))
 
 
 class Differences:
-    """Shows the differences between two robots.txt files as it finds them."""
+    """Shows the differences between two sources of rules as it finds them."""
 
     def __init__(
         self,
-        old: LoadedRobotsTxt,
-        new: LoadedRobotsTxt,
+        arguments: Namespace,
         profile: Profile,
-        output: Output,
+        ledgers: dict[str, Ledger],
+        write: Callable[[str], None] | None,
     ) -> None:
-        self._old = old
-        self._new = new
+        """*write* writes to the purge list. Raises UsageError for a list that can't be read."""
+        self._arguments = arguments
         self._profile = profile
-        self._output = output
-        self._has_changed = False
+        self._ledgers = ledgers
+        self._write = write
+        self._now = datetime.now(timezone.utc)
+        self._origin: Origin | None = None
+        if arguments.origin is not None:
+            asked = written_origin(arguments.origin)
+            self._origin = asked or parse_argument(arguments.origin).origin
+        self._list: UrlList | None = None
+        if arguments.urls is not None and arguments.urls not in ledgers:
+            self._list = UrlList(arguments.urls, paths=True)
+        self._output = Output(arguments)
+        self._profiles = lru_cache(maxsize=64)(self._profile_of)
+        self._have_rules_changed = False
         self._compared = 0
-        self._changed = 0
-        self._usage_changed = 0
-        self._is_wrong = False
+        self._counts = Counter(dict.fromkeys(_WORDS, 0))
+        self._of_hosts: Counter[tuple[str, str, str]] = Counter()
+        """The URLs of each host for which a whole host is the reason, by kind and reason."""
 
-    def show_rules(self) -> None:
-        """Show the rules and records that were added, removed or moved."""
-        old, new = self._old.robots, self._new.robots
-        for loaded in (self._old, self._new):
-            if loaded.result is not None and not self._output.as_json:
-                self._output.line(loaded.where, ": ", describe_access(loaded))
-        changes, is_all = group_changes(old, new)
-        for each in changes:
-            self._has_changed = True
-            if self._output.as_json:
-                self._output.record(_group_record(each))
-            else:
-                _show_group(self._output, each)
+    async def run(self, web: Web | None) -> int:
+        self._old, self._new = await sides_of(
+            self._arguments, self._profile, self._ledgers, web
+        )
+        crawls = self._choose_urls()
+        await self._load([self._origin])
+        urls = parts(self._urls(crawls))
+        # Read before the first output, so that a damaged ledger is reported alone.
+        first = next(urls, [])
+        self._show_rules()
+        total = crawls.count(self._origin) if crawls else None
+        with _progress(self._output, total) as advance:
+            for part in chain([first], urls):
+                await self._load(each.origin for each in part)
+                for each in part:
+                    self._compare(each)
+                    advance(each.past.times if each.past else 1)
+                self._output.flush()
+        return self._end(crawls)
+
+    def _choose_urls(self) -> PastCrawls | None:
+        """Return the ledgers that the URLs come from, if any. Choose the side whose recorded
+        decisions count, and the origin.
+        """
+        sides = self._new.source, self._old.source
+        self._recorded: Side | None = None
+        crawls = None
+        if self._arguments.urls in self._ledgers:
+            crawls = PastCrawls([self._ledgers[self._arguments.urls]])
+        elif self._list is None:
+            for side in (self._new, self._old):
+                if isinstance(side.source, PastCrawls) and not side.dialect:
+                    self._recorded, crawls = side, side.source
+        for source in sides:
+            self._origin = self._origin or source.origin
+        is_one = any(isinstance(source, OneFile) for source in sides)
+        if crawls and is_one and self._origin is None and len(crawls.origins) > 1:
+            raise UsageError(
+                "the ledger has URLs of several hosts, and a robots.txt is for one; choose the "
+                "host with --origin"
+            )
+        is_each = all(isinstance(source, OneFile) for source in sides)
+        if not crawls and not self._list and not is_each and self._origin is None:
+            raise UsageError(
+                "name the URLs to compare with --urls, or a host with --origin"
+            )
+        return crawls
+
+    def _urls(self, crawls: PastCrawls | None) -> Iterator[Asked]:
+        if crawls is not None:
+            for each in crawls.urls(self._origin):
+                yield each if self._recorded else each._replace(past=None)
+        elif self._list is not None:
+            for each in chain.from_iterable(self._list):
+                if self._origin is None or each.origin in {None, self._origin}:
+                    yield each._replace(origin=each.origin or self._origin)
+        else:
+            start = "" if self._origin is None else str(self._origin)
+            files = (self._one(side) for side in (self._old, self._new))
+            for path in sample_paths(*filter(None, files)):
+                yield Asked(start + path, self._origin)
+
+    async def _load(self, origins: Iterable[Origin | None]) -> None:
+        wanted = dict.fromkeys(origin for origin in origins if origin)
+        for source in {self._old.source, self._new.source}:
+            await source.load(wanted)
+
+    def _one(self, side: Side) -> RobotsTxt | None:
+        """Return the robots.txt of *side*, if it has only one and that is known."""
+        loaded, crawl, _ = side.source.rules(self._origin)
+        if loaded is None or loaded.is_unreachable:
+            return None
+        return loaded.read_as(self._dialect(side, crawl))
+
+    def _dialect(self, side: Side, crawl: PastCrawl | None) -> Dialect:
+        """Return the dialect of *side*; that of the *crawl*, unless an argument names another."""
+        profile = self._profile
+        if side.dialect or self._arguments.dialect is not None or crawl is None:
+            return side.dialect or profile.dialect
+        known = DIALECTS | {profile.dialect.name: profile.dialect}
+        return known.get(crawl.dialect, profile.dialect)
+
+    def _profile_of(self, crawl: PastCrawl | None) -> Profile:
+        """Return the profile with the agents of the *crawl*, unless an option names others."""
+        if crawl is None or self._arguments.agent:
+            return self._profile
+        return replace(self._profile, agents=crawl.agents or (EVERYONE,))
+
+    def _show_rules(self) -> None:
+        """Show the rules and records that were added or removed."""
+        old, new = self._one(self._old), self._one(self._new)
+        for side in (self._old, self._new):
+            if isinstance(side.source, OneFile) and side.source.loaded.result:
+                loaded = side.source.loaded
+                record = {
+                    "kind": "source",
+                    "url": loaded.where,
+                    "access": loaded.access,
+                }
+                self._output.show(record, _source_text)
+        if old is None or new is None:
+            return
+        changes, is_all = rule_changes(old, new)
+        self._have_rules_changed = bool(changes) or not is_all
+        for change in changes:
+            self._output.show({"kind": "rules", **change}, _rules_text)
         if not is_all:
-            self._has_changed = True
             notify(
                 "the files have too many groups to compare; not all changes are shown"
             )
-        for change, url in _removed_and_added(set(old.sitemaps), set(new.sitemaps)):
-            self._show_change("sitemap", change, f"Sitemap: {url}", {"url": url})
-        records = _removed_and_added(records_for_all(old), records_for_all(new))
-        for change, (field, value) in records:
-            record = {"field": field, "value": value}
-            self._show_change("record", change, f"{field.title()}: {value}", record)
 
-    def _show_change(
-        self, kind: str, change: str, text: str, record: dict[str, str]
-    ) -> None:
-        self._has_changed = True
-        if self._output.as_json:
-            self._output.record({"kind": kind, "change": change, **record})
-        else:
-            _show_line(self._output, change, text)
-
-    def listed(self, path: str, origin: Origin | None) -> Iterator[str]:
-        """Yield the URLs and paths in a list; report other lines on standard error."""
-        with opened(path) as file:
-            for number, text in chain.from_iterable(line_batches(file)):
-                parsed = parse_url(text)
-                if parsed is not None:
-                    if origin is None or parsed.origin == origin:
-                        yield parsed.url
-                elif text.startswith("/"):
-                    yield text
-                else:
-                    self._is_wrong = True
-                    notify(f"{path}, line {number}: {text[:200]!r} is not a URL")
-
-    def show_verdicts(self, urls: Iterable[str]) -> None:
-        """Show the URLs that only one file allows, and those whose use changes."""
-        for url in urls:
-            self._compared += 1
-            old = self._profile.decide(self._old.robots, url)
-            new = self._profile.decide(self._new.robots, url)
-            if old.allowed == new.allowed:
-                self._show_usage(url)
-                continue
-            self._changed += 1
-            if self._output.as_json:
-                record = {
-                    "kind": "verdict",
-                    "url": url,
-                    "old": decision_record(old),
-                    "new": decision_record(new),
-                }
-                self._output.record(record)
-            else:
-                word = "now allowed" if new.allowed else "now denied"
-                painted = Painted(word, verdict(new).style)
-                reasons = f"was: {why(old)}; now: {why(new)}"
-                self._output.row(painted, url, reasons)
-
-    def _show_usage(self, url: str) -> None:
-        change = usage_change(self._old.robots, self._new.robots, url, self._profile)
-        if change is None:
+    def _compare(self, asked: Asked) -> None:
+        self._compared += 1
+        past = asked.past
+        crawl = past and past.crawl
+        if crawl is None:
+            sources = self._old.source, self._new.source
+            crawls = (source.rules(asked.origin).crawl for source in sources)
+            crawl = next(filter(None, crawls), None)
+        profile = self._profiles(crawl)
+        old = self._judged(self._old, asked, profile, crawl)
+        new = self._judged(self._new, asked, profile, crawl)
+        kind, usage = _kind(old, new), None
+        if not kind and new.allowed and old.robots and new.robots:
+            usage = usage_change(old.robots, new.robots, asked.url, profile)
+            kind = "usage" if usage else ""
+        self._counts[kind] += 1
+        if not kind:
             return
-        record, words = change
-        self._usage_changed += 1
-        if self._output.as_json:
-            self._output.record({"kind": "usage", "url": url, **record})
-        else:
-            self._output.row(Painted("use changes", "yellow"), url, words)
+        origin = str(asked.origin or (past and past.origin) or self._new.name)
+        if kind in {"delayed", "unknown"}:
+            why = (old if new.is_known and kind == "unknown" else new).describe()["why"]
+            self._of_hosts[kind, origin, why] += 1
+            return
+        agents = list(profile.agents)
+        record = {"kind": kind, "url": asked.url, "origin": origin, "agents": agents}
+        record |= usage or {"old": old.describe(), "new": new.describe()}
+        self._output.show(record, _text)
+        if kind == "denied" and self._write is not None:
+            self._write(asked.url + "\n")
 
-    def end(self) -> int:
-        """Show a summary. Return the exit status."""
-        if self._output.as_json:
-            record = {
-                "kind": "summary",
-                "old": self._old.where,
-                "new": self._new.where,
-                "old_access": access_record(self._old),
-                "new_access": access_record(self._new),
-                **self._profile.record,
-                "dialect": self._new.dialect.name,
-                "urls": self._compared,
-                "verdicts_changed": self._changed,
-                "usage_changed": self._usage_changed,
-                "changed": self._has_changed or self._changed > 0,
-            }
-            self._output.record(record)
-        elif not self._has_changed and not self._changed:
-            self._output.line(Painted("Nothing changed.", "green"))
-        else:
-            whom = ", ".join(self._profile.agents)
-            self._output.line(
-                f"{self._changed} of {self._compared} URLs change their verdict for ",
-                "everyone" if whom == "*" else whom,
+    def _judged(
+        self, side: Side, asked: Asked, profile: Profile, crawl: PastCrawl | None
+    ) -> Judged:
+        dialect = self._dialect(side, crawl)
+        if side is self._recorded and asked.past:
+            past = asked.past
+            robots = past.loaded and past.loaded.read_as(dialect)
+            return Judged(past.allowed, past.reason, past.describe, robots)
+        loaded, _, site = side.source.rules(asked.origin)
+        if loaded is None:
+            why = {"why": "no robots.txt of this host is known"}
+            return Judged(False, "", lambda: why, is_known=False)
+        robots = loaded.read_as(dialect)
+        decision = profile.decide(robots, asked.url, self._now)
+        is_overridden = False
+        if site is not None and decision.allowed and not site.is_unreachable:
+            said = profile.decide(site.read_as(dialect), asked.url)
+            is_overridden = not said.allowed
+            decision = said if is_overridden else decision
+        is_known = decision.reason is not Reason.UNREACHABLE
+
+        def describe() -> dict[str, Any]:
+            record = decision_record(decision, profile)
+            if not is_known:
+                record["why"] = f"robots.txt is {access_words(loaded.access)}"
+            return record | {"override": loaded.override, "time": None}
+
+        allowed, reason = decision.allowed, str(decision.reason)
+        return Judged(allowed, reason, describe, robots, is_known, is_overridden)
+
+    def _end(self, crawls: PastCrawls | None) -> int:
+        """Show what concerns whole hosts, and a summary. Return the exit status."""
+        for (kind, origin, why), urls in self._of_hosts.items():
+            record = {"kind": kind, "origin": origin, "urls": urls, "why": why}
+            self._output.show(record, _text)
+        counts = {kind: self._counts[kind] for kind in _WORDS}
+        changed = sum(counts.values()) - counts["overridden"]
+        has_changed = self._have_rules_changed or changed > 0
+        record = {
+            "kind": "summary",
+            "old": self._old.name,
+            "new": self._new.name,
+            **self._profile.record,
+            "dialect": self._dialect(self._new, None).name,
+            "urls": self._compared,
+            **counts,
+            "crawls": crawls.crawls if crawls else 0,
+            "complete_crawls": crawls.complete_crawls if crawls else 0,
+            "changed": has_changed,
+        }
+        self._output.show(record, _summary_text)
+        left = crawls.crawls - crawls.complete_crawls if crawls else 0
+        if crawls and left:
+            notify(
+                f"{left:,} of {crawls.crawls:,} crawls recorded only what was refused or "
+                "overridden (REP_LEDGER_LEVEL was not 'all'): what becomes of the other URLs is "
+                "not known"
             )
-            if self._usage_changed:
-                count = f"{self._usage_changed} of {self._compared}"
-                self._output.line(f"{count} URLs change their permitted purposes.")
-        if self._is_wrong:
+        if self._list is not None and self._list.bad:
             return WRONG_USAGE
-        return FOUND if self._has_changed or self._changed else CLEAN
+        return FOUND if has_changed else CLEAN
 
 
-def _removed_and_added(before: set[_T], after: set[_T]) -> Iterator[tuple[str, _T]]:
-    for each in sorted(before - after):
-        yield "removed", each
-    for each in sorted(after - before):
-        yield "added", each
+def _kind(old: Judged, new: Judged) -> str:
+    """Return what becomes of a URL; an empty string if nothing changes."""
+    is_same = old.reason == new.reason
+    if not (old.is_known and new.is_known):
+        # A crawl has refused the URL since robots.txt was unreachable, and it still is.
+        return "" if is_same and (old.is_known or new.is_known) else "unknown"
+    if new.is_overridden:
+        return "overridden"
+    if (old.allowed or old.is_overridden) == new.allowed:
+        return ""
+    if new.allowed:
+        return "allowed"
+    return "delayed" if new.reason in _PACE else "denied"
 
 
-def _group_record(change: GroupChange) -> dict[str, Any]:
-    return {
-        "kind": "group",
-        "change": change.kind,
-        "agents": list(change.agents),
-        "added": [each._asdict() for each in change.added],
-        "removed": [each._asdict() for each in change.removed],
-        "moved": [each._asdict() for each in change.moved],
-    }
+def _text(record: dict[str, Any]) -> Iterator[Line]:
+    """Yield the line about a URL, or about the URLs of a host."""
+    words = Painted(*_WORDS[record["kind"]])
+    if "urls" in record:
+        count = f"{record['urls']:,} {'URL' if record['urls'] == 1 else 'URLs'}"
+        yield words, "\t", record["origin"], "\t", f"{count}: {record['why']}"
+    elif "why" in record:
+        yield words, "\t", record["url"], "\t", record["why"]
+    else:
+        said = f"was: {_said(record['old'])}; now: {_said(record['new'])}"
+        yield words, "\t", record["url"], "\t", said
 
 
-def _show_group(output: Output, change: GroupChange) -> None:
-    more = len(change.agents) - 5
-    whom = ", ".join(change.agents[:5]) + (f" and {more} more" if more > 0 else "")
-    output.line(Painted(f"User-agent: {whom}", "bold"), f"   (group {change.kind})")
-    parts = (
-        ("removed", change.removed),
-        ("added", change.added),
-        ("moved", change.moved),
-    )
-    for kind, records in parts:
-        for field, value, line in records:
-            _show_line(output, kind, f"{field.capitalize()}: {value}", line)
+def _said(decision: dict[str, Any]) -> str:
+    override = decision["override"]
+    more = f" (overridden: {override[:300]})" if override else ""
+    return f"{decision['why']}{more}"
 
 
-def _show_line(output: Output, change: str, text: str, line: int = 0) -> None:
-    sign, style = _STYLES[change]
-    place = f"   (line {line})" if line else ""
-    output.line(Painted(f"  {sign} {text[:300]}", style), place)
+def _source_text(record: dict[str, Any]) -> Iterator[Line]:
+    yield record["url"], ": ", access_words(record["access"])
+
+
+def _rules_text(record: dict[str, Any]) -> Iterator[Line]:
+    agents = record["agents"]
+    if agents:
+        more = len(agents) - _AGENTS_SHOWN
+        whom = ", ".join(agents[:_AGENTS_SHOWN])
+        whom += f" and {more} more" if more > 0 else ""
+        yield Painted(f"User-agent: {whom}", "bold"), f"   (group {record['change']})"
+    styles: tuple[tuple[str, str, Style], ...]
+    styles = ("removed", "-", "red"), ("added", "+", "green")
+    for change, sign, style in styles:
+        for each in record[change]:
+            text = f"{each['field'].capitalize()}: {each['value']}"[:300]
+            place = f"   (line {each['line']})" if each["line"] else ""
+            yield Painted(f"  {sign} {text}", style), place
+
+
+def _summary_text(record: dict[str, Any]) -> Iterator[Line]:
+    found = [
+        f"{record[kind]:,} {words}"
+        for kind, (words, _) in _WORDS.items()
+        if record[kind]
+    ]
+    urls = f"{record['urls']:,} {'URL' if record['urls'] == 1 else 'URLs'} compared"
+    yield (f"{urls}: {', '.join(found) or 'no verdict changes'}",)
+
+
+@contextmanager
+def _progress(output: Output, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar while the block runs, if standard error is a terminal.
+
+    Yields a function that takes the number of URLs judged since the last call. There is
+    no bar without tqdm, which the extra ``report`` installs.
+    """
+    try:
+        from tqdm import tqdm  # noqa: PLC0415
+    except ImportError:
+        yield lambda _: None
+        return
+    # With disable=None, tqdm shows the bar only on a terminal.
+    with tqdm(total=total, unit=" URLs", disable=None) as bar:
+        if not bar.disable:
+            # tqdm.write() moves the bar, which may be on the same terminal.
+            output.write = lambda text: tqdm.write(text, file=sys.stdout, end="")
+        yield bar.update

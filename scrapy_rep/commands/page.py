@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from scrapy.exceptions import UsageError
+from scrapy.http import HtmlResponse
+from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep.commands.loading import Page, fetched_page, page_of_file
-from scrapy_rep.commands.shared.exit_status import CLEAN, FOUND
-from scrapy_rep.commands.shared.output import Output, Painted, notify
-from scrapy_rep.commands.shared.profile import Profile, profile_of
-from scrapy_rep.commands.shared.robotstxt import (
-    access_record,
+from scrapy_rep.commands.output import CLEAN, FOUND, Output, Painted, notify
+from scrapy_rep.commands.profile import profile_of
+from scrapy_rep.commands.robotstxt import (
+    PresentFiles,
+    access_words,
+    ask,
     decision_record,
-    describe_access,
 )
-from scrapy_rep.commands.shared.sources import ask
-from scrapy_rep.commands.shared.urls import is_url, parse_argument
-from scrapy_rep.commands.shared.usage import (
+from scrapy_rep.commands.urls import is_url, parse_argument, parse_url, read_file
+from scrapy_rep.commands.usage import (
     is_denied,
     robotstxt_usage,
-    show_usage,
     usage_record,
+    usage_text,
 )
-from scrapy_rep.commands.shared.verdicts import why
+from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.tdmrep import url_of
+from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.dialect import DIALECTS
+from scrapy_rep.protocol.indexing.documents import is_document
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import DENIALS, VALUED
-from scrapy_rep.protocol.usage.preferences import UsagePreferences
+from scrapy_rep.protocol.usage.page import FIELDS
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED, UsagePreferences
+from scrapy_rep.protocol.usage.tdmrep import TdmRep
+from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.responses.documents import has_document
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator, Sequence
 
+    from scrapy.http import Response
     from scrapy.settings import Settings
 
-    from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.commands.output import Line
+    from scrapy_rep.commands.profile import Profile
+    from scrapy_rep.commands.robotstxt import LoadedRobotsTxt
+    from scrapy_rep.commands.urls import Asked
+    from scrapy_rep.commands.web import Web
     from scrapy_rep.protocol.indexing.statements import Statement
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 20
+_TAG = "x-robots-tag"
 
 _DEFAULTS = IndexingRules().to_dict()
 
@@ -46,63 +66,204 @@ def run(arguments: Namespace, settings: Settings) -> int:
     for note in profile.notes:
         notify(note)
     page = _load(arguments, profile)
-    output = Output(arguments)
-    is_fetched = (page.is_allowed or arguments.force) and not page.error
-    rules = _rules(page, profile, profile.dialect)
-    usage = _usage(page, profile, rules)
-    now = datetime.now(timezone.utc)
-    if output.as_json:
-        record = _record(page, profile, rules if is_fetched else None, now)
-        if is_fetched:
-            record["document"] = page.is_document
-            record["crawl"] = _effects(page, profile, rules, usage, now)
-            record["usage"] = usage_record(usage, profile)
-        output.record(record)
-    else:
-        _show(output, page, profile, rules if is_fetched else None, now)
-        if is_fetched:
-            show_usage(output, usage, profile)
-            effects = _effects(page, profile, rules, usage, now)
-            if effects is not None:
-                output.line("  in a crawl: ", _in_words(page, profile, rules, effects))
-    may_be_used = _indexable(page, rules, now) and not is_denied(usage, profile)
-    return CLEAN if page.is_allowed and is_fetched and may_be_used else FOUND
+    record = _record(page, profile)
+    purposes = profile.rep.purposes
+    Output(arguments).show(record, lambda record: _text(record, purposes))
+    may_be_indexed = page.is_allowed and record["indexable"]
+    return CLEAN if may_be_indexed and not record["usage"]["denied"] else FOUND
+
+
+@dataclass(kw_only=True)
+class Page:
+    """A page, with all sources of its indexing rules and usage preferences."""
+
+    where: str
+    """Its URL after redirects, or the name of its file."""
+
+    status: int | None = None
+    fields: Sequence[tuple[str, bytes]] = ()
+    """Its header fields about indexing and use, with names in lower case."""
+
+    tdmrep: UsagePreferences = NOTHING_STATED
+    """What the tdmrep.json of its origin states."""
+
+    html: bytes = b""
+    encoding: str | None = None
+
+    is_document: bool = True
+    """Whether its indexing rules have an effect in a crawl. On data they have none."""
+
+    redirects: list[str] = field(default_factory=list)
+
+    decision: Decision | None = None
+    """The robots.txt decision on its URL; None for a page from a file."""
+
+    loaded: LoadedRobotsTxt | None = None
+    """The robots.txt that decided."""
+
+    is_fetched: bool = False
+    error: str = ""
+    """Why it could not be fetched, or an empty string."""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.decision is None or self.decision.allowed
 
 
 def _load(arguments: Namespace, profile: Profile) -> Page:
     if not is_url(arguments.page):
-        return page_of_file(arguments.page, arguments.header)
+        return _page_of_file(arguments.page, arguments.header)
     if arguments.header:
         raise UsageError(
             "--header is only for a page from a file; a URL has its own header fields"
         )
-    parsed = parse_argument(arguments.page)
-    return ask(
-        profile,
-        [profile.dialect],
-        {},
-        lambda sources: fetched_page(parsed, profile, sources, force=arguments.force),
+    asked = parse_argument(arguments.page)
+
+    async def job(web: Web | None) -> Page:
+        assert web is not None
+        return await _fetched_page(asked, profile, web, force=arguments.force)
+
+    return ask(profile, job)
+
+
+def _page_of_file(path: str, written: Sequence[str]) -> Page:
+    """Return the page in a file, sent with the fields *written*. Raises UsageError for a bad
+    field.
+    """
+    fields = []
+    for each in written:
+        name, colon, value = each.partition(":")
+        name, octets = name.strip().lower(), value.strip().encode("utf-8", "replace")
+        is_link = name != "link" or octets.startswith(b"<")
+        if not colon or name not in {_TAG, *FIELDS} or not is_link:
+            raise UsageError(
+                f'--header is {each!r}, but it must be "X-Robots-Tag: ...", or one of '
+                f"{', '.join(sorted(FIELDS))}"
+            )
+        fields.append((name, octets))
+    html = read_file(path)
+    is_html = is_document("text/html", html)
+    return Page(
+        where=path, html=html, fields=fields, is_document=is_html, is_fetched=True
     )
 
 
-def _rules(page: Page, profile: Profile, dialect: Dialect) -> IndexingRules:
-    return IndexingRules.parse(
-        page.headers, page.html, profile.agents, dialect, page.encoding
-    )
+async def _fetched_page(
+    asked: Asked, profile: Profile, web: Web, *, force: bool
+) -> Page:
+    """Fetch a page, and follow its redirects.
+
+    Without *force*, a page or redirect target that robots.txt forbids is not fetched.
+    """
+    present = PresentFiles(profile, web)
+    page = Page(where=asked.url)
+    while True:
+        assert asked.origin
+        page.loaded = (await present.effective([asked.origin]))[asked.origin]
+        robots = page.loaded.read_as(profile.dialect)
+        page.where, page.decision = asked.url, profile.decide(robots, asked.url)
+        if not (page.is_allowed or force):
+            return page
+        try:
+            response = await web.page(asked.url)
+        except Exception as error:  # noqa: BLE001  download handlers raise anything
+            page.error = in_words(error)
+            return page
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            _read_response(page, response)
+            tdmrep = url_of(asked.origin)
+            is_wanted = any(map(is_about_mining, profile.rep.purposes))
+            if is_wanted and profile.decide(robots, tdmrep).allowed:
+                (result,) = await web.robotstxts([tdmrep])
+                if result.access is Access.SUCCESSFUL:
+                    page.tdmrep = TdmRep.parse(result.body).usage(asked.url)
+            return page
+        target = _joined(asked.url, location)
+        if target is None:
+            page.error = "redirected to an address that is not a URL"
+            return page
+        if len(page.redirects) >= _MAX_REDIRECTS:
+            page.error = f"redirected more than {_MAX_REDIRECTS} times"
+            return page
+        asked = target
+        page.redirects.append(asked.url)
 
 
-def _indexable(page: Page, rules: IndexingRules, now: datetime) -> bool:
-    return rules.indexable(now) and not page.is_error_page
+def _joined(url: str, location: bytes) -> Asked | None:
+    try:
+        return parse_url(urljoin(url, location.decode("utf-8", "replace")))
+    except ValueError:  # "http://["
+        return None
 
 
-def _usage(page: Page, profile: Profile, rules: IndexingRules) -> UsagePreferences:
-    """Return the preferences in the page, its robots.txt and its tdmrep.json, combined."""
-    usage = UsagePreferences.of_page(
-        page.fields, rules.statements, rules.tags, page.tdmrep
-    )
-    if page.loaded is None:
-        return usage
-    return robotstxt_usage(page.loaded.robots, page.where, profile) | usage
+def _read_response(page: Page, response: Response) -> None:
+    page.status, page.is_fetched = response.status, True
+    page.is_document = has_document(response)
+    page.fields = [
+        (name, value)
+        for name in (_TAG, *FIELDS)
+        for value in response.headers.getlist(name)
+    ]
+    if isinstance(response, HtmlResponse):
+        content_type = response.headers.get("Content-Type") or b""
+        page.html = response.body
+        page.encoding = http_content_type_encoding(content_type.decode("latin-1"))
+
+
+def _record(page: Page, profile: Profile) -> dict[str, Any]:
+    now = datetime.now(timezone.utc)
+    headers = [value for name, value in page.fields if name == _TAG]
+    own = {profile.dialect.name: profile.dialect}
+    in_dialects = {
+        name: IndexingRules.parse(
+            headers, page.html, profile.agents, dialect, page.encoding
+        )
+        for name, dialect in (own | DIALECTS | own).items()
+    }
+    rules = in_dialects[profile.dialect.name]
+    is_error = page.status is not None and page.status // 100 != 2
+    others = [each for each in page.fields if each[0] != _TAG]
+    usage = UsagePreferences.of_page(others, rules.statements, rules.tags, page.tdmrep)
+    if page.loaded is not None:
+        robots = page.loaded.read_as(profile.dialect)
+        usage = robotstxt_usage(robots, page.where, profile) | usage
+    record: dict[str, Any] = {
+        "page": page.where,
+        **profile.record,
+        "dialect": profile.dialect.name,
+        "fetched": page.is_fetched,
+        "status": page.status,
+        "redirects": page.redirects,
+        "error": page.error,
+        "robotstxt": page.loaded and page.loaded.where,
+        "access": page.loaded and page.loaded.access,
+        "decision": page.decision and decision_record(page.decision, profile),
+        "indexable": page.is_fetched and not is_error and rules.indexable(now),
+    }
+    if not page.is_fetched:
+        return record
+    has_callback = (page.is_allowed or profile.is_off) and not is_error
+    return record | {
+        "document": page.is_document,
+        "usage": usage_record(usage, profile),
+        "rules": rules.to_dict(),
+        "evidence": {
+            key: [each._asdict() for each in statements]
+            for key, statements in _evidence(rules).items()
+        },
+        "statements": [each._asdict() for each in rules.statements],
+        "findings": [each._asdict() for each in rules.findings],
+        "dialects": {
+            name: {
+                "indexable": each.indexable(now) and not is_error,
+                "rules": each.to_dict(),
+                "header": each.to_header(),
+            }
+            for name, each in in_dialects.items()
+        },
+        "crawl": _effects(page, profile, rules, usage, now) if has_callback else None,
+    }
 
 
 def _effects(
@@ -111,19 +272,15 @@ def _effects(
     rules: IndexingRules,
     usage: UsagePreferences,
     now: datetime,
-) -> dict[str, str] | None:
+) -> dict[str, str]:
     """Return what a crawl with these settings does with the items and the links that a callback
-    makes from the page. None if no callback gets the page, since robots.txt forbids it or its
-    status is not 2xx.
+    makes from the page.
     """
-    if not (page.is_allowed or profile.is_off) or page.is_error_page:
-        return None
     rep = profile.rep
     may_drop = rep.noindex == "drop" and page.is_document
+    is_dropped = may_drop and not rules.indexable(now)
     items = "kept"
-    if (may_drop and not rules.indexable(now)) or (
-        rep.usage == "drop" and is_denied(usage, profile)
-    ):
+    if is_dropped or (rep.usage == "drop" and is_denied(usage, profile)):
         items = "dropped"
     elif (
         rep.noindex == "annotate"
@@ -132,21 +289,13 @@ def _effects(
     ):
         items = "annotated"
     drops_links = rep.nofollow == "drop" and page.is_document and not rules.follow
-    return {"items": items, "links": "dropped" if drops_links else "followed"}
-
-
-def _in_words(
-    page: Page, profile: Profile, rules: IndexingRules, effects: dict[str, str]
-) -> str:
-    words = f"items are {effects['items']}, links are "
-    if effects["links"] == "dropped":
-        return words + "not followed"
-    words += "followed"
-    if profile.rep.rel:
-        words += f", except with rel={', '.join(sorted(profile.rep.rel))}"
-    if page.is_document or not rules.statements:
-        return words
-    return f"{words}. This is data, not a document: noindex and nofollow drop nothing"
+    words = f"items are {items}, links are {'not ' if drops_links else ''}followed"
+    if rep.rel and not drops_links:
+        words += f", except with rel={', '.join(sorted(rep.rel))}"
+    if not page.is_document and rules.statements:
+        words += ". This is data, not a document: noindex and nofollow drop nothing"
+    links = "dropped" if drops_links else "followed"
+    return {"items": items, "links": links, "why": words}
 
 
 def _evidence(rules: IndexingRules) -> dict[str, list[Statement]]:
@@ -175,108 +324,61 @@ def _affected_rules(statement: Statement) -> set[str]:
     return denied
 
 
-def _statement_record(statement: Statement) -> dict[str, Any]:
-    return {
-        "source": statement.source,
-        "agent": statement.agent,
-        "position": statement.position,
-        "text": statement.text,
-        "known": statement.known,
-    }
+def _text(record: dict[str, Any], purposes: tuple[str, ...]) -> Iterator[Line]:
+    status, decision = record["status"], record["decision"]
+    is_error = status is not None and status // 100 != 2
+    yield _verdict(record, is_error), "  ", Painted(record["page"], "bold")
+    for url in record["redirects"]:
+        yield "  redirected to ", url
+    if decision:
+        word = "allows" if decision["allowed"] else "forbids"
+        yield f"  robots.txt {word} fetching it: ", decision["why"]
+        yield "  (", record["robotstxt"], ", ", access_words(record["access"]), ")"
+    if record["error"]:
+        yield "  The page could not be fetched: ", record["error"]
+    elif not record["fetched"]:
+        yield ("  The page was not fetched, so its indexing rules are unknown.",)
+    if record["fetched"]:
+        yield from _rules_text(record, is_error)
+        yield from usage_text(record["usage"], purposes)
+    if record.get("crawl"):
+        yield "  in a crawl: ", record["crawl"]["why"]
 
 
-def _record(
-    page: Page, profile: Profile, rules: IndexingRules | None, now: datetime
-) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "page": page.where,
-        **profile.record,
-        "dialect": profile.dialect.name,
-        "fetched": rules is not None,
-        "status": page.status,
-        "redirects": page.redirects,
-        "error": page.error,
-        "robotstxt": page.loaded and page.loaded.where,
-        "access": page.loaded and access_record(page.loaded),
-        "decision": page.decision and decision_record(page.decision),
-    }
-    if rules is None:
-        return record | {"indexable": False}
-    return record | {
-        "indexable": _indexable(page, rules, now),
-        "rules": rules.to_dict(),
-        "evidence": {
-            key: [_statement_record(each) for each in statements]
-            for key, statements in _evidence(rules).items()
-        },
-        "statements": [_statement_record(each) for each in rules.statements],
-        "findings": [each._asdict() for each in rules.findings],
-        "dialects": {
-            name: {"indexable": _indexable(page, each, now), "rules": each.to_dict()}
-            for name, each in _in_each_dialect(page, profile).items()
-        },
-    }
-
-
-def _in_each_dialect(page: Page, profile: Profile) -> dict[str, IndexingRules]:
-    dialects = {profile.dialect.name: profile.dialect} | DIALECTS
-    return {name: _rules(page, profile, dialect) for name, dialect in dialects.items()}
-
-
-def _show(
-    output: Output,
-    page: Page,
-    profile: Profile,
-    rules: IndexingRules | None,
-    now: datetime,
-) -> None:
-    show = output.line
-    show(_verdict(page, rules, now), "  ", Painted(page.where, "bold"))
-    for url in page.redirects:
-        show("  redirected to ", url)
-    if page.decision is not None and page.loaded is not None:
-        word = "allows" if page.decision.allowed else "forbids"
-        show(f"  robots.txt {word} fetching it: ", why(page.decision))
-        show("  (", page.loaded.where, ", ", describe_access(page.loaded), ")")
-    if page.error:
-        show("  The page could not be fetched: ", page.error)
-    if rules is None:
-        if not page.error:
-            show("  The page was not fetched, so its indexing rules are unknown.")
-        return
-    if page.is_error_page:
-        show(f"  The status is {page.status}, so there is no page to index.")
-    said = rules.to_dict()
-    for key, statements in _evidence(rules).items():
-        value = "no" if said[key] is False else str(said[key])
-        show("  ", Painted(key, "bold"), ": ", value)
+def _rules_text(record: dict[str, Any], is_error: bool) -> Iterator[Line]:
+    """Yield the indexing rules of a page, each with its evidence."""
+    if is_error:
+        status = record["status"]
+        yield (f"  The status is {status}, so there is no page to index.",)
+    for key, statements in record["evidence"].items():
+        value = record["rules"][key]
+        yield "  ", Painted(key, "bold"), ": ", "no" if value is False else str(value)
         for each in statements:
-            show("      ", *_described(each))
-    for statement in rules.unknown:
-        show("  without effect in this dialect: ", *_described(statement))
-    for finding in rules.findings:
-        show(f"  [{finding.code}] ", finding.message)
-    if page.is_error_page:
-        return
-    for name, each_rules in _in_each_dialect(page, profile).items():
-        verdict = _verdict(page, each_rules, now)
-        show(f"  {name:<10} ", verdict, "  ", each_rules.to_header())
+            yield "      ", *_described(each)
+    for each in record["statements"]:
+        if not each["known"]:
+            yield "  without effect in this dialect: ", *_described(each)
+    for each in record["findings"]:
+        yield f"  [{each['code']}] ", each["message"]
+    if not is_error:
+        for name, each in record["dialects"].items():
+            yield f"  {name:<10} ", _verdict(each, is_error), "  ", each["header"]
 
 
-def _verdict(page: Page, rules: IndexingRules | None, now: datetime) -> Painted:
-    if rules is None:
+def _verdict(record: dict[str, Any], is_error: bool) -> Painted:
+    """Return whether a page, or its rules in a dialect, may be indexed."""
+    if "rules" not in record:
         return Painted("unknown  ", "red")
-    if page.is_error_page:
+    if is_error:
         return Painted("no page  ", "red")
-    if rules.indexable(now):
+    if record["indexable"]:
         return Painted("indexable", "green")
-    return Painted("noindex  " if not rules.index else "expired  ", "red")
+    return Painted("expired  " if record["rules"]["index"] else "noindex  ", "red")
 
 
-def _described(statement: Statement) -> list[str]:
-    whom = "for " + (statement.agent or "everyone")
-    if statement.source == "header":
-        place = f"X-Robots-Tag header {statement.position}"
-    else:
-        place = f"meta tag on line {statement.position}"
-    return [statement.text[:200], "   (", place, ", ", whom, ")"]
+def _described(statement: dict[str, Any]) -> Line:
+    whom = "for " + (statement["agent"] or "everyone")
+    is_header = statement["source"] == "header"
+    place = "X-Robots-Tag header" if is_header else "meta tag on line"
+    place = f"{place} {statement['position']}"
+    return statement["text"][:200], "   (", place, ", ", whom, ")"

@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.shared.exit_status import CLEAN
-from scrapy_rep.commands.shared.output import notify
-from scrapy_rep.commands.shared.output_file import OutputFile
-from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.scratch import Scratch
-from scrapy_rep.sqlitefiles import FAILURES, cause_of
+from scrapy_rep.commands.output import CLEAN, notify, output_file
+from scrapy_rep.ledger.reader import reading
+from scrapy_rep.report.ledgers import Ledgers, Limits
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator
 
     from scrapy.settings import Settings
-
-    from scrapy_rep.report.model import Report
 
 
 def run(arguments: Namespace, settings: Settings) -> int:
@@ -47,24 +41,22 @@ def run(arguments: Namespace, settings: Settings) -> int:
         return CLEAN
     if not _may_be_replaced(output, MARK):
         raise UsageError(f"{output} exists and is not a report; choose another file")
-    with OutputFile(output, output, arguments.ledgers) as file:
+    with output_file(output, output, arguments.ledgers) as write:
         for part in _parts(arguments, render):
-            file.write(part)
+            write(part)
     notify(f"{output} is written; open it in a browser")
     return CLEAN
 
 
 def _parts(
-    arguments: Namespace, render: Callable[[Report, float], Iterator[str]]
+    arguments: Namespace, render: Callable[[Ledgers, float], Iterator[str]]
 ) -> Iterator[str]:
     """Yield the HTML of the report in parts."""
-    ledgers = dict.fromkeys(os.path.realpath(path) for path in arguments.ledgers)
-    limits = Limits(hosts=arguments.hosts, documents=arguments.robotstxt)
-    with closing(Scratch(ledgers)) as scratch:
-        try:
-            yield from render(collect(scratch, limits), time.time())
-        except FAILURES as error:
-            raise LedgerError(", ".join(ledgers), cause_of(error)) from None
+    # A ledger given twice counts once.
+    paths = list(dict.fromkeys(map(os.path.realpath, arguments.ledgers)))
+    limits = Limits(hosts=arguments.hosts, files=arguments.robotstxt)
+    with closing(Ledgers(paths, limits)) as ledgers, reading(", ".join(paths)):
+        yield from render(ledgers, time.time())
 
 
 def _may_be_replaced(output: str, mark: str) -> bool:

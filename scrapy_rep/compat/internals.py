@@ -132,6 +132,15 @@ def is_scraper_full(crawler: Crawler) -> bool:
     return needs_backout is not None and needs_backout()
 
 
+def image_fields(crawler: Crawler) -> list[str]:
+    """The item fields from which the pipelines of the crawl that are an ImagesPipeline take the
+    URLs of images. A setting, their class or their code chooses the field.
+    """
+    pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
+    fields = (getattr(pipeline, "images_urls_field", None) for pipeline in pipelines)
+    return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
+
+
 def fail(crawler: Crawler, request: Request, error: Exception) -> None:
     """Call the errback of *request* with *error*, as if its download had failed."""
     enqueue = _find(crawler.engine, "scraper.enqueue_scrape")

@@ -6,8 +6,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from scrapy import signals
-from scrapy.exceptions import StopDownload
 from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
@@ -18,18 +16,16 @@ from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.usage.vocabulary import Signal
-from scrapy_rep.responses.documents import announces_document, has_document
+from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
-from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import indexing_read, media_refused, usage_read
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Headers, Response
+    from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
@@ -54,9 +50,6 @@ class IndexingMiddleware:
         self._settings = settings
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._refused_images = RefusedImages.of(crawler)
-        if settings.stop_download:
-            crawler.signals.connect(self._headers_received, signals.headers_received)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> IndexingMiddleware:
@@ -93,23 +86,14 @@ class IndexingMiddleware:
         if isinstance(response, HtmlResponse):
             html = response.body
             encoding = _declared_encoding(response.headers.get(b"Content-Type"))
-        rules = self._rules(request, response.headers, html, encoding)
-        return rules, self._purposes.read(request, response.headers, rules)
-
-    def _rules(
-        self,
-        request: Request,
-        headers: Headers,
-        html: bytes = b"",
-        encoding: str | None = None,
-    ) -> IndexingRules:
-        return IndexingRules.parse(
-            headers.getlist(b"X-Robots-Tag"),
+        rules = IndexingRules.parse(
+            response.headers.getlist(b"X-Robots-Tag"),
             html,
             self._identity.tokens(request),
             self._settings.dialect,
             encoding,
         )
+        return rules, self._purposes.read(request, response.headers, rules)
 
     def _send_signals(
         self,
@@ -140,33 +124,29 @@ class IndexingMiddleware:
         self, request: Request, response: Response, rules: IndexingRules
     ) -> None:
         """Raise IndexingDenied, for the media pipeline, if the file must not be indexed."""
-        why, because = "noindex", None
         if not rules.index:
-            because = response.url, rules.because("noindex")
-        elif _is_image(response):
-            why = "noimageindex"
-            because = self._refused_images.because(request, INDEXING)
-        if because is None or request.meta.get(meta.DONT_OBEY_NOINDEX):
+            rule = "noindex"
+        elif not rules.image_index and _is_image(response):
+            rule = "noimageindex"
+        else:
             return
-        self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=why))
-        self._send_refusal(request, response, why, *because)
-        raise IndexingDenied(f"{response.url} must not be indexed: {why}", rules)
+        if request.meta.get(meta.DONT_OBEY_NOINDEX):
+            return
+        self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=rule))
+        self._send_refusal(request, response, rule, rules.because(rule))
+        raise IndexingDenied(f"{response.url} must not be indexed: {rule}", rules)
 
     def _refuse_use_of_media(
         self, request: Request, response: Response, preferences: UsagePreferences
     ) -> None:
         """Raise MediaUsageDenied if a purpose of the crawl must not use the file."""
         is_image = _is_image(response)
-        page_url = response.url
         denial = self._purposes.denial(request, preferences, image=is_image)
-        if denial is None and is_image:
-            because = self._refused_images.because(request, USAGE)
-            page_url, denial = because or (page_url, None)
         if denial is None:
             return
         purpose = denial.purpose
         self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=purpose))
-        self._send_refusal(request, response, purpose, page_url, denial.statement)
+        self._send_refusal(request, response, purpose, denial.statement)
         raise MediaUsageDenied(response.url, denial)
 
     def _send_refusal(
@@ -174,63 +154,18 @@ class IndexingMiddleware:
         request: Request,
         response: Response,
         reason: str,
-        page_url: str,
         statement: Statement | UsageStatement | None,
     ) -> None:
         self._crawler.signals.send_catch_log(
             media_refused,
+            url=request.url,
             request=request,
             response=response,
             reason=reason,
-            page_url=page_url,
             statement=statement,
             entry=self._purposes.entry(request),
             spider=self._crawler.spider,
         )
-
-    # Downloads.
-
-    def _headers_received(self, headers: Headers, request: Request) -> None:
-        """Stop a download if the crawl would use neither an item nor a link of it."""
-        if isinstance(request, RobotsTxtRequest):
-            return
-        rules = self._rules(request, headers)
-        denies_links = denies_items = False
-        if announces_document(request.url, headers):
-            denies_links = self._settings.nofollow == "drop" and not rules.follow
-            denies_items = self._settings.noindex == "drop" and not rules.index
-        if self._may_have_links(request, denied=denies_links) or self._may_have_items(
-            request, headers, rules, denied=denies_items
-        ):
-            return
-        self._crawler.stats.inc_value(stats.STOPPED)
-        length = headers.get("Content-Length")
-        if length is not None and length.isdigit():
-            self._crawler.stats.inc_value(stats.STOPPED_BYTES, int(length[:18]))
-        raise StopDownload(fail=False)
-
-    def _may_have_links(self, request: Request, *, denied: bool) -> bool:
-        if request.callback is NO_CALLBACK:
-            return False
-        return not denied or bool(request.meta.get(meta.DONT_OBEY_NOFOLLOW))
-
-    def _may_have_items(
-        self, request: Request, headers: Headers, rules: IndexingRules, *, denied: bool
-    ) -> bool:
-        if denied:
-            return bool(request.meta.get(meta.DONT_OBEY_NOINDEX))
-        purposes = self._identity.purposes(request)
-        if self._settings.usage != "drop" or not purposes:
-            return True
-        stated = self._purposes.read(request, headers, rules)
-        content_type = (headers.get(b"Content-Type") or b"").lower()
-        if b"html" in content_type or not content_type:
-            # A tag of the page can override a TDM reservation of headers and files, but no
-            # other denial.
-            stated = stated.without(Signal.TDM_RESERVATION)
-        # An unstated use counts as allowed here, since the page itself may state it.
-        is_image = content_type.startswith(b"image/")
-        return stated.denial(purposes, image=is_image) is None
 
 
 def _is_image(response: Response) -> bool:

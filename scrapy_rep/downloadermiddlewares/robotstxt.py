@@ -10,14 +10,16 @@ from scrapy.responsetypes import responsetypes
 
 from scrapy_rep import meta, stats
 from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.exceptions import BackingOff
 from scrapy_rep.fetching.middleware import FetchMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.browsers import Browsers, register
-from scrapy_rep.frontier.frontier import Frontier, is_exempt
-from scrapy_rep.frontier.hostaccess import HostAccess
-from scrapy_rep.frontier.hostkeys import is_of_http, request_origin
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.hostkeys import is_exempt, is_of_http, request_origin
+from scrapy_rep.frontier.hosts import Hosts
 from scrapy_rep.frontier.judge import Judge
 from scrapy_rep.frontier.reporter import (
+    BACK_OFF,
     BAD_URL,
     BY_USER,
     ROBOTS_TXT,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
@@ -59,13 +62,13 @@ class RobotsTxtMiddleware:
         self._crawler = crawler
         self._own = FetchMiddleware(crawler)
         self._purposes = Purposes.of(crawler)
-        self._reporter = DecisionReporter(crawler, settings)
-        self._frontier = Frontier.of(crawler)
-        self._access = self._frontier.access = HostAccess(
-            crawler, self._frontier.alarms, settings, self._reporter
+        self._reporter = DecisionReporter.of(crawler)
+        self._frontier = frontier = Frontier.of(crawler)
+        self._hosts = frontier.hosts = Hosts(
+            crawler, frontier, settings, self._reporter
         )
-        self._judge = Judge(crawler, settings, self._access, self._reporter)
-        self._browsers = Browsers(crawler, self._access, self._reporter, self._judge)
+        self._judge = Judge(crawler, settings, frontier, self._hosts, self._reporter)
+        self._browsers = Browsers(crawler, self._hosts, self._reporter, self._judge)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RobotsTxtMiddleware:
@@ -82,24 +85,39 @@ class RobotsTxtMiddleware:
         if is_for_browser(request):
             self._browsers.begin(request)
         origin = request_origin(request)
-        if is_exempt(request):
-            request.meta.setdefault(meta.EXEMPT_ORIGIN, str(origin))
-            self._reporter.allowed(Case(request, origin), BY_USER)
-            await self._access.wait_if_service(request)
-            return None
-        if origin is None:
-            self._judge.refuse(Case(request, origin), BAD_URL)
-        override = self._access.override(origin)
-        if override is not None:
-            case = Case(request, origin, None, override)
-            if override.robots is not None:
-                while not await self._keep_to(override.robots, case):
-                    pass
-            else:
-                self._judge.count_override(origin)
-                self._reporter.allowed(case, BY_USER)
-            return None
-        return await self._keep_to_robotstxt(origin, request)
+        try:
+            if is_exempt(request):
+                request.meta.setdefault(meta.EXEMPT_ORIGIN, str(origin))
+                self._reporter.allowed(Case(request, origin), BY_USER)
+                await self._frontier.place(request, obeys=self._is_for_service(request))
+                return None
+            if origin is None:
+                self._judge.refuse(Case(request, origin), BAD_URL)
+            override = self._hosts.override(origin)
+            if override is not None:
+                await self._keep_to_override(
+                    override, Case(request, origin, None, override)
+                )
+                return None
+            return await self._keep_to_robotstxt(origin, request)
+        except BackingOff as error:
+            case = Case(request, origin, why=str(error))
+            self._judge.refuse(case, BACK_OFF)
+
+    def _is_for_service(self, request: Request) -> bool:
+        """Whether *request*, which is exempt from robots.txt, is to a service that fetches pages
+        of the host whose download slot it is in: then it keeps to the delay of that host.
+        """
+        return self._frontier.key_of(request).is_service
+
+    async def _keep_to_override(self, override: Override, case: Case) -> None:
+        if override.robots is not None:
+            while not await self._keep_to(override.robots, case):
+                pass
+            return
+        self._judge.count_override(case.origin)
+        self._reporter.allowed(case, BY_USER)
+        await self._frontier.place(case.request, obeys=False)
 
     async def _keep_to_robotstxt(
         self, origin: Origin, request: Request
@@ -107,9 +125,13 @@ class RobotsTxtMiddleware:
         """Apply the robots.txt of *origin* to *request*. If *request* is for that robots.txt,
         return a response from the cache.
         """
+        is_patient = self._frontier.is_patient(request)
         while True:
             # It is nearly always cached, so there is nothing to await.
-            known = self._access.cached(origin) or await self._learn(origin, request)
+            known = self._hosts.cached(origin)
+            if known is None:
+                self._frontier.warn_of_waiting(request)
+                known = await self._hosts.known(origin, request, is_patient=is_patient)
             case = Case(request, origin, known.entry)
             if is_robotstxt(request.url) and request.method == "GET":
                 self._judge.count_override(origin)
@@ -119,22 +141,17 @@ class RobotsTxtMiddleware:
                 return copy
             tdmrep = known.tdmrep
             if tdmrep is None and self._purposes.are_about_mining(request):
-                tdmrep = await self._access.tdmrep(known, request)
+                tdmrep = await self._hosts.tdmrep(known, request)
             try:
                 if await self._keep_to(known.robots, case, tdmrep):
                     return None
             finally:
-                self._access.cache.update_weight(known)
-
-    async def _learn(self, origin: Origin, request: Request) -> Known:
-        """Wait until the robots.txt of *origin* is known, and return it."""
-        self._frontier.warn_of_waiting(request)
-        is_patient = self._frontier.is_patient(request)
-        return await self._access.known(origin, request, is_patient=is_patient)
+                self._hosts.cache.update_weight(known)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        # For a response from a cache: the turn of a request that was sent has ended already.
-        self._access.turns.release(request)
+        # From a cache or another component. The places of a request with a response of its
+        # own are free already.
+        self._frontier.left(request)
         if isinstance(request, RobotsTxtRequest):
             return self._own.process_response(request, response)
         if is_for_browser(request):
@@ -145,8 +162,8 @@ class RobotsTxtMiddleware:
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        # For a dropped request: the turn of a request that was sent has ended already.
-        self._access.turns.release(request)
+        # The places of a request with a response are free already.
+        self._frontier.left(request)
         self._own.process_exception(request, exception)
         if is_for_browser(request):
             self._browsers.end(request)
@@ -157,7 +174,7 @@ class RobotsTxtMiddleware:
         """
         origin = request_origin(request)
         assert origin is not None
-        known, override = request.fetch.known, self._access.override(origin)
+        known, override = request.fetch.known, self._hosts.override(origin)
         robots = known.robots if known else override and override.robots
         if robots is not None:
             entry = known.entry if known else None
@@ -167,21 +184,19 @@ class RobotsTxtMiddleware:
     async def _keep_to(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
     ) -> bool:
-        """Refuse the request of *case*, or let it pass after it has waited for its turn. Return
-        False if it waited for visiting hours: robots.txt may have changed meanwhile, so the
-        caller must apply it again.
+        """Refuse the request of *case*, or let it pass after it has waited for its places. Return
+        False if it has waited: robots.txt may have changed meanwhile, so the caller must apply
+        it again. Raises BackingOff.
         """
         decision, pace = self._judge.judge(robots, case, tdmrep)
-        if pace is not None:
-            request, origin = case.request, case.origin
-            assert origin is not None
+        request, origin = case.request, case.origin
+        assert origin is not None
+        if pace.records:
             self._frontier.warn_of_waiting(request)
-            fetched = float("-inf") if case.entry is None else case.entry.fetched
-            if not await self._access.wait_for_turn(
-                request, origin, pace, fetched=fetched
-            ):
-                return False
-        self._judge.count_override(case.origin)
+        fetched = float("-inf") if case.entry is None else case.entry.fetched
+        if await self._hosts.place(request, origin, pace, fetched=fetched):
+            return False
+        self._judge.count_override(origin)
         if decision is not None:
             self._reporter.allowed(case, decision)
         return True

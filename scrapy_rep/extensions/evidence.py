@@ -45,13 +45,10 @@ _MAX_STATEMENTS = 100
 # The most decisions to remember at the level "denied", so that they are not recorded twice.
 _MAX_REMEMBERED = 10_000
 
-_OF_PACE = frozenset({Reason.CRAWL_DELAY, Reason.VISIT_TIME})
+_OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
 _OF_DATA = "data"
 """The reason of a row for an indexing rule that data states: it withholds nothing."""
-
-# Scrapy's own flag.
-_STOPPED_FLAG = "download_stopped"
 
 
 class Evidence:
@@ -70,6 +67,7 @@ class Evidence:
         self._has_all = settings.ledger_level == "all"
         self._recorded: set[tuple[str, str]] = set()
         self.receivers: dict[Any, Callable[..., None]] = {
+            ours.host_paused: self._host_paused,
             ours.indexing_read: self._indexing_read,
             ours.item_annotated: self._item_annotated,
             ours.link_dropped: self._link_dropped,
@@ -140,6 +138,18 @@ class Evidence:
         self._recorded.add(key)
         return True
 
+    def _host_paused(self, request: Request, response: Response) -> None:
+        asked = (response.headers.get(b"Retry-After") or b"").decode("latin-1")
+        statement = (
+            f"{response.status}, Retry-After: {asked}"
+            if asked
+            else str(response.status)
+        )
+        decision = PageDecision(
+            Layer.DELAY, Verdict.NOTED, Reason.BACK_OFF.value, storable(statement)
+        )
+        self._write_decision(response.url, decision, request)
+
     # Pages.
 
     def _indexing_read(
@@ -153,14 +163,9 @@ class Evidence:
                 reason = _OF_DATA if is_data else each.name
                 decision = PageDecision(Layer(each.source), Verdict.NOTED, reason, each)
                 self._write_decision(url, decision, request, page=url)
-        settings = self._settings
-        if settings.stop_download and _STOPPED_FLAG in response.flags:
-            because = None if is_data else rules.because("noindex")
-            layer = Layer.HEADER if because else Layer.USAGE
-            decision = PageDecision(layer, Verdict.DROPPED, "stopped", because)
-            self._write_decision(url, decision, request, page=url)
         if is_data:
             return
+        settings = self._settings
         noindex = not rules.indexable(datetime.now(timezone.utc))
         if noindex and request.meta.get(meta.DONT_OBEY_NOINDEX):
             because = rules.because(_why(rules))
@@ -208,11 +213,12 @@ class Evidence:
         decision = PageDecision(Layer(source), Verdict.DROPPED, "nofollow", statement)
         self._write_decision(request.url, decision, request, page=response.url)
 
-    def _media_refused(
+    def _media_refused(  # noqa: PLR0917  what the signal carries
         self,
+        url: str,
         request: Request,
+        response: Response,
         reason: str,
-        page_url: str,
         statement: Statement | UsageStatement | None,
         entry: Entry | None,
     ) -> None:
@@ -221,7 +227,7 @@ class Evidence:
         else:
             layer = Layer(statement.source) if statement else Layer.META
         decision = PageDecision(layer, Verdict.DROPPED, reason, statement, entry)
-        self._write_decision(request.url, decision, request, page=page_url)
+        self._write_decision(url, decision, request, page=response.url)
 
     # Use.
 

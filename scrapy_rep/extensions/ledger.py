@@ -18,7 +18,6 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_rep import stats
-from scrapy_rep.compat.startlog import log_without_traceback
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.extensions.evidence import Evidence
@@ -53,12 +52,8 @@ class Ledger:
         self._settings = settings
         self._identity = Identity.of(crawler)
         spider = crawler.spider or crawler.spidercls
-        try:
-            self._path = _path(settings.ledger, str(spider.name))
-            prepare(self._path)
-        except LedgerError:
-            log_without_traceback()
-            raise
+        self._path = _path(settings.ledger, str(spider.name))
+        prepare(self._path)
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
         self._checking = create_looping_call(self._check_writer)

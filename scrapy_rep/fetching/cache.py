@@ -103,15 +103,18 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         """The part of *request* that a request for its robots.txt takes over."""
         return cause_of(request, self._settings.request_meta_keys)
 
-    async def learn(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
+    async def learn(
+        self, origin: Origin, causes: Causes, *, stale: Entry | None = None
+    ) -> tuple[Known, bool]:
         """The files of *origin*, from the store or its server, and whether its robots.txt was
         just fetched.
 
-        *causes* are the requests that wait for it, as :meth:`cause_of` makes them. Raises
-        SpiderClosing or a cancellation, and stores nothing, if the spider closes meanwhile.
+        *causes* are the requests that wait for it, as :meth:`cause_of` makes them. *stale* is an
+        entry that must be fetched again even if it has not expired. Raises SpiderClosing or a
+        cancellation, and stores nothing, if the spider closes meanwhile.
         After any other error robots.txt counts as unreachable.
         """
-        cached, is_new = await self._obtain(origin, causes)
+        cached, is_new = await self._obtain(origin, causes, stale)
         known = Known(origin, cached.entry, cached.parsed)
         if self._needs_tdmrep and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))

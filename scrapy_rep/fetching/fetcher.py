@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, DeferredSemaphore
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import has_room, room_in_downloader
 from scrapy_rep.compat.versions import NO_SERVER_ERRORS
-from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
 from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.decompression import UndecodableBody
@@ -55,13 +55,14 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Turn(Protocol):
-    """Makes a request for robots.txt wait for its turn at a host."""
+    """Makes a request for robots.txt wait for its place at a host."""
 
     def __call__(
         self, request: Request, *, is_redirected: bool
     ) -> AbstractAsyncContextManager[None]:
         """Wait until *request* may be sent to its host. Other requests to the host wait until
-        the context ends. *is_redirected* is True after a redirect to another origin.
+        the context ends. *is_redirected* is True after a redirect to another origin. Raises
+        BackingOff if the host has asked for too long a pause.
         """
 
 
@@ -231,6 +232,8 @@ class RobotsTxtFetcher:
             raise
         except UndecodableBody as exception:
             return _Answer(None, str(exception))
+        except BackingOff as exception:
+            return _Answer(None, str(exception), is_dropped=True)
         except IgnoreRequest as exception:
             is_denied = isinstance(exception, RobotsDenied)
             by = "" if is_denied else "dropped by a component: "

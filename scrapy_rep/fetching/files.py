@@ -122,12 +122,13 @@ class FileCache(ABC, Generic[_Parsed]):
         return cached if has_just_arrived or cached.entry.is_fresh(now) else None
 
     async def _obtain(
-        self, key: Key, causes: Causes
+        self, key: Key, causes: Causes, stale: Entry | None = None
     ) -> tuple[CachedFile[_Parsed], bool]:
         """The file of *key*, from the store or its server, and whether this call fetched it.
         Calls for the same file share one fetch.
 
-        *causes* are the requests that wait for it. Raises SpiderClosing or a cancellation if
+        *causes* are the requests that wait for it. *stale* is an entry that must be fetched again
+        even if it has not expired. Raises SpiderClosing or a cancellation if
         the spider closes meanwhile, and a cancellation if no request waits any more. After any
         other error the file counts as unreachable.
         """
@@ -140,7 +141,7 @@ class FileCache(ABC, Generic[_Parsed]):
                 before is None or shared.entry is not before.entry
             ):
                 return shared, False
-            return await self._learn_or_fail(key, causes)
+            return await self._learn_or_fail(key, causes, stale)
 
         # Not acquire(): a call that is cancelled as it gets the lock would never release it.
         return await maybe_deferred_to_future(
@@ -148,10 +149,10 @@ class FileCache(ABC, Generic[_Parsed]):
         )
 
     async def _learn_or_fail(
-        self, key: Key, causes: Causes
+        self, key: Key, causes: Causes, stale: Entry | None
     ) -> tuple[CachedFile[_Parsed], bool]:
         try:
-            entry, is_new = await self._learn(key, causes)
+            entry, is_new = await self._learn(key, causes, stale)
             return self._cache(key, entry), is_new
         except SpiderClosing:
             raise
@@ -171,9 +172,12 @@ class FileCache(ABC, Generic[_Parsed]):
         result = AccessResult(url=_url(key), status=None, error=error)
         return self._cache(key, self._renewed(key, result, None)), True
 
-    async def _learn(self, key: Key, causes: Causes) -> tuple[Entry, bool]:
+    async def _learn(
+        self, key: Key, causes: Causes, stale: Entry | None
+    ) -> tuple[Entry, bool]:
         stored = await self._store_client.get(key)
-        if stored is not None and stored.is_fresh(self._now()):
+        is_stale = stored and stale and stored.fetched <= stale.fetched
+        if stored is not None and stored.is_fresh(self._now()) and not is_stale:
             return stored, False
         if not self._store_client.is_shared:
             # No other process can be fetching it, so no lock is needed.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_rep.frontier.hostaccess import HostAccess
+    from scrapy_rep.frontier.hosts import Hosts
     from scrapy_rep.frontier.judge import Judge
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robotstxt.decisions import Decision
@@ -64,12 +64,12 @@ class Browsers:
     def __init__(
         self,
         crawler: Crawler,
-        access: HostAccess,
+        hosts: Hosts,
         reporter: DecisionReporter,
         judge: Judge,
     ) -> None:
         self._crawler = crawler
-        self._access = access
+        self._hosts = hosts
         self._reporter = reporter
         self._judge = judge
         self._purposes = Purposes.of(crawler)
@@ -218,12 +218,12 @@ class Browsers:
             return
         if origin is None:
             self._judge.refuse(Case(request, origin, via=via), BAD_URL)
-        override = self._access.override(origin)
+        override = self._hosts.override(origin)
         entry = tdmrep = None
         if override is not None:
             robots = override.robots
         else:
-            known = self._access.cached(origin) or await self._access.known(
+            known = self._hosts.cached(origin) or await self._hosts.known(
                 origin, request, is_patient=False
             )
             robots, entry, tdmrep = known.robots, known.entry, known.tdmrep

@@ -8,8 +8,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
-from twisted.internet.defer import Deferred
 
 from scrapy_rep.log import get_logger
 
@@ -50,27 +48,23 @@ class Alarms:
         self._number = count()
         self._timer: CallLaterResult | None = None
         self._timer_at = 0.0
+        self._is_stopped = False
 
     def at(self, moment: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* with *args* at *moment*, or soon if *moment* has passed."""
         heappush(self._heap, (moment, next(self._number), function, args))
         self._set_timer()
 
-    async def wait_until(self, moment: float) -> None:
-        """Wait until *moment* of the monotonic clock."""
-        over: Deferred[None] = Deferred()
-        self.at(moment, over.callback, None)
-        await maybe_deferred_to_future(over)
-
     def stop(self) -> None:
-        """Forget all alarms."""
+        """Forget all alarms, and those that are set later."""
+        self._is_stopped = True
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _set_timer(self) -> None:
-        if not self._heap:
+        if self._is_stopped or not self._heap:
             return
         first = self._heap[0][0]
         if self._timer is not None:

@@ -1,36 +1,74 @@
-"""The state that the queues of a crawl and the downloader middleware share."""
+"""The frontier of a crawl: connects the core to Scrapy's scheduler and downloader."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 from scrapy import signals
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import SETTINGS_PRIORITIES
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep import meta
-from scrapy_rep.compat.internals import active_requests, download_slot, slot_state, wake
+from scrapy_rep import stats
+from scrapy_rep.compat.browsers import is_for_browser
+from scrapy_rep.compat.internals import (
+    active_requests,
+    download_slot,
+    fail,
+    is_closing,
+    is_scraper_full,
+    slot_state,
+    wake,
+)
 from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.frontier.backqueue import Slot
+from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.fetching.answers import headers_of
+from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
+from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
 from scrapy_rep.frontier.hostkeys import (
     HostKey,
+    bare_host,
     host_of,
+    is_exempt,
     is_of_http,
     request_origin,
     was_redirected,
 )
+from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.access.freshness import pause_asked
+from scrapy_rep.settings import RepSettings
+from scrapy_rep.signals import host_paused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
-    from scrapy_rep.frontier.backqueue import BackQueue, Owner
-    from scrapy_rep.frontier.hostaccess import HostAccess
+    from scrapy_rep.frontier.core import Host, Line, Ready, Scope
+    from scrapy_rep.frontier.hosts import Hosts
+    from scrapy_rep.frontier.priorityqueue import HostRequests
 
 logger = get_logger(__name__)
+
+# The seconds between two checks for what Scrapy has no signal: whether the spider is closing,
+# and whether requests have ended unseen. Only while requests wait in the downloader.
+_CHECK_EVERY = 0.2
+
+# After these seconds, a request that a component of the project holds back loses its places to
+# downloads that wait for them: the component may wait for one of them itself.
+_GIVES_WAY_AFTER = 1.0
 
 # The seconds between two log lines about what an idle crawl waits for.
 _LOG_EVERY = 60.0
@@ -38,144 +76,416 @@ _LOG_EVERY = 60.0
 # The minimum pause between two checks of a download slot, as a fraction of its delay.
 _PART_OF_DELAY = 1 / 10
 
+# The seconds that one iteration of the event loop may spend on refusing requests, and the
+# seconds before the next attempt when callbacks cannot keep up, or after an error.
+_SLICE = 0.005
+_PAUSE = 0.02
+
+# The pause before the next attempt to get the lease of a host that another worker has: a
+# fraction of the delay, within these limits in seconds.
+_PART_OF_LEASE = 1 / 8
+_MIN_PAUSE = 0.05
+_MAX_PAUSE = 2.0
+
+# The shortest pause, in seconds, that a host can ask for.
+_MIN_ASKED = 1.0
+
+_ASKS_FOR_PAUSE = frozenset({429, 503})
+
+# The number of hosts that the log names at the end.
+_SLOWEST_NAMED = 5
+
+# The scopes, by the event loop (or clock, in tests) of the crawls that share them.
+_SCOPES: WeakKeyDictionary[object, Scopes] = WeakKeyDictionary()
+
+
+class Owner(Protocol):
+    """A queue of the scheduler, which owns tickets."""
+
+    def push(self, request: Request, *, is_exempt: bool = False) -> None: ...
+    def take(self, queue: BackQueue) -> Request | None: ...
+    def count_ready(self) -> int: ...
+
+
+class Leases(Protocol):
+    """The right of one of several workers to send a request to a host with a delay."""
+
+    def has_turn(self, request: Request) -> bool:
+        """Whether *request* got the right when it was popped, and still has it."""
+
+    def acquire(self, host: str) -> bool:
+        """Try to get the right at *host* until it is released. Return True on success."""
+
+    def release(self, host: str, delay: float) -> None:
+        """Let another worker send to *host* after *delay* seconds."""
+
+
+class BackQueue(Ticket):
+    """The requests of one owner to one host."""
+
+    __slots__ = ("key", "owner", "requests")
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        key: HostKey,
+        line: Line,
+        owner: Owner,
+        requests: HostRequests,
+    ) -> None:
+        host, obeys = frontier.host_of(key)
+        super().__init__(line, host, frontier.scopes_of(key), obeys=obeys)
+        self.key = key
+        self.owner = owner
+        self.requests = requests
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def peek(self) -> Request | None:
+        """Return the best request; None if the queue class cannot peek."""
+        try:
+            return self.requests.peek()
+        except Exception:  # noqa: BLE001  pop() raises the error
+            return None
+
+    def take(self) -> Request | None:
+        return self.owner.take(self)
+
+
+class Waiter(Ticket):
+    """A request that is in the downloader already."""
+
+    __slots__ = ("call", "is_granted", "is_patient", "request")
+
+    def __init__(
+        self,
+        line: Line,
+        host: Host | None,
+        scopes: tuple[Scope, ...],
+        request: Request,
+        *,
+        obeys: bool = True,
+        is_patient: bool = True,
+    ) -> None:
+        """A request that is not *is_patient* does not wait while robots.txt is unreachable."""
+        super().__init__(line, host, scopes, obeys=obeys)
+        self.request = request
+        self.is_patient = is_patient
+        self.is_granted: bool | None = None
+        """Whether it may go, or is refused; None while it waits."""
+
+        self.call: Deferred[None] | None = None
+
+    def wake(self) -> None:
+        """Let the request continue, if it waits."""
+        if self.call is not None and not self.call.called:
+            self.call.callback(None)
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A request that has its places."""
+
+    ticket: Ticket
+    since: float
+    is_sent: bool = False
+    """Whether it has passed all middlewares, and reached the downloader."""
+
+    lease: str = ""
+    """The host whose lease this worker has for the request, if it needed one."""
+
 
 class Frontier:
-    """The download slots of a crawl, and the requests that were popped and are not done.
+    """The requests of a crawl that wait or are in flight.
 
-    If the crawl obeys robots.txt, :attr:`access` decides whether a host is ready. The
-    queues and the downloader middleware share one frontier.
+    The queues of the scheduler and the downloader middleware share one frontier. If the crawl
+    obeys robots.txt, :attr:`hosts` knows the rules of hosts.
     """
 
     def __init__(self, crawler: Crawler, clock: Clock | None = None) -> None:
         self._crawler = crawler
+        settings = RepSettings.of(crawler)
+        self._backoff_max = settings.backoff_max
+        self._wait_max = settings.wait_max
+        self._obeys_delays = settings.crawl_delay
+        self._reporter = DecisionReporter.of(crawler)
         self.clock = clock or Clock()
         self.alarms = Alarms(self.clock)
-        self.access: HostAccess | None = None
-        """Decides about hosts; None if the crawl ignores robots.txt."""
+        self.core = Core(
+            shared_scopes(self.clock),
+            slot=self._slot,
+            wait_max=settings.wait_max,
+            look_up=self._look_up,
+            changed=self._changed,
+        )
+        self.hosts: Hosts | None = None
+        """Knows the rules of hosts; None if the crawl ignores robots.txt."""
 
         self.queues: list[Owner] = []
-        self._slots: dict[str, Slot] = {}
-        self._under_way: dict[Request, Slot] = {}
-        self._crowded: dict[Slot, None] = {}
+        self.leases: Leases | None = None
+        self._in_flight: dict[Request, InFlight] = {}
+        self._own: set[Request] = set()
+        """Those of them for robots.txt: they get their places before they are in the engine."""
+
+        self._gave_way: WeakSet[Request] = WeakSet()
+        self._waiters: dict[Waiter, None] = {}
+        self._paused: set[str] = set()
+        self._alarm_at = inf
+        self._refusing: deque[BackQueue] = deque()
+        self._is_refusing = False
+        self._is_watching = False
+        self._will_flush = False
         self._popped = 0
         self._has_warned = False
-        crawler.signals.connect(self._spider_opened, signals.spider_opened)
-        crawler.signals.connect(self._spider_closed, signals.spider_closed)
+        connect = crawler.signals.connect
+        connect(self._reached_downloader, signals.request_reached_downloader)
+        connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._spider_opened, signals.spider_opened)
+        connect(self._spider_closed, signals.spider_closed)
 
     @classmethod
     def of(cls, crawler: Crawler) -> Frontier:
         """Return the instance that the components of a crawl share."""
         return shared_component(crawler, cls)
 
-    # For the queues.
+    # Keys, scopes and hosts.
 
     def key_of(self, request: Request) -> HostKey:
         slot = download_slot(self._crawler, request)
-        if self.access is None or not is_of_http(request):
+        if self.hosts is None or not is_of_http(request):
             return HostKey(slot, None)
-        if is_exempt(request):
-            return HostKey(slot, None, is_service=host_of(request) != slot)
+        if "redirect_urls" in request.meta:
+            host = host_of(request)
+            slot = host if was_redirected(request, host) else slot
         origin = request_origin(request)
-        if origin is not None and origin.host == slot:
-            slot = origin.host  # Keep one string in memory, not two.
-        if "redirect_urls" not in request.meta:
-            return HostKey(slot, origin)
-        return HostKey(slot, origin, was_redirected(request, host_of(request)))
+        host = bare_host(origin) if origin is not None else ""
+        if host in {
+            slot,
+            slot.rstrip("."),
+            f"[{slot}]",
+        }:  # Scrapy's own choice of a slot.
+            slot = host
+        if is_exempt(request) and not isinstance(request, RobotsTxtRequest):
+            return HostKey(slot, None, is_service=host != slot)
+        return HostKey(slot, origin)
 
-    def slot(self, key: str) -> Slot:
-        """Return the download slot with *key*, and count one more back queue in it."""
-        slot = self._slots.get(key)
-        if slot is None:
-            slot = self._slots[key] = Slot(key)
-        slot.queues += 1
-        return slot
+    def scopes_of(self, key: HostKey) -> tuple[Scope, ...]:
+        """Return the scopes of requests with *key*, that of the download slot last."""
+        slot = self.core.scopes.get(key.slot)
+        if not key.host or key.host == key.slot:
+            return (slot,)
+        return self.core.scopes.get(key.host), slot
 
-    def leave_slot(self, slot: Slot) -> None:
-        """Count one back queue less in *slot*."""
-        slot.queues -= 1
-        self._forget(slot)
+    def host_of(self, key: HostKey) -> tuple[Host | None, bool]:
+        """Return the host of requests with *key*, and whether they obey its delay."""
+        if key.origin is None or self.hosts is None:
+            return None, key.is_service and self._obeys_delays
+        override = self.hosts.override(key.origin)
+        if override is not None and override.robots is None:
+            return None, False
+        return self.core.host(key.origin), self._obeys_delays
 
-    def arrived(self, queue: BackQueue) -> None:
-        """Make the new *queue* ready if robots.txt is known. Otherwise park it or refuse its
-        requests, as :meth:`Hosts.may_go` does.
-        """
-        if self.access is None or self.access.is_known(queue):
-            queue.release()
+    def _slot(self, scope: Scope) -> tuple[float, float]:
+        """Return the places in Scrapy's download slot, and when to look at it again."""
+        state = slot_state(self._crawler, scope.key)
+        if state is None:
+            return inf, -inf
+        if not state.delay:
+            return state.concurrency, -inf
+        # One request that waits in the slot is enough. The next request may follow a little
+        # after that request was sent.
+        pause = state.delay * _PART_OF_DELAY
+        if state.is_queueing:
+            soonest = self.clock.monotonic() + pause
+            return state.concurrency, max(state.last_seen + state.delay, soonest)
+        return state.concurrency, scope.taken_at + pause
 
-    def pushed(self, queue: BackQueue, request: Request) -> None:
-        """Note the proxy of *request*, which was pushed into *queue*."""
-        if self.access is not None and "proxy" in request.meta:
-            self.access.note_cause(queue, request)
+    def _changed(self) -> None:
+        """Note that a ticket may go, perhaps by an event of another crawl."""
+        wake(self._crawler)
+        if not self._will_flush:
+            self._will_flush = True
+            self.alarms.at(self.clock.monotonic(), self.flush)
 
-    def settle(self) -> None:
-        """Find the requests that are done, and free their places in the slots."""
-        gone = self._under_way and (
-            self._under_way.keys() - active_requests(self._crawler)
-        )
-        if gone:
-            # In the order in which they were popped.
-            for request in [each for each in self._under_way if each in gone]:
-                self._done(request)
-        for slot in list(self._crowded):
-            self._refill(slot)
+    def _look_up(self, host: Host) -> None:
+        if self.hosts is not None:
+            self.hosts.look_up(host)
 
-    def _done(self, request: Request) -> None:
-        slot = self._under_way.pop(request)
-        slot.active -= 1
-        for queue in self.queues:
-            queue.slot_changed(slot)
-        if self.access is not None:
-            self.access.turns.release(request)
-        self._refill(slot)
-        self._forget(slot)
+    # For the queues.
 
     @property
     def has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
-        return self.access is None or self.access.leaves_room
+        return self.hosts is None or self.hosts.leaves_room
 
-    def may_go(self, queue: BackQueue) -> bool:
-        """Return True if *queue* may be popped from now. Otherwise park it; after its release,
-        the owner calls this again.
+    def add(self, queue: BackQueue) -> None:
+        """Note that *queue* has requests."""
+        self.core.add(queue, self.clock.monotonic())
+
+    def next(self, ready: Ready) -> BackQueue | None:
+        """Return a queue of *ready* whose next request may go, with its places."""
+        queue = self.core.next(ready, self.clock.monotonic())
+        assert queue is None or isinstance(queue, BackQueue)
+        return queue
+
+    def end(self, queue: BackQueue) -> None:
+        """Note that *queue* is empty, or closed."""
+        self.core.end(queue, self.clock.monotonic())
+
+    def note_cause(self, key: HostKey, request: Request) -> None:
+        """Note the proxy of *request*, which was pushed."""
+        if self.hosts is not None and key.origin is not None:
+            self.hosts.note_cause(key.origin, request)
+
+    def popped(self, ticket: Ticket, request: Request | None) -> None:
+        """Note that *request*, for which *ticket* has its places, goes to the downloader; None if
+        there is none after all.
         """
-        slot = queue.slot
-        if not self._has_room(slot):
-            slot.park(queue)
-            self.pass_turn(queue)
+        if request is None:
+            self.core.leave(ticket, self.clock.monotonic(), fetched=False)
+        else:
+            self._hold_places(ticket, request)
+            self._popped += 1
+
+    def _hold_places(self, ticket: Ticket, request: Request) -> None:
+        """Note that *request* has the places that *ticket* has taken."""
+        now = self.clock.monotonic()
+        # The same object may be sent twice: it has its places once.
+        if request in self._in_flight:
+            self.core.leave(ticket, now, fetched=False)
+        else:
+            self._in_flight[request] = InFlight(ticket, now)
+            if isinstance(request, RobotsTxtRequest):
+                self._own.add(request)
+
+    def started(self, key: HostKey, request: Request) -> None:
+        """Note that *request*, for which another queue has found places, goes to the downloader."""
+        ticket = Ticket(self.core.direct, None, self.scopes_of(key))
+        self.core.take(ticket, self.clock.monotonic())
+        self.popped(ticket, request)
+        self.core.end(ticket, self.clock.monotonic())
+
+    def settle(self) -> None:
+        """Find the requests that have ended, and what is due. :meth:`flush` does the rest."""
+        gone = self._in_flight.keys() - active_requests(self._crawler) - self._own
+        if gone and self._waiters:
+            # Of one object that is downloaded several times at once, Scrapy forgets all others
+            # when the first one ends.
+            gone -= {waiter.request for waiter in self._waiters}
+        if gone:
+            # In the order in which they were popped.
+            for request in [each for each in self._in_flight if each in gone]:
+                # Another component may have hidden the response.
+                self._leave(request)
+        self.core.tick(self.clock.monotonic())
+
+    def flush(self) -> None:
+        """Do what the core has decided."""
+        core, self._will_flush = self.core, False
+        ended: list[Waiter] = []
+        while core.granted:
+            ticket, _ = core.granted.popitem(last=False)
+            assert isinstance(ticket, Waiter)
+            if ticket.scopes:
+                self._hold_places(ticket, ticket.request)
+            self._end(ticket, is_granted=True)
+            ended.append(ticket)
+        while core.refused:
+            refused, _ = core.refused.popitem(last=False)
+            if isinstance(refused, Waiter):
+                self._end(refused, is_granted=False)
+                ended.append(refused)
+            else:
+                assert isinstance(refused, BackQueue)
+                self._refusing.append(refused)
+        if self._refusing and not self._is_refusing:
+            self._is_refusing = True
+            self.alarms.at(self.clock.monotonic(), self._refuse_some)
+        at = core.wake_at()
+        if at < self._alarm_at:
+            self._alarm_at = at
+            self.alarms.at(at, self._on_alarm, at)
+        if self.hosts is not None and core.has_wanted:
+            self.hosts.begin_fetches(sum(each.count_ready() for each in self.queues))
+        # Last, and not one inside another: without asyncio, each continues at once, and calls
+        # this method again.
+        for ticket in ended:
+            ticket.wake()
+
+    def _on_alarm(self, at: float) -> None:
+        if self.core.wake_at() > self.clock.monotonic() and at != self._alarm_at:
+            return  # A later alarm has taken the place of this one.
+        self._alarm_at = inf
+        self.core.tick(self.clock.monotonic())
+        self.flush()
+        wake(self._crawler)
+
+    # For requests in the downloader.
+
+    async def place(
+        self, request: Request, *, obeys: bool = True, is_stranger: bool = False
+    ) -> bool:
+        """Wait until *request* may be sent. Return whether it has waited.
+
+        *is_stranger*: it is for the robots.txt of another host, which redirects it. Raises
+        SpiderClosing, or BackingOff if its host has asked for too long a pause.
+        """
+        if request in self._in_flight:
+            if not self._is_paused(self._in_flight[request].ticket):
+                return False
+            self.left(request)
+        core, has_waited = self.core, False
+        line = core.strangers if is_stranger else core.direct
+        scopes = self.scopes_of(self.key_of(request))
+        if isinstance(request, RobotsTxtRequest) and self._are_held_by_browser(scopes):
+            # Its page may wait for this robots.txt.
+            ticket = Waiter(line, None, scopes, request, obeys=obeys)
+            core.take(ticket, self.clock.monotonic())
+            core.granted[ticket] = None
+            self.flush()
             return False
-        if self.access is not None and not self.access.may_go(queue):
-            # The room in the slot is free for the next queue.
-            self._refill(slot)
+        while True:
+            ticket = Waiter(line, None, scopes, request, obeys=obeys)
+            has_waited |= await self.wait(ticket)
+            if not ticket.is_granted:
+                raise BackingOff(self.why_backing_off(ticket))
+            if self._has_lease(request, ticket):
+                return has_waited
+
+    async def wait(self, ticket: Waiter) -> bool:
+        """Wait until *ticket* may go, or is refused. Return whether it has waited. Raises
+        SpiderClosing if the spider closes meanwhile.
+        """
+        host, now = ticket.host, self.clock.monotonic()
+        self.core.add(ticket, now)
+        if host is not None and host.phase is Phase.DOWN and not ticket.is_patient:
+            self.core.need(host, now)
+            self._end(ticket, is_granted=False)
+        self.flush()
+        if ticket.is_granted is not None:
             return False
+        ticket.call = Deferred()
+        self._waiters[ticket] = None
+        self.watch()
+        try:
+            await maybe_deferred_to_future(ticket.call)
+        except (CancelledError, asyncio.CancelledError):
+            # It may have got its places, or have been refused, in this moment.
+            self.flush()
+            if ticket.is_granted:
+                self.left(ticket.request)
+            elif ticket.is_granted is None:
+                self._end(ticket, is_granted=False)
+            raise
         return True
 
-    def pass_turn(self, queue: BackQueue) -> None:
-        """End the turn of *queue*, from which no request was popped."""
-        if self.access is not None:
-            self.access.turns.release(queue)
-
-    def popped(self, queue: BackQueue, request: Request) -> None:
-        """Note that *request* was popped from *queue* and goes to the downloader."""
-        self.started(queue.slot, request)
-        if self.access is not None:
-            self.access.turns.popped(queue, request)
-
-    def started(self, slot: Slot, request: Request) -> None:
-        """Count *request* as active in *slot* until it is done."""
-        # The same object may be in the queue twice.
-        if request not in self._under_way:
-            slot.active += 1
-            self._under_way[request] = slot
-        self._popped += 1
-        for each in self.queues:
-            each.slot_changed(slot)
-
-    def fetch_ahead(self) -> None:
-        """Fetch robots.txt of more hosts if few are ready. To be called after each pop."""
-        if self.access is not None:
-            self.access.fetch_ahead(sum(queue.count_ready() for queue in self.queues))
-
-    # For the middleware.
+    def left(self, request: Request) -> None:
+        """Free the places of *request*, if it still has them: it was not sent, or its end was not
+        seen. A delay begins only if it was sent.
+        """
+        if self._leave(request):
+            self.flush()
 
     def is_patient(self, request: Request) -> bool:
         """Whether *request* may wait while robots.txt is unreachable.
@@ -184,8 +494,290 @@ class Frontier:
         to the engine may not: the item or page that waits for them holds up the crawl.
         """
         if self.queues:
-            return request in self._under_way
+            return request in self._in_flight
         return request.callback is not NO_CALLBACK
+
+    def refuse_impatient(self, host: Host) -> None:
+        """Refuse the requests in the downloader that do not wait for an unreachable *host*."""
+        self.core.refuse_if(
+            host, lambda each: isinstance(each, Waiter) and not each.is_patient
+        )
+
+    def _end(self, ticket: Waiter, *, is_granted: bool) -> None:
+        ticket.is_granted = is_granted
+        self._waiters.pop(ticket, None)
+        self.core.end(ticket, self.clock.monotonic())
+
+    def _leave(self, request: Request) -> bool:
+        found = self._in_flight.pop(request, None)
+        if found is None:
+            return False
+        self._own.discard(request)
+        now, fetched = self.clock.monotonic(), found.is_sent
+        self.core.leave(found.ticket, now, fetched=fetched)
+        if found.lease and self.leases is not None:
+            delay = found.ticket.scopes[0].delay if fetched else 0.0
+            self.leases.release(found.lease, delay)
+        return True
+
+    def _has_lease(self, request: Request, ticket: Waiter) -> bool:
+        """Whether no other worker sends to the host of *request*, which has its places. If not,
+        free them for a while.
+        """
+        scope = ticket.scopes[0]
+        if self.leases is None or not scope.delays or self.leases.has_turn(request):
+            return True
+        if self.leases.acquire(scope.key):
+            self._in_flight[request].lease = scope.key
+            return True
+        pause = min(max(scope.delay * _PART_OF_LEASE, _MIN_PAUSE), _MAX_PAUSE)
+        scope.hold(self.clock.monotonic() + pause, Hold.OTHER_WORKER)
+        self.left(request)
+        return False
+
+    def _are_held_by_browser(self, scopes: tuple[Scope, ...]) -> bool:
+        if not any(scope.in_flight for scope in scopes):
+            return False
+        return any(
+            is_for_browser(request) and not set(scopes).isdisjoint(found.ticket.scopes)
+            for request, found in self._in_flight.items()
+        )
+
+    def _reached_downloader(self, request: Request) -> None:
+        if request not in self._in_flight and request in self._gave_way:
+            self.started(self.key_of(request), request)
+        self._gave_way.discard(request)
+        found = self._in_flight.get(request)
+        if found is not None and not found.is_sent:
+            found.is_sent = True
+            self.core.sent(found.ticket)
+
+    def _give_way(self) -> None:
+        """Free the places of requests that a component of the project holds back, if downloads
+        wait for these places.
+        """
+        before = self.clock.monotonic() - _GIVES_WAY_AFTER
+        for request, found in list(self._in_flight.items()):
+            if found.is_sent or found.since > before:
+                continue
+            lanes = [one for each in found.ticket.scopes for one in each.parked or ()]
+            if any(line is self.core.direct for line, _ in lanes):
+                self._gave_way.add(request)
+                self._leave(request)
+
+    # Back-off.
+
+    def _response_downloaded(self, response: Response, request: Request) -> None:
+        found = self._in_flight.get(request)
+        if found is None:
+            return
+        if self._backoff_max:
+            scope = found.ticket.scopes[0]
+            if response.status in _ASKS_FOR_PAUSE:
+                asked = pause_asked(headers_of(response), self.clock.time())
+                if asked is not None:
+                    asked = max(asked, _MIN_ASKED)
+                pause = self._back_off(scope, asked, self._backoff_max, found.since)
+                if pause is not None:
+                    self._crawler.signals.send_catch_log(
+                        host_paused,
+                        request=request,
+                        response=response,
+                        seconds=pause,
+                        spider=self._crawler.spider,
+                    )
+            elif scope.back_off is not None:
+                self._note_success(scope, found.since)
+        self._leave(request)
+        self.flush()
+
+    def back_off(
+        self,
+        scopes: str | Iterable[str],
+        delay: float | None = None,
+        cap: float | None = None,
+    ) -> None:
+        """Send nothing in *scopes* for *delay* seconds, or, without it, for 1, 2, 4, ... seconds,
+        twice as long as the last time if nothing has succeeded since, up to *cap*
+        (``REP_BACKOFF_MAX``).
+
+        A scope is the name of a host, or the key of a download slot. Afterwards one request is
+        in flight, and one more after each response without an error.
+        """
+        for key in [scopes] if isinstance(scopes, str) else scopes:
+            most = self._backoff_max if cap is None else cap
+            scope = self.core.scopes.get(key)
+            self._back_off(scope, delay, most, self.clock.monotonic())
+        self.flush()
+
+    def _back_off(
+        self, scope: Scope, delay: float | None, cap: float, sent_at: float
+    ) -> float | None:
+        """Pause *scope*. Return the seconds, if that is not part of the last pause."""
+        now = self.clock.monotonic()
+        is_first = scope.back_off is None
+        until = max(scope.back_off.until, now) if scope.back_off else now
+        is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
+        assert scope.back_off is not None
+        pause = max(scope.back_off.until - until, 0.0)
+        collected = self._crawler.stats
+        paused = collected.get_value(stats.PAUSED, 0.0) + pause
+        collected.set_value(stats.PAUSED, round(paused, 3))
+        if is_new:
+            collected.inc_value(stats.PAUSES)
+        if is_first and scope.key not in self._paused:
+            self._paused.add(scope.key)
+            collected.inc_value(stats.BACK_OFF_HOSTS)
+        found, in_words = scope.back_off, duration(pause)
+        if self.core.is_backing_off_too_long(scope, now) and not found.is_long:
+            found.is_long = True
+            self._log(
+                "%(host)s asks for a pause of %(pause)s, and has answered only 429 or 503 for "
+                "%(time)s: requests to it are refused. When the pause is over, one request asks "
+                "whether it is back (REP_WAIT_MAX is %(most)g)",
+                logging.WARNING,
+                host=scope.key,
+                pause=in_words,
+                time=duration(now - found.since),
+                most=self._wait_max,
+            )
+        elif is_first:
+            self._log(
+                "%(host)s asks for a pause: it gets no request for %(pause)s, then "
+                "one at a time, and one more after each success (REP_BACKOFF_MAX)",
+                host=scope.key,
+                pause=in_words,
+            )
+        return pause if is_new else None
+
+    def _note_success(self, scope: Scope, sent_at: float) -> None:
+        found, now = scope.back_off, self.clock.monotonic()
+        self.core.succeeded(scope, now, sent_at=sent_at)
+        if found is not None and found.is_over and not found.was_over:
+            found.was_over = True
+            self._log(
+                "%(host)s answers again: requests to it continue, one more at a time after each "
+                "success (pauses so far: %(pauses)d)",
+                host=scope.key,
+                pauses=found.pauses,
+            )
+
+    def _is_paused(self, ticket: Ticket) -> bool:
+        """Whether a host of *ticket* has asked for a pause that is not over."""
+        pauses = [each.back_off for each in ticket.scopes if each.back_off is not None]
+        return any(each.until > self.clock.monotonic() for each in pauses)
+
+    def why_backing_off(self, ticket: Ticket) -> str:
+        """Return why the requests of *ticket* are refused, for a message."""
+        now = self.clock.monotonic()
+        scope = self.core.backs_off_too_long(ticket, now) or ticket.scopes[0]
+        if scope.back_off is None:
+            return f"{scope.key} asked for a pause"
+        left = duration(scope.back_off.until - now)
+        since = duration(now - scope.back_off.since)
+        return (
+            f"{scope.key} has answered only 429 or 503 for {since}, and is asked again in {left} "
+            f"at the earliest (REP_WAIT_MAX is {self._wait_max:g})"
+        )
+
+    # Refused requests in queues. In the downloader, each would take one of CONCURRENT_REQUESTS
+    # places and an iteration of the engine. Here, a time limit applies to each iteration.
+
+    def _refuse_some(self) -> None:
+        now = self.clock.monotonic()
+        until, pause = now + _SLICE, 0.0
+        while self._refusing and now < until:
+            queue = self._refusing[0]
+            if is_scraper_full(self._crawler):
+                pause = _PAUSE
+                break
+            if not len(queue):
+                self._refusing.popleft()
+            elif not self.core.is_refused(queue, now):
+                self._refusing.popleft()
+                self.add(queue)
+            elif not self._refuse_one(queue):
+                pause = _PAUSE
+                break
+            now = self.clock.monotonic()
+        self._is_refusing = bool(self._refusing)
+        if self._is_refusing:
+            self.alarms.at(now + pause, self._refuse_some)
+        self.flush()
+        # The crawl may be done now, or requests may have become ready.
+        wake(self._crawler)
+
+    def _refuse_one(self, queue: BackQueue) -> bool:
+        """Refuse one request. Return False after an error."""
+        try:
+            request = queue.take()
+            if request is not None:
+                self._refuse(request, queue)
+        except Exception:
+            logger.exception(
+                "Error while refusing a request to %(host)s: its errback may not be called. The "
+                "next request is refused after a pause",
+                {"host": queue.key.origin or queue.key.slot},
+                extra={"spider": self._crawler.spider},
+            )
+            return False
+        return True
+
+    def _refuse(self, request: Request, queue: BackQueue) -> None:
+        host = queue.host
+        if host is not None and host.phase is Phase.REFUSED:
+            case = Case(request, host.origin, host.known.entry)
+            decision = host.known.robots.decide(request.url, ())
+            if decision.allowed:
+                # It is the spider's own request for robots.txt, which is always allowed.
+                queue.owner.push(request, is_exempt=True)
+                return
+        else:
+            why = self.why_backing_off(queue)
+            case = Case(request, request_origin(request), why=why)
+            decision = BACK_OFF
+        self._crawler.stats.inc_value(stats.GIVEN_UP)
+        fail(self._crawler, request, self._reporter.refused(case, decision))
+
+    # What Scrapy has no signal for.
+
+    def watch(self) -> None:
+        """Check regularly, as long as requests wait in the downloader or for robots.txt, what
+        Scrapy has no signal for.
+        """
+        if not self._is_watching:
+            self._is_watching = True
+            self.alarms.at(self.clock.monotonic() + _CHECK_EVERY, self._check)
+
+    def _check(self) -> None:
+        self._is_watching = False
+        is_fetching = self.hosts is not None and self.hosts.is_fetching
+        if self._waiters or is_fetching:
+            if is_closing(self._crawler):
+                self._close()
+            else:
+                self._give_way()
+                self.settle()
+                self.flush()
+            self.watch()
+
+    def _close(self) -> None:
+        """Cancel fetches, and fail the requests that wait in the downloader: a closing spider
+        waits for its requests.
+        """
+        self.flush()
+        waiters = list(self._waiters)
+        for ticket in waiters:
+            self._end(ticket, is_granted=False)
+        for ticket in waiters:
+            if ticket.call is not None and not ticket.call.called:
+                ticket.call.errback(
+                    SpiderClosing(f"The spider closed while {ticket.request} waited")
+                )
+        if self.hosts is not None:
+            self.hosts.close()
+
+    # The log.
 
     def warn_of_waiting(self, request: Request) -> None:
         """Warn once that requests may wait in the downloader, if *request* does so because
@@ -207,75 +799,67 @@ class Frontier:
             extra={"spider": self._crawler.spider},
         )
 
-    # Slots.
-
-    def _has_room(self, slot: Slot) -> bool:
-        """Whether *slot* has room for another request; if not, it will be checked again."""
-        state = slot_state(self._crawler, slot.key)
-        if state is None:
-            return True
-        if state.delay and (state.is_queueing or slot.active > state.active):
-            # One request that waits in the slot is enough. The next request may follow a
-            # little after that request was sent.
-            if not slot.is_alarmed:
-                slot.is_alarmed = True
-                soonest = self.clock.monotonic() + state.delay * _PART_OF_DELAY
-                moment = max(state.last_seen + state.delay, soonest)
-                self.alarms.at(moment, self._on_slot_alarm, slot)
-            return False
-        if slot.active >= state.concurrency:
-            return False
-        if state.active >= state.concurrency:
-            # The slot is full of requests that were not popped from a queue. settle() must
-            # check this slot, since nothing else notices their end.
-            self._crowded[slot] = None
-            return False
-        return True
-
-    def _on_slot_alarm(self, slot: Slot) -> None:
-        slot.is_alarmed = False
-        self._refill(slot)
-
-    def _refill(self, slot: Slot) -> None:
-        self._crowded.pop(slot, None)
-        if not slot.is_waited_for or not self._has_room(slot):
-            return
-        slot.next_parked().release()
-        wake(self._crawler)
-
-    def _forget(self, slot: Slot) -> None:
-        if not slot.queues and not slot.active:
-            self._slots.pop(slot.key, None)
-
-    # The log.
-
-    def _spider_opened(self) -> None:
-        if self.access is not None:
-            self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
-
     def _log_waiting(self) -> None:
         """Log what the crawl waits for, if it has nothing else to do."""
-        if not self._popped and not self._under_way and self.access is not None:
-            self.access.log_waiting()
+        is_idle = not self._popped and not self._in_flight
+        requests, hosts, first = self.core.waiting() if is_idle else (0, 0, None)
+        if requests:
+            left = 0.0 if first is None else first.next_at - self.clock.monotonic()
+            self._log(
+                "Nothing to do at the moment: %(requests)d requests wait for %(hosts)d hosts, for "
+                "their robots.txt, delay, visiting hours or a pause that they asked for%(first)s",
+                requests=requests,
+                hosts=hosts,
+                first=(
+                    f". The next request is to {first.key}, in {duration(left)} "
+                    f"({first.reason.value})"
+                    if first is not None and left > 0
+                    else ""
+                ),
+            )
         self._popped = 0
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
+    def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+    def _spider_opened(self) -> None:
+        self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
+
     def _spider_closed(self) -> None:
-        if self.access is not None:
-            self.access.close()
+        self._close()
         self.alarms.stop()
+        for request in list(self._in_flight):
+            self._leave(request)
+        held_up = self.core.held_up()
+        if held_up:
+            waited = sum(each.seconds for each in held_up)
+            self._crawler.stats.set_value(stats.WAITED, round(waited, 3))
+        for each in held_up[:_SLOWEST_NAMED]:
+            if each.seconds:
+                self._log(
+                    "%(host)s held up the crawl for %(time)s: %(requests)d requests, with a delay "
+                    "of %(delay)g s",
+                    host=each.key,
+                    time=duration(each.seconds),
+                    requests=each.requests,
+                    delay=each.delay,
+                )
+        self.core.scopes.drop(self.core, self.clock.monotonic())
 
 
-def is_exempt(request: Request) -> bool:
-    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
+def shared_scopes(clock: Clock) -> Scopes:
+    """Return the scopes that the crawls of this event loop share."""
+    key: object = clock
+    # Crawls with the clock of a test share scopes only with crawls of that clock.
+    if type(clock) is Clock:
+        try:
+            key = asyncio.get_running_loop()
+        except RuntimeError:  # A Twisted reactor without asyncio.
+            key = Clock
+    return _SCOPES.setdefault(key, Scopes())
 
-    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
-    origin that the spider requested.
-    """
-    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
-        return False
-    redirected_from = request.meta.get("redirect_urls", ())
-    origin = origin_of(request.url)
-    if origin is None:
-        return not redirected_from
-    return all(origin_of(url) == origin for url in redirected_from)
+
+def duration(seconds: float) -> str:
+    """Format a duration, as ``0:00:30`` or ``12 days, 0:00:00``."""
+    return str(timedelta(seconds=round(max(seconds, 0.0))))

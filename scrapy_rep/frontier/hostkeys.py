@@ -1,4 +1,4 @@
-"""The keys of hosts, for queues and for delays."""
+"""The keys by which requests share hosts and scopes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy import Request
 from scrapy.utils.httpobj import urlparse_cached
 
-from scrapy_rep.compat.internals import download_slot
-from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin
+from scrapy_rep import meta
+from scrapy_rep.protocol.origins import C0_CONTROL_OR_SPACE, Origin, origin, origin_of
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
 
 
@@ -26,23 +25,14 @@ class HostKey(NamedTuple):
     origin: Origin | None
     """None if no robots.txt applies: other scheme, ``dont_obey_robotstxt``, unreadable host."""
 
-    was_redirected: bool = False
-    """Whether these requests were redirected from another host. Scrapy keeps them in the
-    download slot of that host."""
-
     is_service: bool = False
     """Whether these requests, to which no robots.txt applies, are in the download slot of
     another host: they are to a service that renders or fetches the pages of that host."""
 
     @property
     def host(self) -> str:
-        """The name of the host, for delays."""
+        """The name of the host; empty if no robots.txt applies."""
         return bare_host(self.origin) if self.origin is not None else ""
-
-    @property
-    def delay_keys(self) -> tuple[str, str]:
-        """The host and the download slot, for delays."""
-        return self.host, self.host if self.was_redirected else self.slot
 
 
 def bare_host(origin: Origin) -> str:
@@ -51,22 +41,14 @@ def bare_host(origin: Origin) -> str:
 
 
 def host_of(request: Request) -> str:
-    """Return the host of *request*, for delays; empty if it cannot be read."""
+    """Return the name of the host of *request*; empty if it cannot be read."""
     origin = request_origin(request)
     return bare_host(origin) if origin is not None else ""
 
 
-def delay_keys(crawler: Crawler, request: Request) -> tuple[str, str]:
-    """Return the host of *request* and its download slot, for delays."""
-    host = host_of(request)
-    if was_redirected(request, host):
-        return host, host
-    return host, download_slot(crawler, request)
-
-
 def was_redirected(request: Request, host: str) -> bool:
-    """Whether *request* was redirected from another host. Scrapy keeps it in the download
-    slot of that host, although neither the user nor the spider chose that slot for it.
+    """Whether *request*, to *host*, was redirected from another host. Scrapy keeps it in the
+    download slot of that host, although neither the user nor the spider chose that slot for it.
     """
     redirected_from = request.meta.get("redirect_urls", ())
     return bool(redirected_from) and host_of(Request(redirected_from[0])) != host
@@ -100,3 +82,18 @@ def request_origin(request: Request) -> Origin | None:
     return (
         found.at_virtual_host(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
     )
+
+
+def is_exempt(request: Request) -> bool:
+    """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
+
+    Scrapy keeps the meta in a redirected request, but the exemption applies only to the
+    origin that the spider requested.
+    """
+    if not request.meta.get(meta.DONT_OBEY_ROBOTSTXT):
+        return False
+    redirected_from = request.meta.get("redirect_urls", ())
+    origin = origin_of(request.url)
+    if origin is None:
+        return not redirected_from
+    return all(origin_of(url) == origin for url in redirected_from)

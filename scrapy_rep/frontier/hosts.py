@@ -1,37 +1,69 @@
-"""Fetches of robots.txt: one for each host, however many requests wait for it."""
+"""Tells the core which rules hosts have: from the cache of robots.txt files, or fetched."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta, timezone
+from math import inf
 from typing import TYPE_CHECKING
 
 from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.job import job_dir
+from scrapy.utils.misc import build_from_crawler
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from scrapy_rep.compat.internals import wake
+from scrapy_rep import stats
+from scrapy_rep.compat.internals import is_closing, wake
 from scrapy_rep.compat.versions import is_interactive
-from scrapy_rep.exceptions import SpiderClosing
-from scrapy_rep.frontier.hoststate import GivenUpHosts, Host, WantedHosts
-from scrapy_rep.frontier.outages import Outage, log_begin, log_end, log_given_up
+from scrapy_rep.exceptions import BackingOff, SpiderClosing
+from scrapy_rep.fetching.cache import RobotsTxtCache
+from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
+from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.fetching.request import Causes
+from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.fetching.tdmrep import url_of
+from scrapy_rep.frontier.core import Hold, Phase
+from scrapy_rep.frontier.frontier import BackQueue, Waiter, duration
+from scrapy_rep.frontier.hostkeys import bare_host
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.access.freshness import pause_asked
+from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.stores import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scrapy_rep.fetching.cache import Known, RobotsTxtCache
-    from scrapy_rep.frontier.backqueue import BackQueue
-    from scrapy_rep.frontier.clock import Alarms
-    from scrapy_rep.frontier.refusals import Refusals
+    from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.frontier.core import Host, Scope
+    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.reporter import DecisionReporter
+    from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
+    from scrapy_rep.protocol.usage.tdmrep import TdmRep
+    from scrapy_rep.settings import RepSettings
+
+logger = get_logger(__name__)
 
 # The number of robots.txt files that are looked up or fetched at once. Most of these tasks
-# wait for a store, another worker, or the turn at a host. The fetcher has a limit of its
-# own for requests on the network.
-_MAX_LEARNING = 1_000
+# wait for a store or another worker. The fetcher has a limit of its own for requests on the
+# network.
+_MAX_FETCHING = 1_000
+
+# Those that wait for a place at a host do not count, or strangers could stop all others: with many
+# hosts that redirect robots.txt to one with a delay. But no more of them may wait than this.
+_MAX_HELD_BACK = 10_000
 
 # robots.txt is fetched ahead while fewer back queues than this are ready, or fewer than
 # twice CONCURRENT_REQUESTS if that is more.
@@ -40,88 +72,333 @@ _MIN_READY = 64
 # The minimum in seconds before a retry, so that a wrong clock causes no busy loop.
 _MIN_RETRY = 0.1
 
+# The seconds for which the requests that waited for a robots.txt use it even if it was
+# already stale when it arrived.
+_MIN_HOLDS = 1.0
+
+# A delay or visiting hours that depend on the time of day are worked out again after this many
+# seconds.
+_CHANGES_AFTER = 60.0
+
+# The log says how long a host will take if its delay in seconds is longer than _LONG_DELAY and
+# at least _MANY requests wait, after some seconds in which they may come.
+_LONG_DELAY = 10
+_MANY = 20
+_LOG_AFTER = 3.0
+
 
 class Hosts:
-    """Holds the requests to a host until its robots.txt is known, and starts its fetch.
-
-    All requests that need one robots.txt share one fetch.
+    """The rules of hosts: from ``REP_OVERRIDES``, the cache, or fetched, once for each host,
+    however many requests wait for them.
     """
 
     def __init__(
         self,
         crawler: Crawler,
-        alarms: Alarms,
-        cache: RobotsTxtCache,
-        refusals: Refusals,
+        frontier: Frontier,
+        settings: RepSettings,
         reporter: DecisionReporter,
-        *,
-        wait_seconds: float,
     ) -> None:
         self._crawler = crawler
-        self._clock = alarms.clock
-        self._alarms = alarms
-        self._cache = cache
+        self._frontier = frontier
+        self._core = frontier.core
+        self._clock = clock = frontier.clock
+        self._settings = settings
         self._reporter = reporter
-        self._refusals = refusals
-        self._wait_seconds = wait_seconds
-        self._hosts: dict[Origin, Host] = {}
-        self._wanted = WantedHosts()
-        self._learning: dict[Host, Deferred[None]] = {}
-        self._given_up = GivenUpHosts()
-        self._waiting_requests = 0
+        self._identity = identity = Identity.of(crawler)
+        self._fetcher = RobotsTxtFetcher(crawler, settings, self._place)
+        self.cache = RobotsTxtCache(
+            crawler,
+            self._fetcher,
+            _store_client(crawler, settings),
+            settings,
+            now=clock.time,
+            monotonic=clock.monotonic,
+            may_fetch=identity.may_fetch,
+            robots_of=self._robots_of,
+        )
+        self._fetches: dict[Host, Deferred[None]] = {}
+        self._tdmrep_fetches: set[Deferred[TdmRep | None]] = set()
+        """Those for requests with a purpose of their own."""
+
         at_once = crawler.settings.getint("CONCURRENT_REQUESTS")
         self._min_ready = max(_MIN_READY, 2 * at_once)
-        self.ready = 0
-        """The number of ready back queues, as the queues last reported it."""
+        self._held_back = 0
+        self._is_beginning = False
+        # The crawl that is resumed may have sent a request to any host just before it ended.
+        self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
+        self._delayed: set[int] = set()
+        self._skipped: set[int] = set()
 
-    # Requests in a queue.
+    @property
+    def leaves_room(self) -> bool:
+        """Whether the downloader has room for a page."""
+        return self._fetcher.leaves_room
 
-    def may_go(self, queue: BackQueue, origin: Origin) -> Known | None:
-        """Return the known robots.txt for *queue*. If it is not known, or unreachable, park
-        the queue or refuse its requests, and return None.
-        """
-        known = self._cache.cached(origin)
-        if known is not None and known.state is not State.UNREACHABLE:
-            return known
-        host = self._host(origin, known)
-        outage = host.outage
-        if outage is not None and outage.given_up:
-            self._fetch_later(host, outage, queue.peek(), is_due=known is None)
-            self._refusals.add(queue, outage)
+    @property
+    def is_fetching(self) -> bool:
+        return bool(self._fetches or self._tdmrep_fetches)
+
+    # What is known.
+
+    def override(self, origin: Origin) -> Override | None:
+        """Return the override that replaces the robots.txt of *origin*, if there is one."""
+        override = override_for(self._settings.overrides, origin)
+        return None if override is None or override.kind == "obey" else override
+
+    def cached(self, origin: Origin) -> Known | None:
+        """Return the cached robots.txt of *origin*; None if absent, stale or unreachable."""
+        known = self.cache.cached(origin)
+        if known is None or known.state is State.UNREACHABLE:
             return None
-        host.park(queue)
+        return known
+
+    def rules(self, origin: Origin) -> tuple[RobotsTxt | None, float, float]:
+        """Return the rules for *origin*, the seconds for which they hold, and the seconds since they
+        were fetched. No rules hold for ever where an override ignores robots.txt; and for 0 seconds
+        where they are not known.
+        """
+        override = self.override(origin)
+        if override is not None:
+            return override.robots, inf, inf
+        known = self.cached(origin)
         if known is None:
-            self._want(host)
-        return None
+            return None, 0.0, 0.0
+        now = self._clock.time()
+        holds = max(known.entry.expires - now, _MIN_HOLDS)
+        return known.robots, holds, max(now - known.entry.fetched, 0.0)
+
+    def look_up(self, host: Host) -> None:
+        """Tell the core at once what is known of *host*."""
+        override = self.override(host.origin)
+        if override is not None and override.robots is not None:
+            self._open(host, override.robots, holds=inf, ago=inf)
+            return
+        known = self.cache.cached(host.origin)
+        if known is None:
+            # It has expired by the wall clock, which goes on while a machine sleeps.
+            host.retry_at = -inf
+        elif host.known is None or known.entry is not host.known.entry:
+            self._tell(host, known)
+
+    def _tell(self, host: Host, known: Known) -> None:
+        if known.state is State.UNREACHABLE:
+            self._note_unreachable(host, known)
+            return
+        now = self._clock.time()
+        holds = max(known.entry.expires - now, _MIN_HOLDS)
+        self._open(host, known.robots, holds=holds, ago=now - known.entry.fetched)
+        was_down, host.known, host.causes = host.known is not None, None, None
+        if was_down:
+            self._log(
+                logging.INFO,
+                "%(url)s is back after %(time)s (%(result)s): requests to this host continue",
+                known,
+                time=duration(self._clock.monotonic() - host.since),
+            )
+
+    def _open(self, host: Host, robots: RobotsTxt, *, holds: float, ago: float) -> None:
+        pace = self._identity.pace(robots)
+        scope = self._core.scopes.find(bare_host(host.origin))
+        now = self._clock.monotonic()
+        if scope is not None and (pace.records or scope.delays):
+            demand = self.keep_pace(scope, host.origin, pace, ago)
+            if pace.changes:
+                holds = min(holds, demand.opens_in + _CHANGES_AFTER)
+        self._core.known(host, now, now + holds)
+
+    def keep_pace(self, scope: Scope, origin: Origin, pace: Pace, ago: float) -> Demand:
+        """Have *scope* keep to the delay and visiting hours of *origin*, by a robots.txt that was
+        fetched *ago* seconds ago, unless the middleware refuses its requests for them. Return
+        what *pace* demands.
+        """
+        demand = self.demand(pace)
+        now = self._clock.monotonic()
+        delay = demand.delay if demand.refusal is not Reason.CRAWL_DELAY else 0.0
+        # *ago* is negative if a clock is wrong.
+        since = max(now - max(ago, 0.0), self._resumed_at)
+        self._core.set_delay(scope, origin, delay, now, since=since)
+        if delay and _is_new(origin, self._delayed):
+            self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+            if delay > _LONG_DELAY:
+                self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
+        opens_at = now + demand.opens_in
+        if demand.refusal is None and demand.opens_in:
+            if opens_at > scope.next_at + _MIN_HOLDS:
+                logger.info(
+                    "%(origin)s wants no visits for another %(time)s: requests to it wait",
+                    {"origin": origin, "time": duration(demand.opens_in)},
+                    extra={"spider": self._crawler.spider},
+                )
+            scope.hold(opens_at, Hold.VISITING_HOURS)
+        return demand
+
+    def set_delay(self, key: HostKey, delay: float) -> None:
+        """Set a *delay* in seconds that another worker has found for the host of *key*."""
+        assert key.origin is not None
+        scope, now = self._core.scopes.get(key.host), self._clock.monotonic()
+        self._core.set_delay(scope, key.origin, delay, now, since=-inf)
+
+    def pace(self, robots: RobotsTxt) -> Pace:
+        """Return what *robots* says about the pace of this crawl."""
+        return self._identity.pace(robots)
+
+    def demand(self, pace: Pace) -> Demand:
+        """Return what *pace* demands now."""
+        return self._settings.demand(pace, self.now())
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.time(), timezone.utc)
+
+    # Fetches.
 
     def note_cause(self, origin: Origin, request: Request) -> None:
         """Remember the proxy of a pushed request if robots.txt is not known: the fetch tries
         the proxies in turn.
         """
-        host = self._hosts.get(origin)
-        if host is None or not host.add_cause(self._cache.cause_of(request)):
+        host = self._core.hosts.get(origin)
+        if host is None or host.phase is Phase.OPEN:
             return
-        if host.outage is not None and not host.is_learning:
+        if self._add_cause(host, request) and host.known and not host.is_fetching:
             # Let the next fetch begin with the new proxy, which has not failed.
-            assert host.causes is not None
             host.causes.rotate()
 
-    def is_unreachable(self, origin: Origin) -> bool:
-        """Whether the robots.txt of *origin* is unreachable."""
-        host = self._hosts.get(origin)
-        return host is not None and host.outage is not None
+    def begin_fetches(self, ready: int) -> None:
+        """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
+        if self._is_beginning:
+            return
+        self._is_beginning = True
+        try:
+            while len(self._fetches) - self._held_back < _MAX_FETCHING:
+                is_needed = ready < self._min_ready
+                host = self._core.next_wanted(is_needed=is_needed)
+                if host is None:
+                    return
+                # A separate task, so that cancelling one request does not fail the others.
+                task = deferred_from_coro(self._fetch(host))
+                if host.is_fetching:
+                    self._fetches[host] = task
+                    self._frontier.watch()
+                # Ignore cancellation. Twisted logs other errors as unhandled.
+                task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
+        finally:
+            self._is_beginning = False
 
-    def waiting(self) -> tuple[int, int]:
-        """Return how many requests in queues wait for a robots.txt, and for how many hosts."""
-        waiting = [host for host in self._hosts.values() if host.parked]
-        return sum(host.queued for host in waiting), len(waiting)
+    def _add_cause(self, host: Host, request: Request) -> bool:
+        """Remember a request that needs robots.txt. Return whether it has a new proxy."""
+        if host.causes is None:
+            host.causes = Causes()
+        found: bool = host.causes.add(self.cache.cause_of(request))
+        return found
+
+    async def _fetch(self, host: Host) -> None:
+        if host.causes is None:
+            # Created only now: for many wanted hosts, causes would take much memory.
+            waiting = host.waiting[0] if host.waiting else None
+            request = waiting.peek() if isinstance(waiting, BackQueue) else None
+            self._add_cause(host, request or Request(str(host.origin)))
+        causes = host.causes
+        known = None
+        try:
+            stale = None if host.known is None else host.known.entry
+            known, is_new = await self.cache.learn(host.origin, causes, stale=stale)
+            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
+        except (SpiderClosing, CancelledError, asyncio.CancelledError):
+            pass
+        finally:
+            # Also after an error, all waiting requests must continue.
+            self._fetches.pop(host, None)
+            self._fetched(host, known)
+
+    def _fetched(self, host: Host, known: Known | None) -> None:
+        if known is None:
+            self._core.unknown(host, self._clock.monotonic())
+        else:
+            self._tell(host, known)
+        self._frontier.flush()
+        wake(self._crawler)
+
+    async def _robots_of(self, origin: Origin, causes: Causes) -> Known | None:
+        """Return the robots.txt that judges a request of this package to *origin*; None if an
+        override does. Its tdmrep.json is not needed: sites could redirect them in a circle.
+        """
+        if self.override(origin) is not None:
+            return None
+        known, is_new = await self.cache.robots(origin, causes)
+        if is_new:
+            await self._reporter.learned(known, causes.nth(0), is_new=True)
+        return known
+
+    @asynccontextmanager
+    async def _place(
+        self, request: Request, *, is_redirected: bool
+    ) -> AsyncIterator[None]:
+        """Have the places of a request for robots.txt, to which delays and pauses apply too."""
+        if self._held_back >= _MAX_HELD_BACK:
+            why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
+            raise BackingOff(why)
+        # A request that is cancelled as it gets its places must free them, too.
+        try:
+            self._held_back += 1
+            try:
+                await self._frontier.place(request, is_stranger=is_redirected)
+            finally:
+                self._held_back -= 1
+            yield
+        finally:
+            # If it was sent, its places are free already.
+            self._frontier.left(request)
+
+    # Unreachable.
+
+    def _note_unreachable(self, host: Host, known: Known) -> None:
+        was_down = host.phase in {Phase.DOWN, Phase.REFUSED}
+        was_refused = host.phase is Phase.REFUSED
+        host.known, count = known, sum(map(len, host.waiting))
+        if host.causes is not None:
+            host.causes.rotate()
+        result, clock = known.entry.result, self._clock
+        retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
+        no_wait = result.is_permanent or is_interactive(self._crawler)
+        self._core.unreachable(
+            host,
+            clock.monotonic(),
+            clock.monotonic() + retry,
+            wait=0.0 if no_wait else self._settings.wait_max,
+            is_asked=pause_asked(result.headers, known.entry.fetched) is not None,
+        )
+        self._frontier.refuse_impatient(host)
+        if host.phase is Phase.DOWN and not was_down:
+            message = (
+                "%(url)s is unreachable (%(result)s): requests to this host wait for up to "
+                "%(wait)s (%(count)d in the queue; REP_WAIT_MAX). robots.txt is fetched "
+                "again in %(retry)s"
+            )
+        elif host.phase is Phase.REFUSED and not was_down:
+            message = (
+                "%(url)s is unreachable (%(result)s): requests to this host are refused "
+                "(%(count)d in the queue). If more requests come, robots.txt is fetched again, "
+                "in %(retry)s at the earliest"
+            )
+        elif host.phase is Phase.REFUSED and not was_refused:
+            message = (
+                "%(url)s is still unreachable (%(result)s) after %(time)s: requests to this "
+                "host are refused (%(count)d in the queue). If more requests come, robots.txt is "
+                "fetched again, in %(retry)s at the earliest"
+            )
+        else:
+            return
+        self._log(
+            logging.WARNING,
+            message,
+            known,
+            count=count,
+            wait=duration(self._settings.wait_max),
+            retry=duration(host.retry_at - clock.monotonic()),
+            time=duration(clock.monotonic() - host.since),
+        )
 
     # Requests in the downloader.
-
-    @property
-    def has_waiters(self) -> bool:
-        """Whether a request waits in the downloader, or a fetch is in flight."""
-        return bool(self._learning or self._waiting_requests)
 
     async def known(
         self, origin: Origin, request: Request, *, is_patient: bool
@@ -132,184 +409,145 @@ class Hosts:
         back. If this is cancelled and nothing else waits, so is the fetch. Raises SpiderClosing
         if the spider closes meanwhile.
         """
+        # The request for robots.txt needs the places first.
+        self._frontier.left(request)
         while True:
-            known = self._cache.cached(origin)
-            if known is not None and known.state is not State.UNREACHABLE:
+            known = self.cached(origin)
+            if known is not None:
                 return known
-            host = self._host(origin, known)
-            outage = host.outage
-            if outage is not None and (outage.given_up or not is_patient):
-                self._fetch_later(host, outage, request, is_due=known is None)
-                return outage.known
-            # Before _want(), which may call _learned() before it returns.
-            waiter = host.wait()
-            self._waiting_requests += 1
-            if known is None:
-                self._want(host, request, is_urgent=True)
+            host = self._core.host(origin)
+            self._core.stale(host)
+            ticket = Waiter(self._core.direct, host, (), request, is_patient=is_patient)
+            self._add_cause(host, request)
             try:
-                await maybe_deferred_to_future(waiter)
+                await self._frontier.wait(ticket)
             except (CancelledError, asyncio.CancelledError):
-                self._leave(host, waiter)
+                self._cancel_if_alone(host)
                 raise
+            if not ticket.is_granted:
+                found: Known = host.known
+                return found
+
+    def _cancel_if_alone(self, host: Host) -> None:
+        """Cancel the fetch of *host* if nothing waits for it any more; nothing is recorded."""
+        task = self._fetches.get(host)
+        if task is not None and not host.waiting and host.phase is Phase.WANTED:
+            if host.causes is not None:
+                host.causes.clear()
+            task.cancel()
+
+    async def place(
+        self, request: Request, origin: Origin, pace: Pace, *, fetched: float
+    ) -> bool:
+        """Wait until *request* to *origin* may be sent, by a robots.txt with *pace* that was
+        *fetched* at this time. Return whether it has waited, so that robots.txt must decide again.
+        Raises SpiderClosing or BackingOff.
+        """
+        frontier = self._frontier
+        if self._settings.crawl_delay and pace.records:
+            scope = frontier.scopes_of(frontier.key_of(request))[0]
+            ago = self._clock.time() - fetched
+            if self.keep_pace(scope, origin, pace, ago).opens_in:
+                frontier.left(request)
+        return await frontier.place(request, obeys=self._settings.crawl_delay)
+
+    async def tdmrep(self, known: Known, request: Request) -> TdmRep | None:
+        """Return tdmrep.json of the origin of *known*, for a *request* whose own purpose needs
+        it. Fetch it if it is not cached; None if robots.txt forbids that. Raises SpiderClosing.
+        """
+        causes = Causes(self.cache.cause_of(request))
+        if not self.cache.lacks_tdmrep(known):
+            return await self.cache.tdmrep(known, causes)
+        self._frontier.left(request)
+        fetch = deferred_from_coro(self.cache.tdmrep(known, causes))
+        self._tdmrep_fetches.add(fetch)
+        self._frontier.watch()
+        try:
+            return await maybe_deferred_to_future(fetch)
+        except (CancelledError, asyncio.CancelledError):
+            if not is_closing(self._crawler):
+                raise
+            why = f"The spider closed before {url_of(known.origin)} was fetched"
+            raise SpiderClosing(why) from None
+        finally:
+            self._tdmrep_fetches.discard(fetch)
 
     def close(self) -> None:
-        """Cancel all fetches, and fail the requests that wait in the downloader."""
-        for task in list(self._learning.values()):
+        """Cancel all fetches."""
+        for task in list(self._fetches.values()):
             task.cancel()
-        for host in list(self._hosts.values()):
-            self._release_waiters(host, host.closing_error())
+        for fetch in list(self._tdmrep_fetches):
+            fetch.cancel()
 
-    def begin_fetches(self) -> None:
-        """Begin the requested fetches: the urgent ones, and others if few hosts are ready."""
-        is_needed = self.ready < self._min_ready
-        while len(self._learning) < _MAX_LEARNING:
-            host = self._wanted.next(is_needed=is_needed)
-            if host is None:
-                return
-            host.is_learning = True
-            # A separate task, so that cancelling one request does not fail the others.
-            task = deferred_from_coro(self._learn(host))
-            if host.is_learning:
-                self._learning[host] = task
-            # Ignore cancellation. Twisted logs other errors as unhandled.
-            task.addErrback(Failure.trap, CancelledError, asyncio.CancelledError)
+    # The log.
 
-    def _want(
-        self, host: Host, request: Request | None = None, *, is_urgent: bool = False
-    ) -> None:
-        """Request a fetch of robots.txt of *host*, for *request* if it is given."""
-        if host.is_learning:
+    def warn_of_demand(self, origin: Origin, demand: Demand) -> None:
+        """Warn once that requests to *origin* are refused for what it demands."""
+        if not _is_new(origin, self._skipped):
             return
-        if request is not None:
-            host.add_cause(self._cache.cause_of(request))
-        self._wanted.add(host, is_urgent=is_urgent)
-        self.begin_fetches()
-
-    async def _learn(self, host: Host) -> None:
-        if host.causes is None:
-            # Created only now: for many wanted hosts, causes would take much memory.
-            request = host.parked[0].peek() if host.parked else None
-            host.add_cause(self._cache.cause_of(request or Request(str(host.origin))))
-        causes = host.causes
-        assert causes is not None
-        known = None
-        try:
-            known, is_new = await self._cache.learn(host.origin, causes)
-            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
-        except (SpiderClosing, CancelledError, asyncio.CancelledError):
-            pass
-        finally:
-            # Also after an error, all waiting requests must continue.
-            host.is_learning = False
-            self._learning.pop(host, None)
-            self._learned(host, known)
-
-    def _learned(self, host: Host, known: Known | None) -> None:
-        if known is None:
-            self._release_waiters(host, host.closing_error())
-        elif known.state is State.UNREACHABLE:
-            if host.causes is not None:
-                host.causes.rotate()
-            self._note_outage(host, known)
-            self._release_waiters(host)
+        if demand.refusal is Reason.CRAWL_DELAY:
+            self._crawler.stats.inc_value(stats.SKIPPED_HOSTS)
+            logger.warning(
+                "%(origin)s is skipped: it asks for %(delay)g s between requests, more "
+                "than REP_CRAWL_DELAY_MAX (%(most)g). Requests to it are refused; to "
+                "crawl it, raise the setting, or add the host to REP_OVERRIDES",
+                {
+                    "origin": origin,
+                    "delay": demand.delay,
+                    "most": self._settings.crawl_delay_max,
+                },
+                extra={"spider": self._crawler.spider},
+            )
         else:
-            host.causes = None
-            outage, host.outage = host.outage, None
-            if outage is not None:
-                outage.is_over, outage.known = True, known
-                self._given_up.discard(host)
-                log_end(self._crawler, outage, self._clock.monotonic())
-            for queue in host.release_queues():
-                queue.release()
-            wake(self._crawler)
-            self._release_waiters(host)
-        self._forget(host)
-        self.begin_fetches()
+            opens = self.now() + timedelta(seconds=demand.opens_in)
+            logger.warning(
+                "%(origin)s wants no visits before %(opens)s UTC: requests to it are "
+                "refused until %(most)g s before that time (REP_WAIT_MAX). To crawl "
+                "it at any time, add the host to REP_OVERRIDES",
+                {
+                    "origin": origin,
+                    "opens": f"{opens:%H:%M}",
+                    "most": self._settings.wait_max,
+                },
+                extra={"spider": self._crawler.spider},
+            )
 
-    def _leave(self, host: Host, waiter: Deferred[None]) -> None:
-        """Forget *waiter*, which was cancelled, and *host* if nothing else needs it."""
-        if waiter not in host.waiters:
-            return
-        host.waiters = [each for each in host.waiters if each is not waiter]
-        self._waiting_requests -= 1
-        if host.waiters or host.parked or host.outage:
-            return
-        host.is_wanted = False
-        # Forgotten at once, since the next request needs a new fetch.
-        del self._hosts[host.origin]
-        task = self._learning.get(host)
-        if task is not None and host.causes is not None:
-            host.causes.clear()
-            task.cancel()
+    def _log_delay(self, scope: Scope) -> None:
+        waiting = (scope.parked or {}).values()
+        count = sum(len(each) for tickets in waiting for each in tickets)
+        if count >= _MANY and scope.delays:
+            logger.info(
+                "%(host)s asks for %(delay)g s between requests: the %(count)d requests that "
+                "wait for it will take %(time)s",
+                {
+                    "host": scope.key,
+                    "delay": scope.delay,
+                    "count": count,
+                    "time": duration(count * scope.delay),
+                },
+                extra={"spider": self._crawler.spider},
+            )
 
-    # Outages.
+    def _log(self, level: int, message: str, known: Known, **values: object) -> None:
+        values |= {"url": known.origin.robotstxt_url, "result": known.entry.result}
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
-    def _note_outage(self, host: Host, known: Known) -> None:
-        """Begin or update the outage of *host*, which this or another worker has found."""
-        now = self._clock.monotonic()
-        outage = host.outage
-        if outage is not None and outage.known.entry is known.entry:
-            return
-        retry = max(known.entry.expires - self._clock.time(), _MIN_RETRY)
-        if outage is None:
-            wait = 0.0 if is_interactive(self._crawler) else self._wait_seconds
-            outage = host.outage = Outage.begin(known, now, wait)
-            log_begin(self._crawler, outage, host.queued, retry)
-            if not outage.given_up:
-                self._alarms.at(outage.until, self._give_up, host, outage)
-        outage.known = known
-        outage.retry_at = now + retry
-        outage.is_needed = False
-        if outage.given_up:
-            self._refuse_parked(host, outage)
-        else:
-            self._alarms.at(min(outage.retry_at, outage.until), self._fetch_again, host)
 
-    def _fetch_again(self, host: Host) -> None:
-        """Fetch robots.txt again if requests need it."""
-        outage = host.outage
-        if outage is None or outage.retry_at > self._clock.monotonic():
-            return
-        if host.parked or host.waiters or outage.is_needed:
-            self._want(host)
+def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
+    """Return a client of the store that ``REP_STORE`` selects."""
+    if not isinstance(settings.store, str):
+        return StoreClient(crawler, build_from_crawler(settings.store, crawler))
+    store = open_store(
+        settings.store,
+        max_entries=settings.store_max_entries,
+        max_bytes=settings.store_max_bytes,
+    )
+    return StoreClient(crawler, store)
 
-    def _fetch_later(
-        self, host: Host, outage: Outage, request: Request | None, *, is_due: bool
-    ) -> None:
-        """Fetch robots.txt again for later requests: now if it *is_due*, else when it is due."""
-        if is_due:
-            self._want(host, request)
-        elif not outage.is_needed:
-            outage.is_needed = True
-            self._alarms.at(outage.retry_at, self._fetch_again, host)
 
-    def _give_up(self, host: Host, outage: Outage) -> None:
-        if outage.is_over or host.outage is not outage:
-            return
-        outage.given_up = True
-        log_given_up(self._crawler, outage, host.queued)
-        self._refuse_parked(host, outage)
-        self._release_waiters(host)
-
-    def _refuse_parked(self, host: Host, outage: Outage) -> None:
-        for queue in host.release_queues():
-            self._refusals.add(queue, outage)
-        forgotten = self._given_up.add(host)
-        if forgotten is not None:
-            self._forget(forgotten)
-
-    def _host(self, origin: Origin, unreachable: Known | None) -> Host:
-        """Return the state of a host whose robots.txt is not known, or is *unreachable*."""
-        host = self._hosts.get(origin)
-        if host is None:
-            host = self._hosts[origin] = Host(origin)
-        if unreachable is not None:
-            self._note_outage(host, unreachable)
-        return host
-
-    def _forget(self, host: Host) -> None:
-        if host.is_idle and self._hosts.get(host.origin) is host:
-            del self._hosts[host.origin]
-
-    def _release_waiters(self, host: Host, error: SpiderClosing | None = None) -> None:
-        self._waiting_requests -= host.release_waiters(error)
+def _is_new(origin: Origin, seen: set[int]) -> bool:
+    """Add the hash of *origin* to *seen*, which saves memory. Return whether it is new."""
+    number = hash(origin)
+    is_new = number not in seen
+    seen.add(number)
+    return is_new

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NoReturn
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.request_target import decide, is_allowed
-from scrapy_rep.protocol.robotstxt.decisions import Decision
-from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.responses.purposes import Purposes
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_rep.frontier.hostaccess import HostAccess
+    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.hosts import Hosts
     from scrapy_rep.frontier.reporter import Case, DecisionReporter
     from scrapy_rep.protocol.origins import Origin
     from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.robotstxt.decisions import Decision
     from scrapy_rep.protocol.robotstxt.pace import Pace
     from scrapy_rep.protocol.usage.tdmrep import TdmRep
     from scrapy_rep.settings import RepSettings
@@ -30,21 +30,23 @@ class Judge:
         self,
         crawler: Crawler,
         settings: RepSettings,
-        access: HostAccess,
+        frontier: Frontier,
+        hosts: Hosts,
         reporter: DecisionReporter,
     ) -> None:
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._access = access
+        self._frontier = frontier
+        self._hosts = hosts
         self._reporter = reporter
         self._overrides = settings.overrides
         self._clients = settings.clients
 
     def judge(
         self, robots: RobotsTxt, case: Case, tdmrep: TdmRep | None = None
-    ) -> tuple[Decision | None, Pace | None]:
+    ) -> tuple[Decision | None, Pace]:
         """Return the decision that allows the request of *case*, or None if it need not be
-        reported; and the pace of its host, or None if it cannot make the request wait.
+        reported; and the pace of its host.
 
         Raises RobotsDenied if *robots* forbids the request, or if the request would wait for
         the delay or the visiting hours longer than the settings allow.
@@ -70,25 +72,23 @@ class Judge:
             pace = self._identity.pace(robots, request)
             decision, refusals = self._decide_for_each(robots, case, purposes)
         self._purposes.note(request, robots, case.entry, tdmrep, refusals)
-        if not self._access.politeness.may_delay(pace):
-            return decision, None
-        self._judge_pace(robots, pace, case)
+        if pace.records:
+            self._judge_pace(robots, pace, case)
         return decision, pace
 
     def _judge_pace(self, robots: RobotsTxt, pace: Pace, case: Case) -> None:
         request, origin = case.request, case.origin
         assert origin is not None
-        refusal = self._access.politeness.refusal(origin, pace)
-        if refusal is not None:
-            reason, record = refusal
-            rule = record and Rule(record.field, record.value, record.line)
-            agents = self._identity.tokens(request)
-            agent = robots.decide(request.url, agents).agent
-            self.refuse(case, Decision(False, rule, agent, reason))
+        demand = self._hosts.demand(pace)
+        if demand.refusal is None:
+            return
+        self._hosts.warn_of_demand(origin, demand)
+        agent = robots.decide(request.url, self._identity.tokens(request)).agent
+        self.refuse(case, pace.refusal(demand.refusal, self._hosts.now(), agent))
 
     def refuse(self, case: Case, decision: Decision) -> NoReturn:
         """Report that the request of *case* is refused. Raises RobotsDenied."""
-        self._access.turns.release(case.request)
+        self._frontier.left(case.request)
         self.count_override(case.origin)
         raise self._reporter.refused(case, decision)
 

@@ -57,14 +57,14 @@ class HostRequests:
     there is one for each of many hosts.
     """
 
-    __slots__ = ("_folder", "_kinds", "_levels")
+    __slots__ = ("_kinds", "_levels", "folder")
 
     def __init__(
         self, kinds: QueueClasses, folder: str, priorities: Iterable[int]
     ) -> None:
         """*priorities* are what :meth:`close` returned for *folder*."""
         self._kinds = kinds
-        self._folder = folder
+        self.folder = folder
         ranks = [rank for number in set(priorities) for rank in kinds.ranks(number)]
         levels = [(rank, kinds.open(folder, rank)) for rank in sorted(ranks)]
         for _, queue in levels:
@@ -87,7 +87,7 @@ class HostRequests:
         if index < len(levels) and levels[index][0] == rank:
             levels[index][1].push(request)
             return
-        queue = self._kinds.open(self._folder, rank)
+        queue = self._kinds.open(self.folder, rank)
         try:
             queue.push(request)
         except Exception:

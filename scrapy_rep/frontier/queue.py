@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING, Any
 from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
 
 from scrapy_rep.exceptions import QueueStateError
-from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.frontier.frontier import BackQueue, Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
 from scrapy_rep.frontier.priorityqueue import HostRequests, QueueClasses
-from scrapy_rep.frontier.ready import ReadyQueues
 from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.pqueues import QueueProtocol
     from typing_extensions import Self
-
-    from scrapy_rep.frontier.backqueue import Slot
 
 _NAME = "scrapy_rep.HostQueue"
 
@@ -81,7 +75,8 @@ class HostQueue:
         self._queues: dict[HostKey, BackQueue] = {}
         self._count = 0
         self._unsorted: DownloaderAwarePriorityQueue | ScrapyPriorityQueue | None = None
-        self.ready = ReadyQueues()
+        self._resumed: list[BackQueue] = []
+        self.ready = self._frontier.core.ready()
         if startprios:
             self._resume(startprios)
         elif key:
@@ -89,6 +84,10 @@ class HostQueue:
 
     def __len__(self) -> int:
         return self._count
+
+    def __contains__(self, slot: str) -> bool:
+        """Whether requests of a download slot are here, as in Scrapy's own class."""
+        return any(key.slot == slot for key in self._queues)
 
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
         """Add *request*. If it *is_exempt*, it does not wait for robots.txt.
@@ -103,48 +102,46 @@ class HostQueue:
             queue.requests.push(request)
             self._count += 1
         else:
-            queue = self._open(key, ())
-            try:
-                queue.requests.push(request)
-            except Exception:
-                self._frontier.leave_slot(queue.slot)
-                raise
-            self._add(queue)
-            self._frontier.arrived(queue)
-        self._frontier.pushed(queue, request)
+            requests = HostRequests(self._kinds, self._path(key), ())
+            requests.push(request)
+            self._frontier.add(self._add(key, requests))
+        if "proxy" in request.meta:
+            self._frontier.note_cause(key, request)
+        self._frontier.flush()
 
     def pop(self) -> Request | None:
         """Remove and return the best request of the next host; None if no host is ready."""
-        self._frontier.settle()
+        frontier = self._frontier
+        frontier.settle()
+        if self._resumed:
+            # Only now: no robots.txt may be fetched before the spider is open.
+            resumed, self._resumed = self._resumed, []
+            for queue in resumed:
+                frontier.add(queue)
         if self._unsorted is not None:
             self._sort_some()
-        request, has_room = None, self._frontier.has_room
-        while has_room and request is None:
-            queue = self.ready.take_first()
-            if queue is None:
+        request = None
+        while request is None and frontier.has_room:
+            found = frontier.next(self.ready)
+            if found is None:
                 break
-            if not self._frontier.may_go(queue):
-                continue
             try:
-                request = self._take(queue)
+                request = self._take(found)
             finally:
                 # There is no request, or an error, if an earlier process was killed while
                 # it wrote the file.
-                if request is None:
-                    self._frontier.pass_turn(queue)
+                frontier.popped(found, request)
+                if found:
+                    frontier.add(found)
                 else:
-                    self._frontier.popped(queue, request)
-                if queue:
-                    self.ready.add(queue)
-                else:
-                    self._drop(queue)
-        self._frontier.fetch_ahead()
+                    self._drop(found)
+        frontier.flush()
         return request
 
     def peek(self) -> Request | None:
         """Return the request that :meth:`pop` would return if its host is still ready."""
         queue = self.ready.first()
-        return None if queue is None else queue.requests.peek()
+        return queue.requests.peek() if isinstance(queue, BackQueue) else None
 
     def close(self) -> Any:
         """Close all queues. Return the state from which a queue of this class resumes with
@@ -155,6 +152,8 @@ class HostQueue:
             for key, queue in self._queues.items()
             if (prios := queue.requests.close())
         ]
+        for queue in self._queues.values():
+            self._frontier.end(queue)
         self._queues.clear()
         unsorted = self._unsorted.close() if self._unsorted is not None else None
         # A list, so that Scrapy's own queue class stops with its message that only the class
@@ -170,14 +169,6 @@ class HostQueue:
             if not queue:
                 self._drop(queue)
 
-    def release(self, queue: BackQueue) -> None:
-        """Make *queue* ready. pop() checks again whether a request may be sent."""
-        if queue:
-            self.ready.add(queue)
-
-    def slot_changed(self, slot: Slot) -> None:
-        self.ready.slot_changed(slot)
-
     def count_ready(self) -> int:
         return len(self.ready)
 
@@ -190,29 +181,30 @@ class HostQueue:
         finally:
             self._count -= before - len(queue)
 
-    def _open(self, key: HostKey, startprios: Iterable[int]) -> BackQueue:
-        requests = HostRequests(self._kinds, self._path(key), startprios)
-        return BackQueue(key, self._frontier.slot(key.slot), requests, self)
-
-    def _add(self, queue: BackQueue) -> None:
-        self._queues[queue.key] = queue
+    def _add(self, key: HostKey, requests: HostRequests) -> BackQueue:
+        queue = BackQueue(self._frontier, key, self.ready, self, requests)
+        self._queues[key] = queue
         self._count += len(queue)
+        return queue
 
     def _drop(self, queue: BackQueue) -> None:
         if self._queues.pop(queue.key, None) is None:
             return
         queue.requests.close()
-        self._frontier.leave_slot(queue.slot)
-        if self._folder:
+        self._frontier.end(queue)
+        if queue.requests.folder:
             # The folder stays if the queue class has not removed all of its files.
             with suppress(OSError):
-                Path(self._path(queue.key)).rmdir()
+                Path(queue.requests.folder).rmdir()
 
     def _path(self, key: HostKey) -> str:
+        return self._path_of(_written(key))
+
+    def _path_of(self, written: list[object]) -> str:
         """Return the folder of a back queue. Its name contains no text from a URL."""
         if not self._folder:
             return ""
-        name = json.dumps(_written(key))
+        name = json.dumps(written)
         return f"{self._folder}/{sha256(name.encode()).hexdigest()[:_NAME_LENGTH]}"
 
     # Files of another run.
@@ -241,16 +233,12 @@ class HostQueue:
         name, queues, unsorted = state
         if name != _NAME:
             raise ValueError(name)
-        for slot, url, *flags, prios in queues:
-            origin = written_origin(url) if url else None
-            queue = self._open(HostKey(slot, origin, *flags), prios)
-            if queue:
-                self._add(queue)
-                # pop() checks whether the host is ready: no robots.txt may be fetched
-                # before the spider is open.
-                self.ready.add(queue)
-            else:
-                self._frontier.leave_slot(queue.slot)
+        for *row, prios in queues:
+            slot, url, _, *is_service = row
+            requests = HostRequests(self._kinds, self._path_of(row), prios)
+            key = HostKey(slot, written_origin(url) if url else None, *is_service)
+            if len(requests):
+                self._resumed.append(self._add(key, requests))
         if unsorted:
             self._read(unsorted)
 
@@ -284,5 +272,5 @@ def _written(key: HostKey) -> list[object]:
     """Return *key* as JSON values for the state and the folder name. ``is_service`` is left
     out if it is not set, so that the folders of earlier versions are found.
     """
-    flags = [key.was_redirected, *([True] if key.is_service else [])]
+    flags = [False, *([True] if key.is_service else [])]
     return [key.slot, key.origin and str(key.origin), *flags]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from scrapy import signals
 
 from scrapy_rep import stats
-from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL
+from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.display import visible
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.robotparser import RobotParser
+from scrapy_rep.settings import RepSettings
 from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.access.overrides import Override
     from scrapy_rep.protocol.access.results import AccessResult, Entry
     from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.settings import RepSettings
 
 logger = get_logger(__name__)
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
+BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
 BAD_URL = Decision(False, None, None, Reason.BAD_URL)
 
 
@@ -62,6 +63,16 @@ class Case(NamedTuple):
     via: Via | None = None
     """How a browser came to the URL; None for a request of the spider."""
 
+    why: str = ""
+    """More about the reason, for the message of a refusal."""
+
+
+def _facts(case: Case) -> dict[str, object]:
+    """Return the arguments of the signals about *case*."""
+    facts = case._asdict()
+    del facts["why"]
+    return facts
+
 
 def _describe_via(case: Case) -> str:
     """Return the part of the message of RobotsDenied about ``case.via``."""
@@ -79,11 +90,17 @@ class DecisionReporter:
     only those that the user allows, by an override or ``dont_obey_robotstxt``.
     """
 
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(self, crawler: Crawler) -> None:
+        settings = RepSettings.of(crawler)
         self._crawler = crawler
         self._has_ledger = settings.ledger is not None
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> DecisionReporter:
+        """Return the instance that the components of a crawl share."""
+        return shared_component(crawler, cls)
 
     def reports_allowed(self, case: Case) -> bool:
         """Whether the request of *case* is reported if it is allowed."""
@@ -91,13 +108,13 @@ class DecisionReporter:
 
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:
-            self._send(request_allowed, **case._asdict(), decision=decision)
+            self._send(request_allowed, **_facts(case), decision=decision)
 
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""
         override = case.override.pattern if case.override else None
         url = case.origin.robotstxt_url if case.origin else ""
-        detail = ""
+        detail = case.why
         if decision.reason is Reason.UNREACHABLE and case.entry is not None:
             detail = str(case.entry.result)
         denied = RobotsDenied(
@@ -109,7 +126,7 @@ class DecisionReporter:
         self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
         self._send(
             request_denied,
-            **case._asdict(),
+            **_facts(case),
             decision=decision,
             robotstxt_url=denied.robotstxt_url,
         )
@@ -170,7 +187,7 @@ class DecisionReporter:
                 result=result,
                 chain=" -> ".join(result.redirects),
             )
-        else:  # log_begin() logs more about an unreachable robots.txt.
+        else:  # Hosts logs more about an unreachable robots.txt.
             message, access = "%(url)s is %(access)s (%(result)s)", result.access
             self._log(logging.DEBUG, message, url=url, access=access, result=result)
 

@@ -38,7 +38,8 @@ def open_ledger(path: str) -> sqlite3.Connection:
         uri = Path(path).resolve(strict=True).as_uri() + "?mode=ro"
         connection = sqlite3.connect(uri, uri=True)
         try:
-            _bound(connection, size)
+            bound(connection, size)
+            connection.execute("PRAGMA query_only = ON")
             if not version_of(connection, SCHEMA):
                 raise ValueError("it is not a ledger")
             check_tables(connection)
@@ -75,8 +76,10 @@ def _size_of_file(path: str) -> int:
     return found.st_size
 
 
-def _bound(connection: sqlite3.Connection, size: int) -> None:
-    """Make a connection read-only, and limit its work and the size of its values."""
+def bound(connection: sqlite3.Connection, size: int) -> None:
+    """Limit the work of a connection that reads ledgers of *size* bytes, and the size of
+    their values. Whatever their schemas call is not trusted.
+    """
     left = (_STEPS + size * _STEPS_A_BYTE) // _STEPS_AT_ONCE
 
     def is_too_long() -> bool:
@@ -87,5 +90,4 @@ def _bound(connection: sqlite3.Connection, size: int) -> None:
     connection.set_progress_handler(is_too_long, _STEPS_AT_ONCE)
     if sys.version_info >= (3, 11):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE)
-    connection.execute("PRAGMA query_only = ON")
     connection.execute("PRAGMA trusted_schema = OFF")

@@ -63,7 +63,7 @@ CREATE TABLE decision (
     layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
     verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
                                 -- noted (a statement of a site, and no outcome)
-    reason TEXT NOT NULL,       -- rule, no-rule, unreachable, ..., noindex, nofollow, ...
+    reason TEXT NOT NULL,       -- rule, no-rule, back-off, ..., noindex, nofollow, ...
     snapshot INTEGER REFERENCES snapshot,
     line INTEGER,               -- in the robots.txt, from 1
     statement TEXT,             -- the rule, statement or override as written

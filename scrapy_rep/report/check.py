@@ -16,23 +16,12 @@ from scrapy_rep.protocol.request_target import is_allowed
 from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
-    from scrapy_rep.report.scratch import Scratch
+    from scrapy_rep.report.ledgers import Ledgers
 
 EXAMPLES = 10
 
 _CUT = "…"
 """The end of a URL that was cut for the ledger."""
-
-# Sorted so that each robots.txt is parsed once.
-_LET_THROUGH = """
-SELECT c.dialect, s.sha256, d.agent, d.url
-FROM decision AS d
-JOIN snapshot AS s ON s.id = d.snapshot
-JOIN crawl AS c ON c.id = d.crawl
-WHERE d.verdict = 'allowed' AND d.layer = 'robots.txt'
-AND s.sha256 IS NOT NULL
-ORDER BY s.sha256, c.dialect
-"""
 
 
 @dataclass(slots=True)
@@ -49,23 +38,28 @@ class Check:
     """A few forbidden URLs that were let through."""
 
 
-def check(scratch: Scratch) -> Check:
+def check(ledgers: Ledgers) -> Check:
     """Check each request that a robots.txt let through."""
     found = Check()
-    for number, (_, ledger) in enumerate(scratch.ledgers):
-        rows = ledger.execute(_LET_THROUGH)
-        for (dialect, sha256), requests in groupby(rows, itemgetter(0, 1)):
-            body = scratch.body(number, sha256)
-            robots = None
-            if body is not None and dialect in DIALECTS:
-                robots = RobotsTxt.parse(body, DIALECTS[dialect])
-            for *_, agent, url in requests:
-                if robots is None or url.endswith(_CUT):
-                    found.unchecked += 1
-                    continue
-                found.checked += 1
-                if not is_allowed(robots, url, agent or "*"):
-                    found.forbidden += 1
-                    if len(found.examples) < EXAMPLES:
-                        found.examples += (url,)
+    for file, requests in groupby(ledgers.view("to_check"), itemgetter(0, 1)):
+        body = ledgers.body(*file)
+        parsed: dict[str, RobotsTxt | None] = {}
+        for row in requests:
+            crawl = ledgers.crawl_of(row)
+            if crawl is None:
+                continue
+            dialect, url = crawl["dialect"], row["url"]
+            if dialect not in parsed:
+                parsed[dialect] = None
+                if body is not None and dialect in DIALECTS:
+                    parsed[dialect] = RobotsTxt.parse(body, DIALECTS[dialect])
+            robots = parsed[dialect]
+            if robots is None or url.endswith(_CUT):
+                found.unchecked += 1
+                continue
+            found.checked += 1
+            if not is_allowed(robots, url, row["agent"] or "*"):
+                found.forbidden += 1
+                if len(found.examples) < EXAMPLES:
+                    found.examples += (url,)
     return found

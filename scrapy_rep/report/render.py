@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import sqlite3
 from base64 import b64encode
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from scrapy_rep.ledger.terms import Verdict
+from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.report import shown, words
+from scrapy_rep.report.documents import delay, document
+from scrapy_rep.report.summary import changed_settings, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scrapy_rep.report.model import Report
+    from scrapy_rep.report.ledgers import Ledgers
+    from scrapy_rep.report.summary import Summary
 
 MARK = "<!DOCTYPE html>\n<!-- scrapy rep report -->"
 """The beginning of every report."""
@@ -29,17 +36,28 @@ _LEAST_LENGTH = 4.0
 """The least length of a bar or a part, so that it can be seen."""
 
 
-def render(report: Report, now: float) -> Iterator[str]:
-    """Yield the page in parts. *now* is the time of the report."""
+def render(ledgers: Ledgers, now: float) -> Iterator[str]:
+    """Yield the page in parts. *now* is the time of the report.
+
+    The templates take most rows from the views, and show them as they are.
+    """
     style, script = _own("page.css"), _own("page.js")
+    summary = summarise(ledgers)
     given = {
         "mark": Markup(MARK),  # noqa: S704
         "style": style,
         "script": script,
         "policy": _policy(style, script),
-        "report": report,
-        "headline": words.headline(report),
-        "overview": _overview(report),
+        "summary": summary,
+        "headline": words.headline(summary),
+        "overview": _overview(summary),
+        "crawls": ledgers.crawls,
+        "changed": list(changed_settings(ledgers.crawls)),
+        "hosts_shown": min(summary.hosts, ledgers.limits.hosts),
+        "view": ledgers.view,
+        "example": ledgers.example,
+        "document": partial(document, ledgers),
+        "delay": partial(delay, ledgers),
         "now": now,
     }
     stream = _environment().get_template("page.html").stream(given)
@@ -47,10 +65,18 @@ def render(report: Report, now: float) -> Iterator[str]:
     return iter(stream)
 
 
+class _Environment(Environment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        # A row has its columns as items; its attributes are not tried first.
+        if type(obj) is sqlite3.Row:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 @cache
 def _environment() -> Environment:
     """Return the environment, cached so that a process compiles each template once."""
-    environment = Environment(
+    environment = _Environment(
         loader=PackageLoader("scrapy_rep", "report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -59,6 +85,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters |= {
+        "by": by,
         "count": shown.count,
         "duration": shown.duration,
         "moment": shown.moment,
@@ -73,7 +100,7 @@ def _environment() -> Environment:
         "bar_width": BAR_WIDTH,
         "by_layer": words.by_layer,
         "layers": words.LAYERS,
-        "reasons": words.REASONS,
+        "reasons": {reason: found.text for reason, found in REASONS.items()},
         "span": shown.span,
         "verdicts": words.VERDICTS,
     }
@@ -99,18 +126,18 @@ def _digest(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _overview(report: Report) -> dict[str, list[Part]]:
+def _overview(summary: Summary) -> dict[str, list[Part]]:
     """Return a bar for the requests, and one for what was withheld of their pages, by title.
 
     They have no common whole: a page that was let through can have any number of links.
     """
-    if report.let_through or report.let_through_by_override:
-        passed = report.let_through + report.let_through_by_override
+    if summary.let_through or summary.let_through_by_override:
+        passed = summary.let_through + summary.let_through_by_override
         first = ("let through", "allowed", passed)
     else:
-        first = ("fetched", "allowed", report.responses)
+        first = ("fetched", "allowed", summary.responses)
     refused, dropped, annotated = (
-        (verdict.value, verdict.value, report.total(verdict))
+        (verdict.value, verdict.value, summary.total(verdict))
         for verdict in (Verdict.REFUSED, Verdict.DROPPED, Verdict.ANNOTATED)
     )
     bars = {
@@ -149,3 +176,11 @@ def bar_length(count: int, most: int) -> float:
     return (
         round(max(_LEAST_LENGTH, BAR_WIDTH * count / most), 1) if count and most else 0
     )
+
+
+def by(
+    rows: Iterable[sqlite3.Row], *columns: str
+) -> Iterator[tuple[tuple[Any, ...], list[sqlite3.Row]]]:
+    """Yield consecutive *rows* with the same values in *columns*, with these values."""
+    for values, group in groupby(rows, itemgetter(*columns)):
+        yield values, list(group)

@@ -9,34 +9,19 @@ from scrapy_rep.ledger.terms import Layer, Verdict
 from scrapy_rep.report.shown import count
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable
 
-    from scrapy_rep.report.model import Report, Tally
+    from scrapy_rep.report.summary import Summary
 
 LAYERS = {
     Layer.OVERRIDE.value: "Overrides",
     Layer.ROBOTS_TXT.value: "robots.txt",
-    Layer.DELAY.value: "Crawl delay and visit time",
+    Layer.DELAY.value: "Delays, visit time and pauses",
     Layer.HEADER.value: "X-Robots-Tag header",
     Layer.META.value: "Robots meta tag",
     Layer.REL.value: "rel of links",
     Layer.USAGE.value: "Usage preferences",
-}
-
-REASONS = {
-    "rule": "a rule matches",
-    "unreachable": "robots.txt is unreachable",
-    "unavailable": "robots.txt is unavailable",
-    "override": "decided by the settings of the crawler",
-    "no-rule": "no rule matches",
-    "no-group": "no rules for this crawler",
-    "robots-txt": "robots.txt itself",
-    "crawl-delay": "the crawl delay is longer than the crawl accepts",
-    "visit-time": "outside the visit time of the host",
-    "bad-url": "the host or port of the URL can't be read",
-    "too-long": "the URL is too long to compare with so many rules with a *",
-    "data": "an indexing rule of data, not of a document: withheld nothing",
-    "stopped": "the download was stopped after the headers",
 }
 
 VERDICTS = {
@@ -57,11 +42,11 @@ def without_robotstxt(status: int | None, error: str | None) -> str:
     return f"{error} ({said})" if error else said
 
 
-def by_layer(tallies: Iterable[Tally]) -> list[tuple[str, list[Tally]]]:
-    """Group *tallies* by layer, in the order in which the layers are checked."""
-    layers: dict[str, list[Tally]] = {layer: [] for layer in LAYERS}
-    for one in sorted(tallies, key=lambda one: -one.count):
-        layers.setdefault(one.layer, []).append(one)
+def by_layer(outcomes: Iterable[sqlite3.Row]) -> list[tuple[str, list[sqlite3.Row]]]:
+    """Group *outcomes* by layer, in the order in which the layers are checked."""
+    layers: dict[str, list[sqlite3.Row]] = {layer: [] for layer in LAYERS}
+    for one in sorted(outcomes, key=lambda one: -one["times"]):
+        layers.setdefault(one["layer"], []).append(one)
     return [(layer, found) for layer, found in layers.items() if found]
 
 
@@ -72,24 +57,24 @@ class Headline(NamedTuple):
     notes: tuple[str, ...]
 
 
-def headline(report: Report) -> Headline:
+def headline(summary: Summary) -> Headline:
     """Return the result of the crawls, as far as the ledgers show it."""
-    if not any(crawl.complete for crawl in report.crawls):
-        return _of_refusals(report)
-    if not report.let_through:
-        return Headline("No page was fetched", True, tuple(_notes(report)))
-    forbidden = report.check.forbidden
+    if not summary.complete:
+        return _of_refusals(summary)
+    if not summary.let_through:
+        return Headline("No page was fetched", True, tuple(_notes(summary)))
+    forbidden = summary.check.forbidden
     sentence = (
-        f"{forbidden:,} of {count(report.let_through, 'page')} fetched "
+        f"{forbidden:,} of {count(summary.let_through, 'page')} fetched "
         f"{'was' if forbidden == 1 else 'were'} forbidden"
     )
-    kept = not forbidden and not report.arrived
-    return Headline(sentence, kept, tuple(_notes(report)))
+    kept = not forbidden and not summary.arrived
+    return Headline(sentence, kept, tuple(_notes(summary)))
 
 
-def _of_refusals(report: Report) -> Headline:
-    refused, dropped = report.total(Verdict.REFUSED), report.total(Verdict.DROPPED)
-    if not report.crawls:
+def _of_refusals(summary: Summary) -> Headline:
+    refused, dropped = summary.total(Verdict.REFUSED), summary.total(Verdict.DROPPED)
+    if not summary.crawls:
         return Headline("No crawl has written to this ledger", True, ())
     sentence = (
         f"{count(refused, 'request')} {'was' if refused == 1 else 'were'} refused, "
@@ -102,8 +87,8 @@ def _of_refusals(report: Report) -> Headline:
     return Headline(sentence, True, (note,))
 
 
-def _notes(report: Report) -> list[str]:
-    check = report.check
+def _notes(summary: Summary) -> list[str]:
+    check = summary.check
     notes = []
     if check.checked:
         notes.append(
@@ -111,9 +96,9 @@ def _notes(report: Report) -> list[str]:
             "the robots.txt at the time of the request. Each request that was let through "
             "counts as a page, even if it got no response."
         )
-    without = report.let_through - check.checked - check.unchecked
+    without = summary.let_through - check.checked - check.unchecked
     if without > 0:
-        hosts = report.without.hosts
+        hosts = summary.without
         notes.append(
             f"No robots.txt applied to {count(without, 'page')}"
             + (f": {count(hosts, 'host')} had none." if hosts else ".")
@@ -123,17 +108,17 @@ def _notes(report: Report) -> list[str]:
             f"{count(check.unchecked, 'page')} could not be checked again: the crawl used "
             "a custom dialect, or the URL was cut for the ledger."
         )
-    if report.arrived:
+    if summary.arrived:
         notes.append(
-            f"{count(report.arrived, 'forbidden page')} fetched by a browser that a "
+            f"{count(summary.arrived, 'forbidden page')} fetched by a browser that a "
             "redirect or a script led there; the spider did not receive the response."
         )
-    by_override = report.let_through_by_override
+    by_override = summary.let_through_by_override
     if by_override:
         notes.append(
             f"{count(by_override, 'more page')} fetched because of an override."
         )
-    only_refusals = sum(not crawl.complete for crawl in report.crawls)
+    only_refusals = summary.crawls - summary.complete
     if only_refusals:
         notes.append(
             f"Not counted: the pages of {count(only_refusals, 'crawl')} whose ledger has "

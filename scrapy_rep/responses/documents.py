@@ -34,11 +34,6 @@ def has_document(response: Response) -> bool:
     return is_document(declared or next(classes, ""), response.body)
 
 
-def announces_document(url: str, headers: Headers) -> bool:
-    """Whether the response that begins with *headers* may be a document, as far as these say."""
-    return not is_robotstxt(url) and is_document(_media_type(headers))
-
-
 def _media_type(headers: Headers) -> str:
     """The media type in lower case; empty if the headers have none."""
     content_type = headers.get(b"Content-Type") or b""

@@ -9,25 +9,26 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.log import logformatter_adapter
+from scrapy.utils.misc import arg_to_iter
 
 from scrapy_rep import meta, stats
+from scrapy_rep.compat.internals import image_fields
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.log import get_logger
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.purposes import Purposes, stated
-from scrapy_rep.responses.refusedimages import INDEXING, USAGE, RefusedImages
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import item_annotated, usage_annotated
+from scrapy_rep.signals import item_annotated, media_refused, usage_annotated
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-    from scrapy.exceptions import DropItem
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
+    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import Denial
-    from scrapy_rep.responses.refusedimages import Refusals
+    from scrapy_rep.protocol.usage.statements import UsageStatement
 
 logger = get_logger(__name__)
 
@@ -40,8 +41,6 @@ class ItemGate:
         self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._refused_images = RefusedImages.of(crawler)
-        self._listens = False
         self._dropped: Counter[str] = Counter()
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
@@ -77,8 +76,7 @@ class ItemGate:
             return False
         if self._settings.usage != "ignore" and not self._may_serve(item, response):
             return False
-        self._refuse_images(item, response, rules)
-        return True
+        return self._has_no_denied_images(item, response, rules)
 
     # Indexing rules.
 
@@ -92,8 +90,7 @@ class ItemGate:
                 self._send(item_annotated, item, response, rules=rules)
         elif not rules.indexable(now):
             rule = "noindex" if not rules.index else "unavailable_after"
-            self._crawler.stats.inc_value(stats.NOINDEX.format(rule=rule))
-            self._drop(item, response, rule, ItemDenied(response.url, rule, rules))
+            self._drop(item, response, ItemDenied(response.url, rule, rules))
             return False
         elif rules.unavailable_after is not None:
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
@@ -111,14 +108,14 @@ class ItemGate:
         entry = self._purposes.entry(request)
         if self._settings.usage == "annotate":
             found = {"usage": self._purposes.summary(request)}
+            of_images = self._purposes.summary(request, image=True)
+            if of_images != found["usage"]:
+                found["usage_of_images"] = of_images
             self._annotate(item, found, stats.USAGE_ANNOTATED)
             if denial is not None:
                 self._send(usage_annotated, item, response, denial=denial, entry=entry)
         elif denial is not None:
-            purpose = denial.purpose
-            self._crawler.stats.inc_value(stats.USAGE_DROPPED.format(purpose=purpose))
-            exception = UsageDenied(response.url, denial, entry)
-            self._drop(item, response, purpose, exception)
+            self._drop(item, response, UsageDenied(response.url, denial, entry))
             return False
         return True
 
@@ -126,22 +123,52 @@ class ItemGate:
         request = response.request
         return self._purposes.denial(request, stated(request), image=image)
 
-    # Both.
+    # Images.
 
-    def _refuse_images(
+    def _has_no_denied_images(
         self, item: Any, response: Response, rules: IndexingRules | None
-    ) -> None:
-        """Refuse the images that *item* names, if its page forbids their indexing or use."""
-        refusals: Refusals = {}
+    ) -> bool:
+        """Empty the fields from which an ImagesPipeline takes URLs, if the page forbids that its
+        images are indexed or used. Drops an item that cannot be changed, and returns False.
+        """
+        denied: ItemDenied | UsageDenied
+        statement: Statement | UsageStatement | None
+        request = response.request
+        entry = self._purposes.entry(request)
         if self._settings.noindex == "drop" and rules and not rules.image_index:
-            refusals[INDEXING] = response.url, rules.because("noimageindex")
-        if self._settings.usage == "drop" and response.request is not None:
-            denial = self._denial(response, image=True)
-            if denial is not None:
-                refusals[USAGE] = response.url, denial
-        if refusals:
-            self._listen()
-            self._refused_images.add(item, refusals)
+            denied = ItemDenied(response.url, "noimageindex", rules)
+            reason, statement = denied.rule, denied.statement
+            stat = stats.MEDIA_REFUSED.format(rule=reason)
+        elif (
+            self._settings.usage == "drop"
+            and request is not None
+            and (denial := self._denial(response, image=True))
+        ):
+            denied = UsageDenied(response.url, denial, entry)
+            reason, statement = denial.purpose, denial.statement
+            stat = stats.USAGE_MEDIA.format(purpose=reason)
+        else:
+            return True
+        try:
+            urls = _take_image_urls(item, self._crawler)
+        except (AttributeError, TypeError, ValueError):
+            self._drop(item, response, denied)
+            return False
+        for url in urls:
+            self._crawler.stats.inc_value(stat)
+            self._crawler.signals.send_catch_log(
+                media_refused,
+                url=url,
+                request=request,
+                response=response,
+                reason=reason,
+                statement=statement,
+                entry=entry,
+                spider=self._crawler.spider,
+            )
+        return True
+
+    # All of these.
 
     def _annotate(self, item: Any, found: dict[str, Any], stat: str) -> None:
         """Write *found* into the field ``REP_ITEM_FIELD`` of *item*."""
@@ -160,11 +187,19 @@ class ItemGate:
             self._crawler.stats.inc_value(stat)
 
     def _drop(
-        self, item: Any, response: Response, reason: str, exception: DropItem
+        self, item: Any, response: Response, exception: ItemDenied | UsageDenied
     ) -> None:
-        """Log that *item* is dropped, and send the signal, as Scrapy does for item pipelines.
-        The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes it.
+        """Count and log that *item* is dropped, and send the signal, as Scrapy does for item
+        pipelines. The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes
+        it.
         """
+        if isinstance(exception, ItemDenied):
+            reason = exception.rule
+            stat = stats.NOINDEX.format(rule=reason)
+        else:
+            reason = exception.denial.purpose
+            stat = stats.USAGE_DROPPED.format(purpose=reason)
+        self._crawler.stats.inc_value(stat)
         if not self._dropped:
             self._crawler.signals.connect(self._sum_up, signals.spider_closed)
         self._dropped[reason] += 1
@@ -210,16 +245,19 @@ class ItemGate:
             **arguments,
         )
 
-    def _listen(self) -> None:
-        """Connect to the signals for the end of an item, and to media pipelines, once."""
-        if not self._listens:
-            self._listens = True
-            for signal in (
-                signals.item_scraped, signals.item_dropped, signals.item_error
-            ):  # fmt: skip
-                self._crawler.signals.connect(self._refused_images.discard, signal)
-            # Imported here: it loads the media pipelines, which take megabytes.
-            from scrapy_rep.compat.pipelines import mark_media_requests  # noqa: PLC0415
 
-            refusals = self._refused_images.refusals
-            mark_media_requests(self._crawler, meta.REFUSALS, refusals)
+def _take_image_urls(item: Any, crawler: Crawler) -> list[str]:
+    """Empty the fields of *item* from which an ImagesPipeline of the crawl takes URLs, and return
+    these. Raises AttributeError, TypeError or ValueError if *item* cannot be changed.
+    """
+    # Imported here: it loads the libraries of all item types, which take megabytes.
+    from itemadapter import ItemAdapter  # noqa: PLC0415
+
+    urls: list[str] = []
+    for field in image_fields(crawler) if ItemAdapter.is_item(item) else ():
+        adapter = ItemAdapter(item)
+        value = adapter.get(field)
+        if value:
+            adapter[field] = type(value)()
+            urls += (each for each in arg_to_iter(value) if isinstance(each, str))
+    return urls

@@ -47,9 +47,9 @@ def test_the_form_that_is_denied(rep: Rep) -> None:
     ended = rep("check", around, *FILE, "--brief")
     assert ended.status == 1
     assert ended.out == f"denied\t{around}\tline 5, Disallow: /basket/ (as {BASKET})\n"
-    (record,) = rep("check", around, *FILE, "--format", "json").records("check")
+    (record,) = rep("check", around, *FILE, "--json").records("check")
     assert record["form"] == BASKET
-    (record,) = rep("check", BASKET, *FILE, "--format", "json").records("check")
+    (record,) = rep("check", BASKET, *FILE, "--json").records("check")
     assert record["form"] is None
 
 
@@ -95,9 +95,7 @@ def test_one_denied_of_several(rep: Rep) -> None:
 )
 def test_agent(rep: Rep, agents: list[str], group: str) -> None:
     """``--agent`` is parsed like ROBOTSTXT_USER_AGENT."""
-    (record,) = rep("check", BASKET, *FILE, *agents, "--format", "json").records(
-        "check"
-    )
+    (record,) = rep("check", BASKET, *FILE, *agents, "--json").records("check")
     assert record["agent"] == group
 
 
@@ -113,7 +111,7 @@ def test_agent_of_settings(
     rep: Rep, settings: dict[str, object], agents: list[str]
 ) -> None:
     """Without ``--agent``, the agent comes from the settings, as in a crawl."""
-    ended = rep("check", BASKET, *FILE, "--format", "json", **settings)
+    ended = rep("check", BASKET, *FILE, "--json", **settings)
     assert ended.records("check")[0]["agents"] == agents
 
 
@@ -133,7 +131,7 @@ def test_scrapy_s_own_name(rep: Rep) -> None:
         assert "no setting names your crawler" in ended.err
         assert "'Scrapy'" in ended.err
         assert "--agent" in ended.err
-    ended = rep("check", BASKET, *FILE, "--format", "json", USER_AGENT=None)
+    ended = rep("check", BASKET, *FILE, "--json", USER_AGENT=None)
     (record,) = ended.records("check")
     assert (record["agents"], record["agents_named"]) == (["Scrapy"], False)
     assert "no setting names your crawler" in ended.err
@@ -153,7 +151,7 @@ def test_a_crawler_with_a_name(
     rep: Rep, options: list[str], settings: dict[str, object]
 ) -> None:
     """If an option or a setting names the crawler, nothing is said about its name."""
-    ended = rep("check", BASKET, *FILE, *options, "--format", "json", **settings)
+    ended = rep("check", BASKET, *FILE, *options, "--json", **settings)
     assert ended.err == ""
     assert ended.records("check")[0]["agents_named"] is True
 
@@ -178,9 +176,7 @@ def test_dialects(rep: Rep) -> None:
     assert "  rfc9309    allowed  line 3, Allow: /a/b\n" in ended.out
     assert "  classic    denied   line 2, Disallow: /a\n" in ended.out
     assert "The dialects disagree." in ended.out
-    (record,) = rep("check", url, *FILE, "--dialects", "--format", "json").records(
-        "check"
-    )
+    (record,) = rep("check", url, *FILE, "--dialects", "--json").records("check")
     assert record["agree"] is False
     found = {name: each["allowed"] for name, each in record["dialects"].items()}
     assert found == {"rfc9309": True, "google": True, "classic": False}
@@ -189,7 +185,7 @@ def test_dialects(rep: Rep) -> None:
 
 def test_json(rep: Rep) -> None:
     """JSON output has all details of a decision."""
-    (record,) = rep("check", BASKET, *FILE, "--format", "json").records("check")
+    (record,) = rep("check", BASKET, *FILE, "--json").records("check")
     context = record.pop("context")
     assert context[2] == {"line": 5, "text": "Disallow: /basket/  # no robots"}
     assert record == {
@@ -202,6 +198,7 @@ def test_json(rep: Rep) -> None:
         "agent": "mybot",
         "rule": {"kind": "disallow", "pattern": "/basket/", "line": 5},
         "form": None,
+        "why": "line 5, Disallow: /basket/",
         "group": ["otherbot", "mybot"],
         "robotstxt": "robots.txt",
         "access": {
@@ -221,18 +218,17 @@ def test_json(rep: Rep) -> None:
             },
             "statements": [],
             "licenses": [],
+            "denied": False,
         },
     }
 
 
 def test_brief_json(rep: Rep) -> None:
     """Brief JSON output has only the verdict and the rule."""
-    (record,) = rep("check", BASKET, *FILE, "--brief", "--format", "json").records(
-        "check"
-    )
+    (record,) = rep("check", BASKET, *FILE, "--brief", "--json").records("check")
     assert set(record) == {
         "url", "agents", "agents_named", "dialect", "allowed", "reason", "agent", "rule",
-        "form",
+        "form", "why",
     }  # fmt: skip
 
 
@@ -292,7 +288,7 @@ def test_summary_of_a_list(rep: Rep) -> None:
     assert ended.err.endswith(
         "\nscrapy rep: 3 URLs: 2 allowed, 1 denied; lines that are not URLs: 1\n"
     )
-    ended = rep("check", "-", *FILE, "--format", "json", stdin=BASKET)
+    ended = rep("check", "-", *FILE, "--json", stdin=BASKET)
     assert ended.err == "scrapy rep: 1 URL: 0 allowed, 1 denied\n"
     assert rep("check", BASKET, *FILE).err == ""
     Path("robots.txt").write_text("User-agent: *\nContent-Usage: train-ai=n\n")
@@ -330,7 +326,6 @@ def test_seconds(rep: Rep, delay: str, words: str) -> None:
         ([BASKET, "--agent", ""], "--agent is"),
         ([BASKET, "--dialect", "latin"], "--dialect is 'latin'"),
         ([BASKET, "--nonsense"], "unrecognized arguments: --nonsense"),
-        ([BASKET, "--format", "xml"], "invalid choice: 'xml'"),
         ([], "the following arguments are required"),
     ],
 )
@@ -357,7 +352,7 @@ def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
         f"User-agent: *\nDisallow: /{evil}\nSitemap: http://a.example/{evil}\n".encode()
     )
     url = f"http://a.example/{evil}"
-    for options in ([], ["--brief"], ["--dialects"], ["--format", "json"]):
+    for options in ([], ["--brief"], ["--dialects"], ["--json"]):
         ended = rep("check", url, *FILE, *options)
         assert ended.status == 1
         # Only line ends, and the tabs between cells.

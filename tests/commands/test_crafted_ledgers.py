@@ -86,7 +86,7 @@ CRAFTED = {
     "nested settings": as_json("crawl", "settings", f'{{"a": {NESTED}}}'),
     "settings of no object": as_json("crawl", "settings", "[]"),
 }
-"""SQL for ledgers that neither a report nor a replay can read."""
+"""SQL for ledgers that neither a report nor a diff can read."""
 
 OF_REPORTS = {
     "counts of texts": as_json("crawl", "counts", '{"downloader/response_count": "x"}'),
@@ -159,16 +159,16 @@ def report(path: object) -> tuple[str, ...]:
     return ("report", str(path), "-o", "report.html")
 
 
-def replay(path: object) -> tuple[str, ...]:
-    return ("replay", str(path), "--robots", "robots.txt")
-
-
 def diff(path: object) -> tuple[str, ...]:
+    return ("diff", str(path), "robots.txt")
+
+
+def diff_of_urls(path: object) -> tuple[str, ...]:
     return ("diff", "robots.txt", "robots.txt", "--urls", str(path))
 
 
 @pytest.mark.parametrize("name", CRAFTED)
-@pytest.mark.parametrize("command", [report, replay])
+@pytest.mark.parametrize("command", [report, diff])
 def test_what_is_no_ledger(
     rep: Rep, ledger: Path, command: Callable[[Path], tuple[str, ...]], name: str
 ) -> None:
@@ -185,7 +185,7 @@ def test_what_is_no_ledger(
 def test_what_a_report_can_not_show(rep: Rep, ledger: Path, name: str) -> None:
     change(ledger, OF_REPORTS[name])
     check(rep, *report(ledger), statuses={2})
-    check(rep, *replay(ledger), statuses={0, 1})
+    check(rep, *diff(ledger), statuses={0, 1})
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -195,7 +195,7 @@ def test_what_does_no_harm(rep: Rep, ledger: Path, name: str) -> None:
     check(rep, *report(ledger), statuses={0})
     page = Path("report.html").read_text(encoding="utf-8")
     assert "\x1b" not in page
-    check(rep, *replay(ledger), statuses={0, 1})
+    check(rep, *diff(ledger), statuses={0, 1})
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,7 @@ def test_what_is_no_file_of_sqlite(rep: Rep, kind: str) -> None:
             path = Path("/dev/zero")
         case "text":
             path.write_text(ROBOTS * 100)
-    for command in (report, replay):
-        assert str(path) in check(rep, *command(path), statuses={2})
+    assert str(path) in check(rep, *report(path), statuses={2})
 
 
 def test_a_value_without_end(
@@ -227,7 +226,7 @@ def test_a_value_without_end(
         pytest.skip("Python 3.10 has no such limit")
     monkeypatch.setattr(reader, "_MAX_VALUE", 100_000)
     change(ledger, "UPDATE decision SET statement = hex(zeroblob(100000)) WHERE id = 3")
-    for command in (report, replay):
+    for command in (report, diff):
         assert "too big" in check(rep, *command(ledger), statuses={2})
 
 
@@ -239,7 +238,7 @@ def test_time(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("report.html").unlink()
     monkeypatch.setattr(reader, "_STEPS", 0)
     monkeypatch.setattr(reader, "_STEPS_A_BYTE", 0)
-    for command in (report, replay):
+    for command in (report, diff):
         said = check(rep, *command(path), statuses={2})
         assert "reading it takes too long for a ledger of its size" in said
 
@@ -256,24 +255,24 @@ def test_damaged(rep: Rep, ledger: Path) -> None:
         ledger.write_bytes(octets)
         check(rep, *report(ledger), statuses={0, 2})
         Path("report.html").unlink(missing_ok=True)
-        check(rep, *replay(ledger), statuses={0, 1, 2})
+        check(rep, *diff(ledger), statuses={0, 1, 2})
 
 
 def test_text_that_is_no_utf_8(rep: Rep, ledger: Path) -> None:
-    """A report shows the readable part of an invalid URL; a replay needs the whole URL."""
+    """A report shows the readable part of an invalid URL; a diff needs the whole URL."""
     change(ledger, "UPDATE decision SET url = CAST(x'687474703a2f2f612fff' AS TEXT)")
     check(rep, *report(ledger), statuses={0})
-    check(rep, *replay(ledger), statuses={2})
+    check(rep, *diff(ledger), statuses={2})
 
 
 def test_urls_of_a_ledger(rep: Rep, ledger: Path) -> None:
     """``diff --urls`` refuses the same ledgers."""
-    check(rep, *diff(ledger), statuses={0})
+    check(rep, *diff_of_urls(ledger), statuses={0})
     for name in ("endless view", "URL that is bytes", "no table"):
         copy = Path(name)
         copy.write_bytes(ledger.read_bytes())
         change(copy, CRAFTED[name])
-        check(rep, *diff(copy), statuses={2})
+        check(rep, *diff_of_urls(copy), statuses={2})
 
 
 def test_json_of_our_own(rep: Rep, ledger: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.commands import changes
+from scrapy_rep.commands import rulechanges
 from tests.commands.rep import ROBOTS, write_ledger
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def files(rep: Rep) -> None:
 
 
 def test_rules_and_verdicts(rep: Rep) -> None:
-    """Rules that were added, removed or moved are shown by group, and URLs made from the
-    patterns whose verdict changes.
+    """Rules that were added or removed are shown by group, and URLs made from the patterns
+    whose verdict changes.
     """
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
@@ -45,7 +45,6 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "User-agent: mybot   (group changed)\n"
         "  - Crawl-delay: 2   (line 4)\n"
         "  + Disallow: /private/   (line 4)\n"
-        "  ~ Allow: /basket/help   (line 2)\n"
         "User-agent: newbot   (group added)\n"
         "  + Disallow:    (line 6)\n"
         "  - Sitemap: https://shop.example/sitemap.xml\n"
@@ -54,7 +53,7 @@ def test_rules_and_verdicts(rep: Rep) -> None:
         "/private/\n"
         "now denied\t/private/x\twas: no rule matches; now: line 4, Disallow: "
         "/private/\n"
-        "2 of 8 URLs change their verdict for mybot\n"
+        "8 URLs compared: 2 now denied\n"
     )
 
 
@@ -62,7 +61,9 @@ def test_nobody_can_tell_who_asks(rep: Rep) -> None:
     """If no setting names a crawler, the output says so."""
     ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
     assert "does not name a crawler" in ended.err
-    assert "URLs change their verdict for everyone\n" in ended.out
+    ended = rep("diff", "robots.txt", "new.txt", "--json", USER_AGENT="Mozilla/5.0")
+    summary = ended.records("diff")[-1]
+    assert (summary["agents"], summary["agents_named"]) == (["*"], False)
 
 
 def test_nothing_changed(rep: Rep) -> None:
@@ -71,27 +72,26 @@ def test_nothing_changed(rep: Rep) -> None:
     Path("old.txt").write_text(old)
     new = "# New\n\nUser-agent: b\nDisallow: / # all\nUser-agent: *\nDisallow: /a\n"
     ended = rep("diff", "old.txt", "-", stdin=new)
-    assert (ended.status, ended.out) == (0, "Nothing changed.\n")
-    (summary,) = rep("diff", "old.txt", "-", "--format", "json", stdin=new).records(
-        "diff"
-    )
+    assert (ended.status, ended.out) == (0, "4 URLs compared: no verdict changes\n")
+    (summary,) = rep("diff", "old.txt", "-", "--json", stdin=new).records("diff")
     assert summary["changed"] is False
 
 
 def test_json(rep: Rep) -> None:
     """JSON output has an object for each change, and a summary at the end."""
-    records = rep("diff", "robots.txt", "new.txt", "--format", "json").records("diff")
-    groups = [record for record in records if record["kind"] == "group"]
+    records = rep("diff", "robots.txt", "new.txt", "--json").records("diff")
+    groups = [record for record in records if record["kind"] == "rules"]
     assert [(group["agents"], group["change"]) for group in groups] == [
         (["otherbot"], "removed"),
         (["mybot"], "changed"),
         (["newbot"], "added"),
+        ([], "changed"),
     ]
-    sitemaps = [each["change"] for each in records if each["kind"] == "sitemap"]
-    assert sitemaps == ["removed", "added"]
-    verdicts = [each["url"] for each in records if each["kind"] == "verdict"]
+    sitemap = {"field": "sitemap", "value": "https://shop.example/new.xml", "line": 0}
+    assert groups[-1]["added"] == [sitemap]
+    verdicts = [each["url"] for each in records if each["kind"] == "denied"]
     assert verdicts == ["/private/", "/private/x"]
-    assert records[-1]["verdicts_changed"] == 2
+    assert records[-1]["denied"] == 2
 
 
 def test_list_of_urls(rep: Rep) -> None:
@@ -99,29 +99,31 @@ def test_list_of_urls(rep: Rep) -> None:
     Path("urls").write_text(
         "https://shop.example/private/1\nhttps://a.example/private/2\n/private/3\n"
     )
-    arguments = ("diff", "robots.txt", "new.txt", "--urls", "urls", "--format", "json")
+    arguments = ("diff", "robots.txt", "new.txt", "--urls", "urls", "--json")
     for more, count in (((), 3), (("--origin", "https://shop.example/"), 2)):
         ended = rep(*arguments, *more)
         assert ended.status == 1
-        assert ended.records("diff")[-1]["verdicts_changed"] == count
+        assert ended.records("diff")[-1]["denied"] == count
     with Path("urls").open("a") as file:
         file.write("nonsense\n")
     ended = rep(*arguments)
     assert ended.status == 2
     assert "urls, line 4: 'nonsense' is not a URL" in ended.err
-    assert ended.records("diff")[-1]["verdicts_changed"] == 3
+    assert ended.records("diff")[-1]["denied"] == 3
 
 
 def test_urls_of_a_ledger(rep: Rep) -> None:
     """The URLs of a ledger are compared; if it has several hosts, the user must choose one."""
     verdicts = [(f"https://shop.example/private/{n}", "allowed") for n in range(3)]
-    arguments = ["diff", "robots.txt", "new.txt", "--format", "json", "--urls"]
+    arguments = ["diff", "robots.txt", "new.txt", "--json", "--urls"]
     one = write_ledger(Path("one"), verdicts)
-    assert rep(*arguments, one).records("diff")[-1]["verdicts_changed"] == 3
+    assert rep(*arguments, one).records("diff")[-1]["denied"] == 3
     two = write_ledger(Path("two"), [*verdicts, ("http://a.example/", "allowed")])
     ended = rep(*arguments, two)
     assert (ended.status, ended.out) == (2, "")
-    assert "two has URLs of several hosts; choose one with --origin" in ended.err
+    assert (
+        "several hosts, and a robots.txt is for one; choose the host with" in ended.err
+    )
     ended = rep(*arguments, two, "--origin", "https://shop.example")
     assert ended.records("diff")[-1]["urls"] == 3
 
@@ -168,7 +170,7 @@ def test_many_agents_in_one_group(rep: Rep) -> None:
 
 def test_bounded(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons that would take too long are skipped, and the output says so."""
-    monkeypatch.setattr(changes, "_MAX_COMPARED", 5)
+    monkeypatch.setattr(rulechanges, "_MAX_COMPARED", 5)
     ended = rep("diff", "robots.txt", "new.txt")
     assert ended.status == 1
     assert "too many groups to compare" in ended.err

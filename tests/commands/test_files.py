@@ -10,9 +10,9 @@ import pytest
 from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands import report
+from scrapy_rep.commands.output import output_file
 from scrapy_rep.commands.report import _may_be_replaced
-from scrapy_rep.commands.shared.output_file import OutputFile
-from scrapy_rep.commands.shared.urls import read_file
+from scrapy_rep.commands.urls import read_file
 from tests.report import ledgers
 from tests.report.making import run
 
@@ -36,8 +36,8 @@ def test_a_folder_in_the_place_of_the_output(tmp_path: Path) -> None:
     path = tmp_path / "urls"
 
     def write() -> None:
-        with OutputFile(str(path), "--purge-list", []) as file:
-            file.write("text")
+        with output_file(str(path), "--purge-list", []) as write_text:
+            write_text("text")
             path.mkdir()
 
     with pytest.raises(UsageError, match="--purge-list: "):
@@ -59,19 +59,19 @@ def test_an_unreadable_file_is_not_replaced() -> None:
     assert not _may_be_replaced(str(UNREADABLE), "mark")
 
 
-def test_no_room_for_the_scratch(
+def test_no_room_for_temporary_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """If the temporary database of a report fails, the error names the ledgers and no report
-    is written.
+    """If the temporary files of a report fail, the error names the ledgers and no report is
+    written.
     """
 
     def fail(*arguments: object) -> NoReturn:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(report, "collect", fail)
+    monkeypatch.setattr(report.Ledgers, "view", fail)
     path = ledgers.brief(tmp_path / "ledger")
     assert run(path, "-o", tmp_path / "report.html") == 2
     shown = capsys.readouterr().err

@@ -40,7 +40,7 @@ def test_json(rep: Rep) -> None:
     """JSON output has an object for each file; one file with findings causes exit status 1."""
     Path("bad.txt").write_text("User-agent: *\nDisalow: /basket/\n")
     Path("good.txt").write_text("User-agent: *\nDisallow: /basket/\n")
-    ended = rep("lint", "bad.txt", "good.txt", "--format", "json")
+    ended = rep("lint", "bad.txt", "good.txt", "--json")
     bad, good = ended.records("lint")
     assert ended.status == 1
     assert "misspelt-field" in [finding["code"] for finding in bad["findings"]]
@@ -51,9 +51,9 @@ def test_dialect(rep: Rep) -> None:
     """The findings are those of the chosen dialect, which the output names."""
     Path("robots.txt").write_text("User-agent: *\nCrawl-delay: 2\nDisallow: /a\n")
     assert rep("lint", "robots.txt").status == 0
-    (record,) = rep(
-        "lint", "robots.txt", "--dialect", "google", "--format", "json"
-    ).records("lint")
+    (record,) = rep("lint", "robots.txt", "--dialect", "google", "--json").records(
+        "lint"
+    )
     assert [finding["code"] for finding in record["findings"]] == ["ignored-field"]
     assert record["dialect"] == "google"
 

@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import threading
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +19,13 @@ from tests.crawl.answers import Answer, redirect
 from tests.crawl.server import PAGE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.crawl.server import Site
 
 PROJECT = ROOT / "example_project"
 AS_MYBOT = ("--agent", "mybot")
-JSON = ("--format", "json")
+JSON = ("--json",)
 
 MODES = [
     pytest.param((), id="asyncio"),
@@ -292,7 +293,7 @@ def test_page_that_the_server_cannot_send(site: Site, tmp_path: Path) -> None:
 
 def test_lint_of_a_file_over_the_limit(site: Site, tmp_path: Path) -> None:
     """The size of a file is given as a minimum, since only a part of it may have been read."""
-    lines = b"User-agent: *\n" + b"#\n" * 400_000
+    lines = b"User-agent: *\n" + (b"#" * 1_999 + b"\n") * 400
     host = site.add(Answer(lines, headers={"Content-Type": "text/plain"}))
     (tmp_path / "long.txt").write_bytes(lines)
     ended = scrapy_rep("lint", host.origin, "long.txt", *JSON, cwd=tmp_path)
@@ -329,31 +330,40 @@ def test_a_server_that_closes(tmp_path: Path) -> None:
 
 
 def test_diff(site: Site, tmp_path: Path) -> None:
-    """Two URLs are compared; URLs of other hosts do not count."""
+    """Two URLs are compared; URLs of other hosts do not count. If one robots.txt is unreachable,
+    the verdicts are unknown.
+    """
     old = site.add(ROBOTS)
-    new = site.add(Answer(status=503))
+    new = site.add("User-agent: *\nDisallow: /tea")
     urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])
-    ended = scrapy_rep(
-        "diff", old.origin, new.origin, "--urls", "-", *AS_MYBOT, *JSON,
-        "-s", "REP_RETRY_TIMES=0", stdin=urls, cwd=tmp_path,
-    )  # fmt: skip
+    asked = ("diff", old.origin, new.origin, *AS_MYBOT, "-s", "REP_RETRY_TIMES=0")
+    ended = scrapy_rep(*asked, "--urls", "-", *JSON, stdin=urls, cwd=tmp_path)
     assert ended.status == 1
     records = ended.records("diff")
-    changed = [each["url"] for each in records if each["kind"] == "verdict"]
-    assert changed == [new.url("/tea"), "/coffee"]
+    changed = [(each["kind"], each["url"]) for each in records if "url" in each]
+    assert changed[-2:] == [
+        ("denied", new.url("/tea")),
+        ("allowed", new.url("/basket/")),
+    ]
     assert records[-1]["urls"] == 3
-    ended = scrapy_rep("diff", old.origin, new.origin, *AS_MYBOT, cwd=tmp_path)
-    assert f"{new.robotstxt}: unreachable (status 503)\n" in ended.out
+    new.answers["/robots.txt"] = Answer(status=503)
+    ended = scrapy_rep(*asked, "--urls", "-", stdin=urls, cwd=tmp_path)
+    assert ended.status == 1
+    assert ended.out == (
+        f"{old.robotstxt}: successful (status 200)\n"
+        f"{new.robotstxt}: unreachable (status 503)\n"
+        f"unknown\t{new.origin}\t3 URLs: robots.txt is unreachable (status 503)\n"
+        "3 URLs compared: 3 unknown\n"
+    )
 
 
-def test_replay(site: Site, tmp_path: Path) -> None:
-    """Replay compares a crawl with the robots.txt files of today, each fetched once. A
-    robots.txt that is unreachable today adds nothing to the purge list, and nothing at
+def test_diff_of_a_crawl(site: Site, tmp_path: Path) -> None:
+    """``diff LEDGER live`` compares a crawl with the present robots.txt files, each fetched once.
+    A robots.txt that is unreachable now adds nothing to the purge list, and nothing at
     all if it was unreachable before.
     """
     shop = site.add(ROBOTS)
     down = site.add(Answer(status=500))
-    given = site.add()
     ledger = write_ledger(
         tmp_path / "ledger",
         [
@@ -363,7 +373,6 @@ def test_replay(site: Site, tmp_path: Path) -> None:
             (down.url("/a"), "allowed"),
             (down.url("/b"), "allowed"),
             (down.url("/c"), "refused"),
-            (given.url("/a"), "allowed"),
         ],
     )
     with closing(sqlite3.connect(ledger)) as connection, connection:
@@ -371,33 +380,41 @@ def test_replay(site: Site, tmp_path: Path) -> None:
             "UPDATE decision SET reason = 'unreachable' WHERE url = ?",
             [down.url("/c")],
         )
-    Path(tmp_path / "given.txt").write_text("User-agent: *\nDisallow: /")
     ended = scrapy_rep(
-        "replay", ledger, "--robots", f"{given.origin}=given.txt", *JSON,
-        "--purge-list", "purge", "-s", "REP_RETRY_TIMES=0", cwd=tmp_path,
+        "diff", ledger, "live", *JSON, "--purge-list", "purge", "-s", "REP_RETRY_TIMES=0",
+        cwd=tmp_path,
     )  # fmt: skip
     assert ended.status == 1
-    *records, summary = ended.records("replay")
-    changes = {(each["change"], each.get("url", each["origin"])) for each in records}
+    *records, summary = ended.records("diff")
+    changes = {(each["kind"], each.get("url", each["origin"])) for each in records}
     assert changes == {
-        ("forbidden", shop.url("/basket/1")),
+        ("denied", shop.url("/basket/1")),
         ("allowed", shop.url("/tea")),
         ("unknown", down.origin),
-        ("forbidden", given.url("/a")),
     }
-    assert summary == {
-        "change": "summary",
-        "forbidden": 2,
-        "allowed": 1,
-        "unknown": 2,
-        "usage": 0,
-        "crawls": 1,
-        "complete_crawls": 1,
-    }
-    assert "their robots.txt is unreachable: 2\n" in ended.err
-    purge = {shop.url("/basket/1"), given.url("/a")}
-    assert set((tmp_path / "purge").read_text().split()) == purge
-    assert (len(shop.robots_hits), len(given.robots_hits)) == (1, 0)
+    counts = {"denied": 1, "allowed": 1, "unknown": 2, "urls": 6}
+    assert counts.items() <= summary.items()
+    assert (tmp_path / "purge").read_text() == shop.url("/basket/1") + "\n"
+    assert (len(shop.robots_hits), len(shop.pages)) == (1, 0)
+
+
+def test_two_dialects(site: Site, tmp_path: Path) -> None:
+    """Two dialects read the present robots.txt of each host in a list."""
+    shop = site.add("User-agent: *\nDisallow: /a\nAllow: /a/b\n")
+    ended = scrapy_rep(
+        "diff",
+        "rfc9309",
+        "classic",
+        "--urls",
+        "-",
+        stdin=shop.url("/a/b"),
+        cwd=tmp_path,
+    )
+    was = "was: line 3, Allow: /a/b; now: line 2, Disallow: /a"
+    assert (
+        ended.out
+        == f"now denied\t{shop.url('/a/b')}\t{was}\n1 URL compared: 1 now denied\n"
+    )
 
 
 def test_a_compressed_robotstxt(site: Site) -> None:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from scrapy.settings import Settings
 
-from scrapy_rep.commands.shared.robotstxt import LoadedRobotsTxt, describe_access
-from scrapy_rep.commands.shared.sources import finish
+from scrapy_rep.commands.profile import Profile
+from scrapy_rep.commands.robotstxt import access_words, ask, of_result
 from scrapy_rep.protocol.access.results import AccessResult
-from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.settings import RepSettings
 
 
-def test_finish() -> None:
-    """``finish`` returns the result of a coroutine that does not wait, and raises for others."""
+def test_offline() -> None:
+    """A job that needs no web runs without a crawl, and must not wait."""
 
-    async def at_once() -> int:
+    async def at_once(web: object) -> int:
         return 1
 
-    async def later() -> None:
+    async def later(web: object) -> None:
         await asyncio.sleep(0)
 
-    assert finish(at_once()) == 1
+    settings = Settings()
+    profile = Profile(settings, RepSettings.from_settings(settings), ("mybot",))
+    assert ask(profile, at_once, offline=True) == 1
     with pytest.raises(RuntimeError, match="was suspended"):
-        finish(later())
+        ask(profile, later, offline=True)
 
 
 def test_access_in_words() -> None:
@@ -35,7 +38,7 @@ def test_access_in_words() -> None:
         headers=(("content-type", "text/html"),),
         redirects=("https://b.example/robots.txt",),
     )
-    words = describe_access(LoadedRobotsTxt.of_result(result, RFC9309))
+    words = access_words(of_result(result).access)
     assert words.startswith("successful")
     assert "https://b.example/robots.txt" in words
     assert "HTML" in words

@@ -60,9 +60,7 @@ def test_check_by_name(rep: Rep) -> None:
     """A purpose with a product token of its own is decided for that token."""
     Path("robots.txt").write_text(ROBOTS)
     settings = {"REP_AGENTS": {"train-ai": "mybot-train"}, "REP_PURPOSES": ["train-ai"]}
-    ended = rep(
-        *("check", URL, "--robots", "robots.txt", "--format", "json"), **settings
-    )
+    ended = rep(*("check", URL, "--robots", "robots.txt", "--json"), **settings)
     (record,) = ended.records("check")
     assert record["usage"]["purposes"] == {
         "train-ai": {
@@ -73,10 +71,12 @@ def test_check_by_name(rep: Rep) -> None:
                 "agent": "mybot-train",
                 "position": 9,
                 "text": "Content-Usage: train-ai=y",
+                "label": "train-ai",
                 "category": "train-ai",
                 "value": True,
                 "images": False,
-                "overridden": False,
+                "is_overridden": False,
+                "why": "Content-Usage: train-ai=y (robots.txt, line 9)",
             },
         }
     }
@@ -112,7 +112,7 @@ def test_page(rep: Rep) -> None:
         "  in a crawl: items are kept, links are followed\n"
     )
     assert rep(*asked, "--purpose", "search").status == 1
-    (record,) = rep(*asked, "--format", "json", "--purpose", "tdm").records("page")
+    (record,) = rep(*asked, "--json", "--purpose", "tdm").records("page")
     assert record["usage"]["purposes"]["tdm"]["allowed"] is True
     assert record["usage"]["licenses"] == ["https://l.example/"]
 
@@ -154,25 +154,24 @@ def test_diff(rep: Rep) -> None:
     assert ended.status == 1
     assert "  - Content-usage: /a/ train-ai=y   (line 2)" in ended.out
     assert "  + Content-usage: /a/ train-ai=n   (line 3)" in ended.out
-    assert "  + Content-Signal: search=yes" in ended.out
+    assert "  + Content-signal: search=yes   (line 1)" in ended.out
     assert (
         "use changes\t/a/\ttrain-ai was allowed by Content-Usage: /a/ train-ai=y "
         "(robots.txt, line 2), is now disallowed by Content-Usage: /a/ train-ai=n "
         "(robots.txt, line 3); search was unknown, is now allowed by Content-Signal: "
         "search=yes (robots.txt, line 1)"
     ) in ended.out
-    assert "2 of 2 URLs change their permitted purposes." in ended.out
-    records = rep("diff", "old.txt", "new.txt", "--format", "json").records("diff")
-    assert records[-1]["usage_changed"] == 2
-    assert records[-1]["verdicts_changed"] == 0
+    assert ended.out.endswith("\n2 URLs compared: 2 use changes\n")
+    records = rep("diff", "old.txt", "new.txt", "--json").records("diff")
+    assert (records[-1]["usage"], records[-1]["denied"]) == (2, 0)
     usage = [record for record in records if record["kind"] == "usage"]
     assert usage[0]["old"] == {"train-ai": True, "search": None}
     assert usage[0]["new"] == {"train-ai": False, "search": True}
     assert rep("diff", "old.txt", "old.txt").status == 0
 
 
-def test_replay(rep: Rep) -> None:
-    """Replay shows fetched URLs whose permitted purposes have changed since the crawl."""
+def test_diff_of_a_crawl(rep: Rep) -> None:
+    """``diff`` shows fetched URLs whose permitted purposes have changed since the crawl."""
     Path("robots.txt").write_text("User-agent: *\nContent-Usage: /a/ train-ai=n\n")
     urls = [f"https://shop.example/{path}" for path in ("a/1", "b/1", "c/1")]
     ledger = write_ledger(Path("x.ledger"), [(url, "allowed") for url in urls])
@@ -184,19 +183,18 @@ def test_replay(rep: Rep) -> None:
             " 0, 0, 'a')"
         )
         connection.execute("UPDATE decision SET snapshot = 7")
-    ended = rep("replay", ledger, "--robots", "robots.txt")
-    assert ended.status == 0
-    assert ended.out == (
-        f"usage\t{urls[0]}\ttrain-ai was unknown, is now disallowed by Content-Usage: /a/ "
+    ended = rep("diff", ledger, "robots.txt")
+    assert ended.status == 1
+    start = ended.out.index("use changes")
+    assert ended.out[start:] == (
+        f"use changes\t{urls[0]}\ttrain-ai was unknown, is now disallowed by Content-Usage: /a/ "
         "train-ai=n (robots.txt, line 2)\n"
-        f"usage\t{urls[2]}\ttrain-ai was disallowed by Content-Signal: /c/ ai-train=no "
+        f"use changes\t{urls[2]}\ttrain-ai was disallowed by Content-Signal: /c/ ai-train=no "
         "(robots.txt, line 1), is now unknown\n"
+        "3 URLs compared: 2 use changes\n"
     )
-    assert "URLs whose permitted purposes have changed: 2" in ended.err
-    *records, summary = rep(
-        "replay", ledger, "--robots", "robots.txt", "--format", "json"
-    ).records("replay")
-    assert [record["new"] for record in records] == [
+    *records, summary = rep("diff", ledger, "robots.txt", "--json").records("diff")
+    assert [each["new"] for each in records if each["kind"] == "usage"] == [
         {"train-ai": False},
         {"train-ai": None},
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,33 @@ class Answer:
     raw: Callable[[], Iterable[bytes | Then]] | None = None
 
 
+@dataclass(frozen=True)
+class Busy(Answer):
+    """An answer with 429 or 503. ``pause`` are the seconds for which it asks crawls to wait, or
+    None if it leaves that to them.
+    """
+
+    pause: float | None = None
+
+
+def busy(
+    status: int,
+    retry_after: str | None = None,
+    pause: float | None = None,
+    **kwargs: object,
+) -> Busy:
+    """Return an answer with *status* and a header ``Retry-After``, which asks for *pause*; by
+    default it asks for as many seconds as it says.
+    """
+    headers = {
+        **({"Retry-After": retry_after} if retry_after else {}),
+        **kwargs.pop("headers", {}),
+    }
+    if pause is None and retry_after is not None and retry_after.isdigit():
+        pause = float(retry_after)
+    return Busy(status=status, headers=headers, pause=pause, **kwargs)
+
+
 def robots(text: str, **kwargs: object) -> Answer:
     """Return an answer with a robots.txt as plain text."""
     headers = {"Content-Type": "text/plain", **kwargs.pop("headers", {})}
@@ -52,3 +79,18 @@ def robots(text: str, **kwargs: object) -> Answer:
 
 def redirect(location: str, status: int = 302, **kwargs: object) -> Answer:
     return Answer(status=status, headers={"Location": location}, **kwargs)
+
+
+IMAGE = Answer(
+    bytes.fromhex(
+        "47494638396101000100800000ffffff0000002c00000000010001000002024401003b"
+    ),
+    headers={"Content-Type": "image/gif"},
+)
+"""An image of one pixel."""
+
+
+def image(**headers: str) -> Answer:
+    """An image with more header fields, whose names have ``_`` in place of ``-``."""
+    added = {name.replace("_", "-"): value for name, value in headers.items()}
+    return replace(IMAGE, headers={**IMAGE.headers, **added})

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl import crawl
 from tests.crawl.crawl import MODES, has_reactorless_mode
 from tests.crawl.server import Site
 
@@ -17,18 +16,6 @@ if TYPE_CHECKING:
 def site() -> Iterator[Site]:
     with Site() as site:
         yield site
-
-
-@pytest.fixture(autouse=True)
-def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure the coverage of the crawls of a test, unless it has the marker
-    ``unmeasured``.
-
-    To measure takes half as long again, so tests whose crawls add no coverage have the
-    marker.
-    """
-    marker = request.node.get_closest_marker("unmeasured")
-    monkeypatch.setattr(crawl, "MEASURED", marker is None)
 
 
 # The test command sets MODES to skip modes that another run tests.

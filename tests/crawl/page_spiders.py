@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -82,12 +83,34 @@ class RulePageSpider(NotingSpider, CrawlSpider):
 
 
 class MediaPageSpider(PageSpider):
-    """Makes an item of each page, with the URLs of its images for FilesPipeline."""
+    """Makes an item of each page, with the URLs of its images for ImagesPipeline, and of its
+    links for FilesPipeline.
+    """
 
     name = "media_pages"
 
     def note_response(self, response: Response) -> Iterator[Any]:
         yield {
             "url": response.url,
-            "file_urls": response.css("img::attr(src)").getall(),
+            "image_urls": response.css("img::attr(src)").getall(),
+            "file_urls": response.css("a::attr(href)").getall(),
         }
+
+
+@dataclass(frozen=True)
+class FrozenItem:
+    """An item that cannot be changed."""
+
+    url: str
+    image_urls: list[str]
+
+
+class ManyPipelinesSpider(PageSpider):
+    """Makes two items of each page, for the pipelines of ``tests.crawl.image_pipelines``."""
+
+    name = "many_pipelines"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        first, second, third = response.css("img::attr(src)").getall()
+        yield {"covers": [first], "cover": second, "portrait": (third,), "other": first}
+        yield FrozenItem(response.url, [first])

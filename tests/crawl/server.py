@@ -40,6 +40,9 @@ class Hit:
     target: str
     headers: dict[str, str]
     sent: int = 0
+    answer: Answer | None = None
+    answered: float | None = None
+    """When the host began to send the answer."""
 
     @property
     def path(self) -> str:
@@ -58,6 +61,8 @@ class Host:
         self.taken: socket.socket | None = None
         self.answers: dict[str, Answer | Sequence[Answer]] = {}
         """By path, or by a virtual host with a path."""
+        self.limit: Callable[[Hit], Answer | None] | None = None
+        """Returns the answer that a request gets in place of the one in ``answers``, if any."""
         self.under_way = 0
         self.opening: Callable[[], Iterable[bytes | Then]] | None = None
         """The parts to send on each connection before any request; then it is closed."""
@@ -228,7 +233,9 @@ async def _serve(
             while (hit := await _read_request(host, reader, writer)) is not None:
                 host.site.log.append(hit)
                 named = hit.headers.get("Host", "") + hit.path
-                answer = host.answer(named if named in host.answers else hit.path)
+                answer = host.limit(hit) if host.limit else None
+                if answer is None:
+                    answer = host.answer(named if named in host.answers else hit.path)
                 host.under_way += 1
                 host.at_once = max(host.at_once, host.under_way)
                 try:
@@ -238,6 +245,7 @@ async def _serve(
                 if answer.hang:
                     await reader.read()
                     return None
+                hit.answer, hit.answered = answer, time.monotonic()
                 if answer.raw is not None:
                     return await _send_raw(answer.raw(), reader, writer)
                 if not await _send(answer, hit, writer):

@@ -24,21 +24,11 @@ SETTINGS = {
     # Short, so that the unknown host is not looked up for long.
     "DNS_TIMEOUT": 3,
 }
-DIALECTS = {
-    "rfc9309": {},
-    "google": {"REP_DIALECT": "google"},
-    "classic": {"REP_DIALECT": "classic"},
-}
 TOO_MANY_REDIRECTS = {"a chain of 6", "a loop", "a redirect to 'http://'"}
 
 
-@pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
 def crawl_all(
-    found: list[Case], dialect: str, mode: str = "asyncio"
+    found: list[Case], dialect: str, mode: str
 ) -> Iterator[tuple[list[Case], CrawlResult]]:
     """Crawl all hosts: the one without an answer with a short time-out,
     the others with a long one.
@@ -51,7 +41,7 @@ def crawl_all(
             mode=mode,
             settings={
                 **SETTINGS,
-                **DIALECTS[dialect],
+                "REP_DIALECT": dialect,
                 "REP_DOWNLOAD_TIMEOUT": patience,
             },
             allowed_domains=["127.0.0.1", "nosuchhost.invalid"],
@@ -61,24 +51,27 @@ def crawl_all(
         yield part, crawl.result()
 
 
-@pytest.mark.slow
-def test_each_answer_in_each_dialect(site: Site, dialect: str) -> None:
-    """After each result of the robots.txt fetch, a crawl fetches the pages that the dialect
-    allows. Errors, stats and log give the reason for the others.
+def test_each_answer(site: Site, mode: str) -> None:
+    """After each result of the robots.txt fetch, all modes of Scrapy fetch the pages that RFC
+    9309 allows. Errors, stats and log give the reason for the others.
     """
-    for found, result in crawl_all(cases(site, dialect), dialect):
+    check(site, "rfc9309", mode)
+
+
+def test_each_answer_in_another_dialect(site: Site) -> None:
+    """A crawl fetches the pages that its dialect allows after each result of the fetch.
+
+    ``tests/protocol/access`` has what each dialect allows.
+    """
+    check(site, "classic", "asyncio")
+
+
+def check(site: Site, dialect: str, mode: str) -> None:
+    for found, result in crawl_all(cases(site, dialect), dialect, mode):
         check_pages(found, result)
         check_denials(found, result)
         check_stats(found, result)
         check_log(found, result)
-
-
-def test_each_answer_in_each_mode(site: Site, mode: str) -> None:
-    """After each result of the robots.txt fetch, all modes of Scrapy fetch the same pages."""
-    for found, result in crawl_all(cases(site, "rfc9309"), "rfc9309", mode):
-        check_pages(found, result)
-        check_denials(found, result)
-        check_stats(found, result)
 
 
 def test_redirects_to_what_is_no_url(site: Site, mode: str) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 SPIDERS = "tests.crawl.data_spiders"
 STOCK = {"ROBOTSTXT_OBEY": True}
 SHOPS = ("Abbey Road", "Baker Street", "Camden")
@@ -213,18 +215,6 @@ def test_the_rules_of_data_are_exposed(site: Site) -> None:
     assert "['noindex']" in result.log
     plain = crawl(host, "StoreFinderSpider")
     assert all("robots" not in item for item in plain.items)
-
-
-@pytest.mark.newest
-def test_data_is_downloaded_to_its_end(site: Site) -> None:
-    """REP_STOP_DOWNLOAD does not stop the download of data."""
-    host = wordpress(site)
-    for path, answer in list(host.answers.items()):
-        fields = {**answer.headers, "X-Robots-Tag": "none"}
-        if "json" in fields["Content-Type"]:
-            host.answers[path] = Answer(answer.body, headers=fields)
-    result = crawl(host, "StoreFinderSpider", settings={"REP_STOP_DOWNLOAD": True})
-    assert len(result.items) == len(SHOPS)
 
 
 @pytest.mark.newest

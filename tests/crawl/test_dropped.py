@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
+pytestmark = pytest.mark.unmeasured
+
 COMPONENTS = "tests.crawl.component_spiders"
 RULES = "User-agent: *\nDisallow: /private\n"
 WELL_KNOWN = "/.well-known/tdmrep.json"
@@ -44,7 +46,7 @@ def test_a_project_that_stops_what_is_not_html(
         spider=f"{COMPONENTS}.HtmlOnlySpider",
         stops_in=stops_in,
         fails=fails,
-        settings={"REP_UNREACHABLE_WAIT": 600},
+        settings={"REP_WAIT_MAX": 600},
     )
     assert host.pages == moved.pages == []
     # Twisted may repeat a request on a connection that it has just closed.
@@ -93,7 +95,7 @@ def test_a_middleware_that_fails(site: Site, mode: str, kind: str, order: int) -
         mode=mode,
         settings={
             "DOWNLOADER_MIDDLEWARES": {f"{COMPONENTS}.{kind}": order},
-            "REP_UNREACHABLE_WAIT": 600,
+            "REP_WAIT_MAX": 600,
         },
     )
     assert [host.pages for host in hosts] == [[]] * 3

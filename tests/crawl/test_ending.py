@@ -48,7 +48,7 @@ def test_closing_is_no_outage(site: Site, mode: str, tmp_path: Path) -> None:
         urls,
         mode=mode,
         spider=HURRIED,
-        settings={"REP_STORE": f"sqlite:///{store}", "REP_UNREACHABLE_WAIT": 600},
+        settings={"REP_STORE": f"sqlite:///{store}", "REP_WAIT_MAX": 600},
         kills={"SIGINT": 2},
     )
     assert result.stats["finish_reason"] == "shutdown"
@@ -122,7 +122,7 @@ def test_a_clock_that_is_set(
         mode=mode,
         spider="tests.crawl.waiting_spiders.ClockSpider",
         settings={
-            "REP_UNREACHABLE_WAIT": 60,
+            "REP_WAIT_MAX": 60,
             "REP_STORE": f"sqlite:///{tmp_path / 'robotstxt.sqlite'}",
         },
         retries=(0.5, 1.0),

@@ -99,7 +99,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> Non
         **STOCKS_QUEUE,
         "CONCURRENT_REQUESTS": 8,
         "CLOSESPIDER_PAGECOUNT": 8,
-        "REP_UNREACHABLE_WAIT": 600,
+        "REP_WAIT_MAX": 600,
     }
     urls = pages(host, 50) + pages(down, 2)
     result = run_crawl(urls, mode=every_mode, settings=settings)
@@ -120,7 +120,7 @@ def test_another_queue_and_a_host_that_comes_back(site: Site, mode: str) -> None
         urls,
         mode=mode,
         spider=f"{SPIDERS}CountingSpider",
-        settings={**STOCKS_QUEUE, "REP_UNREACHABLE_WAIT": 30},
+        settings={**STOCKS_QUEUE, "REP_WAIT_MAX": 30},
     )
     assert len(host.pages) == 3
     assert [error["reason"] for error in result.errors] == ["rule"]
@@ -139,7 +139,7 @@ def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> 
             "CONCURRENT_REQUESTS": 8,
             "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
             "FILES_STORE": str(tmp_path),
-            "REP_UNREACHABLE_WAIT": 600,
+            "REP_WAIT_MAX": 600,
         },
         file_urls=[down.url(f"/file/{number}") for number in range(3)],
     )
@@ -168,7 +168,7 @@ def test_a_robotstxt_that_a_component_drops(site: Site, mode: str) -> None:
     """
     host = site.add(RULES)
     middlewares = {"tests.crawl.frontier_spiders.DropRobotsTxt": 10}
-    settings = {"DOWNLOADER_MIDDLEWARES": middlewares, "REP_UNREACHABLE_WAIT": 600}
+    settings = {"DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 600}
     result = run_crawl(pages(host, 20), mode=mode, settings=settings)
     assert host.hits == []
     assert len(result.errors) == 20
@@ -187,7 +187,7 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
         [{"url": other.url("/page"), "meta": {"dont_obey_robotstxt": True}}],
         mode=every_mode,
         spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings={"DOWNLOADER_MIDDLEWARES": middlewares, "REP_UNREACHABLE_WAIT": 600},
+        settings={"DOWNLOADER_MIDDLEWARES": middlewares, "REP_WAIT_MAX": 600},
         more=pages(host, 3),
     )
     assert host.hits == []
@@ -403,7 +403,7 @@ def test_a_host_that_was_given_up_is_asked_again(site: Site, mode: str) -> None:
         pages(host, 2),
         mode=mode,
         spider=f"{SPIDERS}AgainSpider",
-        settings={"REP_UNREACHABLE_WAIT": 0},
+        settings={"REP_WAIT_MAX": 0},
         early=host.url("/public/early"),
         again=[host.url("/public/after"), host.url("/public/late")],
     )
@@ -423,7 +423,7 @@ def test_what_a_crawl_waits_for(site: Site) -> None:
     crawl = start_crawl(
         urls,
         spider=f"{SPIDERS}TellingSpider",
-        settings={"REP_UNREACHABLE_WAIT": 600},
+        settings={"REP_WAIT_MAX": 600},
     )
     told = "Nothing to do at the moment"
     wait_until(lambda: crawl.log.count(f"{told}: 15 requests wait for 3 hosts") == 2)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import Answer, image, redirect
 from tests.crawl.crawl import ADDON, run_crawl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
 
@@ -145,86 +147,154 @@ def test_links_by_rel(site: Site, mode: str) -> None:
     assert set(host.pages) == {"/", "/deep/plain", "/deep/both"}
 
 
-def test_media(site: Site, mode: str, tmp_path: Any) -> None:
-    """Files do not arrive if their own header says noindex, or their page says
-    noimageindex. Others arrive.
+MEDIA = {
+    "ITEM_PIPELINES": {
+        "scrapy.pipelines.images.ImagesPipeline": 1,
+        "scrapy.pipelines.files.FilesPipeline": 2,
+    }
+}
+
+
+def stores(folder: Path) -> dict[str, str]:
+    return {"IMAGES_STORE": str(folder), "FILES_STORE": str(folder)}
+
+
+def with_images(host: Host, *paths: str, head: str = "", body: str = "") -> Answer:
+    images = "".join(f'<img src="{host.url(path)}">' for path in paths)
+    return html(images + body, head)
+
+
+def test_media(site: Site, mode: str, tmp_path: Path) -> None:
+    """Files do not arrive if their own header says noindex, nor images whose own header says
+    noimageindex. Images that the item of a page with noimageindex names are not requested; the
+    other files of the item are.
     """
     host = site.add(RULES)
-    image = {"Content-Type": "image/png"}
+    document = f'<a href="{host.url("/d.pdf")}">'
     host.answers |= {
-        "/": html('<img src="/a.png"><img src="/b.png">'),
-        "/page": html('<img src="/c.png"><img src="/d.pdf">', meta("noimageindex")),
-        "/a.png": Answer(b"a", headers=image),
-        "/b.png": Answer(b"b", headers={**image, "X-Robots-Tag": "noindex"}),
-        "/c.png": Answer(b"c", headers=image),
+        "/": with_images(host, "/a.gif", "/b.gif", "/e.gif", body=document),
+        "/page": with_images(host, "/c.gif", head=meta("noimageindex"), body=document),
+        "/a.gif": image(),
+        "/b.gif": image(X_Robots_Tag="noindex"),
+        "/c.gif": image(),
         "/d.pdf": Answer(b"d", headers={"Content-Type": "application/pdf"}),
-    }
-    for path in ("/", "/page"):
-        body = host.answers[path].body.replace(b'src="', f'src="{host.origin}'.encode())
-        host.answers[path] = Answer(body, headers=host.answers[path].headers)
-    settings = {
-        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-        "FILES_STORE": str(tmp_path),
+        "/e.gif": image(X_Robots_Tag="noimageindex"),
     }
     result = run_crawl(
         [host.url("/"), host.url("/page")],
         spider=f"{SPIDERS}.MediaPageSpider",
         mode=mode,
-        settings=settings,
+        settings={**MEDIA, **stores(tmp_path)},
     )
-    arrived = {file["url"] for item in result.items for file in item["files"]}
-    assert arrived == {host.url("/a.png"), host.url("/d.pdf")}
+    assert "/c.gif" not in host.pages
+    found = {
+        item["url"].removeprefix(host.origin): [
+            [media["url"].removeprefix(host.origin) for media in item[field]]
+            for field in ("images", "files")
+        ]
+        for item in result.items
+    }
+    assert found == {"/": [["/a.gif"], ["/d.pdf"]], "/page": [[], ["/d.pdf"]]}
+    assert [item["image_urls"] for item in result.items if "/page" in item["url"]] == [
+        []
+    ]
     assert result.stats["rep/noindex/media/noindex"] == 1
-    assert result.stats["rep/noindex/media/noimageindex"] == 1
+    assert result.stats["rep/noindex/media/noimageindex"] == 2
 
 
 @pytest.mark.newest
-def test_an_image_of_two_pages(site: Site, tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("settings", "arguments", "marked"),
+    [
+        ({"REP_NOINDEX": "annotate"}, {}, True),
+        ({"REP_NOINDEX": "ignore"}, {}, False),
+        ({}, {"meta": {"dont_obey_noindex": True}}, False),
+    ],
+)
+def test_images_that_are_kept(
+    site: Site,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    arguments: dict[str, Any],
+    marked: bool,
+) -> None:
+    """With REP_NOINDEX = "annotate", an item of a page with noimageindex only says so. With
+    "ignore", or dont_obey_noindex in the request for the page, nothing happens.
+    """
+    host = site.add(RULES)
+    host.answers |= {
+        "/page": with_images(host, "/a.gif", head=meta("noimageindex")),
+        "/a.gif": image(),
+    }
+    result = run_crawl(
+        [{"url": host.url("/page"), **arguments}],
+        spider=f"{SPIDERS}.MediaPageSpider",
+        settings={**MEDIA, **stores(tmp_path), **settings},
+    )
+    (item,) = result.items
+    assert [each["url"] for each in item["images"]] == [host.url("/a.gif")]
+    assert item.get("robots", {}).get("image_index") is (False if marked else None)
+    assert "rep/noindex/media/noimageindex" not in result.stats
+
+
+@pytest.mark.newest
+def test_an_image_of_two_pages(site: Site, tmp_path: Path) -> None:
     """noimageindex on one page affects only the items of that page, even if another
     page has the same image.
     """
     host = site.add(RULES)
-    image = host.url("/image.png")
-    named = f'<img src="{image}">'
-    host.answers["/image.png"] = Answer(
-        b"i", headers={"Content-Type": "image/png"}, after=lambda: len(host.hits) >= 5
-    )
-    closed = ["/closed", "/closed/later"]
-    for path in closed:
-        host.answers[path] = html(named, meta("noimageindex"))
-    for path in ("/open", "/open/later"):
-        host.answers[path] = html(named)
+    host.answers["/image.gif"] = image()
+    closed = {"/closed", "/closed/later"}
+    for path in (*closed, "/open", "/open/later"):
+        head = meta("noimageindex") if path in closed else ""
+        host.answers[path] = with_images(host, "/image.gif", head=head)
     result = run_crawl(
         [host.url("/closed"), host.url("/open")],
         then=[host.url("/open/later"), host.url("/closed/later")],
         spider=f"{SPIDERS}.MediaPageSpider",
-        settings={
-            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-            "FILES_STORE": str(tmp_path),
-        },
+        settings={**MEDIA, **stores(tmp_path)},
     )
-    files = {item["url"]: len(item["files"]) for item in result.items}
-    assert files == {
+    images = {item["url"]: len(item["images"]) for item in result.items}
+    assert images == {
         host.url("/closed"): 0,
         host.url("/open"): 1,
         host.url("/open/later"): 1,
         host.url("/closed/later"): 0,
     }
-    assert result.stats["rep/noindex/media/noimageindex"] >= 1
+    assert result.stats["rep/noindex/media/noimageindex"] == 2
 
 
-def test_stopped_at_the_headers(site: Site, mode: str) -> None:
-    """With REP_STOP_DOWNLOAD, the body of a page with "noindex, nofollow" is not
-    downloaded, and its size is counted as saved.
+def test_images_in_fields_of_their_own(site: Site, mode: str, tmp_path: Path) -> None:
+    """The field is emptied that each ImagesPipeline of the project reads: that of its own
+    setting, of its class, or of its code. An item that cannot be changed is dropped.
     """
     host = site.add(RULES)
-    headers = {"Content-Type": "text/html", "X-Robots-Tag": "noindex, nofollow"}
-    host.answers["/"] = Answer(b"x" * 5_000_000, headers=headers)
-    result = crawl(host, mode=mode, settings={"REP_STOP_DOWNLOAD": True})
-    assert result.stats["rep/stopped/count"] == 1
-    assert result.stats["rep/stopped/bytes"] == 5_000_000
-    assert result.stats["downloader/response_bytes"] < 100_000
-    assert result.items == []
+    paths = ["/1.gif", "/2.gif", "/3.gif"]
+    host.answers |= {
+        "/page": with_images(host, *paths, head=meta("noimageindex")),
+        **dict.fromkeys(paths, image()),
+    }
+    pipelines = ("CoverPipeline", "OwnFieldPipeline", "PortraitPipeline")
+    result = run_crawl(
+        [host.url("/page")],
+        spider=f"{SPIDERS}.ManyPipelinesSpider",
+        mode=mode,
+        settings={
+            **stores(tmp_path),
+            "ITEM_PIPELINES": {
+                "scrapy.pipelines.images.ImagesPipeline": 1,
+                **{f"tests.crawl.image_pipelines.{name}": 2 for name in pipelines},
+            },
+            "COVERPIPELINE_IMAGES_URLS_FIELD": "covers",
+        },
+    )
+    assert host.pages == ["/page"]
+    (item,) = result.items
+    empty = {"covers": [], "cover": "", "portrait": []}  # A tuple is a list in JSON.
+    assert item.items() >= {**empty, "other": host.url("/1.gif")}.items()
+    assert result.stats["rep/noindex/media/noimageindex"] == 3
+    assert result.stats["rep/noindex/dropped/noimageindex"] == 1
+    assert f"The images of {host.url('/page')} must not be indexed" in result.log
 
 
 def test_resumed(site: Site, mode: str, tmp_path: Any) -> None:

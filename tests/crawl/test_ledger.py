@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
-from tests.crawl.answers import Answer, robots
+from tests.crawl.answers import Answer, image, robots
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.test_indexing import html, meta
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.crawl.server import Host, Site
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 RULES = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
 PAGES = "tests.crawl.page_spiders.PageSpider"
@@ -267,39 +267,27 @@ def test_nothing_is_obeyed(site: Site, tmp_path: Path) -> None:
     ]
 
 
-def test_stopped_and_kept(site: Site, tmp_path: Path) -> None:
-    """The ledger records downloads stopped at their headers, and items kept
-    by ``dont_obey_noindex``.
-    """
+def test_kept(site: Site, tmp_path: Path) -> None:
+    """The ledger records items kept by ``dont_obey_noindex``."""
     host = site.add(RULES)
-    host.answers["/stopped"] = Answer(
-        b"x" * 2_000_000, headers={"Content-Type": "text/html", "X-Robots-Tag": "none"}
-    )
     host.answers["/kept"] = html(head=meta("noindex"))
     path = tmp_path / "ledger.sqlite"
     kept = {"url": host.url("/kept"), "meta": {"dont_obey_noindex": True}}
-    run_crawl(
-        [host.url("/stopped"), kept],
-        spider=PAGES,
-        settings={"REP_LEDGER": str(path), "REP_STOP_DOWNLOAD": True},
-    )
-    assert decisions(path, host.url("/stopped"))[0] == (
-        "/stopped", "header", "dropped", "stopped", None, None, "none"
-    )  # fmt: skip
+    run_crawl([kept], spider=PAGES, settings={"REP_LEDGER": str(path)})
     assert decisions(path, host.url("/kept")) == [
         ("/kept", "override", "allowed", "dont_obey_noindex", None, None, "noindex")
     ]
 
 
 def test_media(site: Site, tmp_path: Path) -> None:
-    """The ledger records files that were refused, with the rule."""
+    """The ledger records files that were withheld and images that were not requested, with the
+    rule and the URL that it is from.
+    """
     host = site.add(RULES)
-    image = {"Content-Type": "image/png"}
     host.answers |= {
-        "/page": html(f'<img src="{host.url("/c.png")}">', meta("noimageindex")),
-        "/b": html(f'<img src="{host.url("/b.png")}">'),
-        "/b.png": Answer(b"b", headers={**image, "X-Robots-Tag": "noindex"}),
-        "/c.png": Answer(b"c", headers=image),
+        "/page": html(f'<img src="{host.url("/c.gif")}">', meta("noimageindex")),
+        "/b": html(f'<img src="{host.url("/b.gif")}">'),
+        "/b.gif": image(X_Robots_Tag="noindex"),
     }
     path = tmp_path / "ledger.sqlite"
     run_crawl(
@@ -307,15 +295,15 @@ def test_media(site: Site, tmp_path: Path) -> None:
         spider="tests.crawl.page_spiders.MediaPageSpider",
         settings={
             "REP_LEDGER": str(path),
-            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-            "FILES_STORE": str(tmp_path),
+            "ITEM_PIPELINES": {"scrapy.pipelines.images.ImagesPipeline": 1},
+            "IMAGES_STORE": str(tmp_path),
         },
     )
-    assert decisions(path, host.url("/c.png")) == [
+    assert decisions(path, host.url("/c.gif")) == [
         ("/page", "meta", "dropped", "noimageindex", None, None, "noimageindex")
     ]
-    assert decisions(path, host.url("/b.png")) == [
-        ("/b.png", "header", "dropped", "noindex", None, None, "noindex")
+    assert decisions(path, host.url("/b.gif")) == [
+        ("/b.gif", "header", "dropped", "noindex", None, None, "noindex")
     ]
 
 

@@ -41,7 +41,7 @@ TOO_MANY_REDIRECTS = {
 def sizes() -> Sizes:
     if effort.is_long:
         return Sizes(400 * MEGABYTE, 200 * MEGABYTE, 100_000)
-    return Sizes(40 * MEGABYTE, 8 * MEGABYTE, 10_000)
+    return Sizes(4 * MEGABYTE, 2 * MEGABYTE, 10_000)
 
 
 def test_lies(site: Site, every_mode: str) -> None:

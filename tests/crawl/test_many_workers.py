@@ -53,7 +53,7 @@ def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
         "REDIS_URL": server.url,
         "CONCURRENT_REQUESTS": 16,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
-        "REP_UNREACHABLE_WAIT": 120,
+        "REP_WAIT_MAX": 120,
         "REP_RETRY_TIMES": 0,
         **own,
     }

@@ -25,7 +25,7 @@ DOWN = Answer(status=503)
 WAITING = {
     "CONCURRENT_REQUESTS": 16,
     "REP_RETRY_TIMES": 0,
-    "REP_UNREACHABLE_WAIT": 30,
+    "REP_WAIT_MAX": 30,
 }
 
 
@@ -132,9 +132,9 @@ def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
 @pytest.mark.newest
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
-    """After REP_UNREACHABLE_WAIT, errbacks get RobotsDenied. At the beginning, the log
-    says how many requests wait, how long, and when robots.txt is tried again; at the
-    end, how many are given up.
+    """After REP_WAIT_MAX, errbacks get RobotsDenied. Before that, robots.txt is fetched once
+    more, even if it is not due yet. At the beginning, the log says how many requests wait, how
+    long, and when robots.txt is tried again; at the end, how many are given up.
     """
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
@@ -142,11 +142,12 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
         urls,
         mode=mode,
         spider=SPIDER,
-        settings={**WAITING, "REP_UNREACHABLE_WAIT": 2},
+        settings={**WAITING, "REP_WAIT_MAX": 2},
         retries=(retry, retry),
     )
     assert host.pages == []
-    assert (len(host.robots_hits) > 1) is (retry == 0.5)
+    assert len(host.robots_hits) > 1
+    assert (len(host.robots_hits) == 2) is (retry == 60.0)
     assert {error["error"] for error in result.errors} == {"RobotsDenied"}
     assert {error["reason"] for error in result.errors} == {"unreachable"}
     assert "status 503" in result.errors[0]["message"]
@@ -170,7 +171,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
         [*urls, other.url("/page")],
         mode=mode,
         spider=SPIDER,
-        settings={**WAITING, "REP_UNREACHABLE_WAIT": 600, "REP_RETRY_TIMES": 1},
+        settings={**WAITING, "REP_WAIT_MAX": 600, "REP_RETRY_TIMES": 1},
         retries=(60.0, 60.0),
     )
     assert other.pages == ["/page"]
@@ -188,10 +189,10 @@ def test_nobody_answers(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_not_waiting(site: Site, mode: str) -> None:
-    """With REP_UNREACHABLE_WAIT = 0, requests are refused at once."""
+    """With REP_WAIT_MAX = 0, requests are refused at once."""
     host = site.add(DOWN)
     urls = list(map(host.url, ALLOWED))
-    settings = {**WAITING, "REP_UNREACHABLE_WAIT": 0}
+    settings = {**WAITING, "REP_WAIT_MAX": 0}
     result = run_crawl(
         urls, mode=mode, spider=SPIDER, settings=settings, retries=(60.0, 60.0)
     )
@@ -228,7 +229,7 @@ def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:
         spider="tests.crawl.waiting_spiders.DownloadingSpider",
         settings={
             **WAITING,
-            "REP_UNREACHABLE_WAIT": 600,
+            "REP_WAIT_MAX": 600,
             "DOWNLOADER_MIDDLEWARES": {"tests.crawl.waiting_spiders.CountPasses": 594},
         },
         more=list(map(down.url, ALLOWED)),

@@ -26,7 +26,7 @@ SPIDERS = "tests.crawl.paced_spiders."
 IMPATIENT = {
     "CONCURRENT_REQUESTS": 16,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
-    "REP_UNREACHABLE_WAIT": 0,
+    "REP_WAIT_MAX": 0,
 }
 NOTING_SLOTS = {"DOWNLOADER": f"{SPIDERS}NotingDownloader"}
 
@@ -84,7 +84,7 @@ def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
 def test_pace(site: Site, mode: str) -> None:
     """A delay of 0.2 s passes between all requests to a host: after robots.txt, through
     redirects, http and https, custom download slots, and after Scrapy deleted an idle slot.
-    A host without a delay is not slowed down.
+    Hosts in one download slot keep a delay each, and a host without one is not slowed down.
     """
     plain = site.add(DELAY.format(0.2))
     redirecting = site.add(DELAY.format(0.2), name="127.0.0.2")
@@ -112,19 +112,20 @@ def test_pace(site: Site, mode: str) -> None:
         requests, mode=mode, spider=SPIDERS + "CollectingSpider", settings=IMPATIENT
     )
     check_all_fetched(result, 56)
-    for hosts, count in {
-        (plain,): 12,
-        (redirecting,): 11,
-        (slotted,): 11,
-        (insecure, secure): 12,
-        (longer, shorter): 12,
-    }.items():
+    for hosts, count, delay in (
+        ([plain], 12, 0.2),
+        ([redirecting], 11, 0.2),
+        ([slotted], 11, 0.2),
+        ([insecure, secure], 12, 0.2),
+        ([longer], 6, 0.2),
+        ([shorter], 6, 0.1),
+    ):
         found = gaps(*hosts)
         if len(hosts) == 2:
-            # Both files of two hosts are fetched before a delay is known.
+            # Both files of two origins are fetched before a delay is known.
             found = sorted(found)[1:]
         assert len(found) >= count - 2
-        assert min(found) >= 0.2, hosts
+        assert min(found) >= delay, hosts
     assert result.stats["collected"] > 0
     assert fast.hits[-1].time < plain.hits[2].time
     assert min(gaps(fast)) < 0.2

@@ -39,7 +39,7 @@ def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> Non
         for number in range(5)
         for part in ("private", "public")
     ]
-    result = run_crawl(requests, mode=every_mode, settings={"REP_UNREACHABLE_WAIT": 30})
+    result = run_crawl(requests, mode=every_mode, settings={"REP_WAIT_MAX": 30})
     assert good.pages == sorted(
         [f"{ORIGIN}/robots.txt", *(f"{ORIGIN}/public/{n}" for n in range(5))]
     )
@@ -83,7 +83,7 @@ def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
     result = run_crawl(
         requests,
         mode=every_mode,
-        settings={"REP_UNREACHABLE_WAIT": 30, "REP_RETRY_TIMES": 0},
+        settings={"REP_WAIT_MAX": 30, "REP_RETRY_TIMES": 0},
     )
     pages = [f"{ORIGIN}/public/{number}" for number in range(5)]
     assert good.pages == [*pages, f"{ORIGIN}/robots.txt"]

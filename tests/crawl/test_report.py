@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.report.collect import Limits, collect
-from scrapy_rep.report.scratch import Scratch
+from scrapy_rep.report.documents import delay
+from scrapy_rep.report.ledgers import Ledgers, Limits
+from scrapy_rep.report.summary import summarise
 from scrapy_rep.report.words import headline, without_robotstxt
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
@@ -44,31 +45,33 @@ def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
             },
         },
     )
-    with closing(Scratch([str(ledger)])) as scratch:
-        report = collect(scratch, Limits())
-        hosts = {host.origin: host for host in report.hosts}
-        urls = {host.origin: host for host in report.urls}
-    assert headline(report).sentence == "0 of 15 pages fetched were forbidden"
-    gap = hosts[slow.origin].gap
-    assert hosts[slow.origin].delay == DELAY
-    assert gap is not None
-    assert DELAY * 0.9 < gap < 20
-    without = {
-        without_robotstxt(one.status, one.error): (one.origins, one.allowed)
-        for one in report.without.reasons
-    }
+    with closing(Ledgers([str(ledger)], Limits())) as ledgers:
+        summary = summarise(ledgers)
+        hosts = {host["origin"]: host for host in ledgers.view("host")}
+        delayed = delay(ledgers, hosts[slow.origin])
+        urls = ledgers.view("judged_url").fetchall()
+        without = {
+            without_robotstxt(one["status"], one["error"]): (
+                one["origin"], one["hosts"], one["allowed"],
+            )
+            for one in ledgers.view("without")
+        }  # fmt: skip
+        (outage,) = ledgers.view("outage")
+    assert headline(summary).sentence == "0 of 15 pages fetched were forbidden"
+    assert delayed == DELAY
+    assert DELAY * 0.9 < hosts[slow.origin]["gap"] < 20
     assert without == {
-        "404 Not Found": ((none.origin,), 4),
-        "403 Forbidden": ((closed.origin,), 4),
+        "404 Not Found": (none.origin, 1, 4),
+        "403 Forbidden": (closed.origin, 1, 4),
         "redirected more than 5 times, in a loop (301 Moved Permanently)": (
-            (loop.origin,),
-            4,
+            loop.origin, 1, 4,
         ),
-    }
-    (outage,) = report.outages
-    assert (outage.origin, outage.error) == (refused.origin, "connection refused")
-    (one,) = urls[slow.origin].urls
-    assert (one.url, one.line, one.statement) == (slow.url("/no"), 2, "Disallow: /no")
-    (first, *others) = sorted(urls[owned.origin].urls, key=lambda one: one.verdict)
-    assert {one.verdict for one in (first, *others)} == {"allowed", "refused"}
-    assert (urls[owned.origin].refused, urls[owned.origin].overridden) == (0, 4)
+    }  # fmt: skip
+    assert (outage["origin"], outage["error"]) == (refused.origin, "connection refused")
+    (one,) = (one for one in urls if one["origin"] == slow.origin)
+    assert (one["url"], one["line"], one["statement"]) == (
+        slow.url("/no"), 2, "Disallow: /no",
+    )  # fmt: skip
+    of_owned = [one for one in urls if one["origin"] == owned.origin]
+    assert {one["verdict"] for one in of_owned} == {"allowed", "refused"}
+    assert {(one["refused"], one["overridden"]) for one in of_owned} == {(0, 4)}

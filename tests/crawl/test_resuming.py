@@ -52,7 +52,7 @@ def part_of_crawl(
         settings={
             "CONCURRENT_REQUESTS": 8,
             "JOBDIR": str(folder),
-            "REP_UNREACHABLE_WAIT": 30,
+            "REP_WAIT_MAX": 30,
             "REP_RETRY_TIMES": 0,
             **(settings or {}),
         },
@@ -117,7 +117,7 @@ def test_stopped_twice(site: Site, tmp_path: Path) -> None:
 
 
 def test_resumed_the_next_day(site: Site, tmp_path: Path) -> None:
-    """The time between two runs does not count as waiting: REP_UNREACHABLE_WAIT begins anew."""
+    """The time between two runs does not count as waiting: REP_WAIT_MAX begins anew."""
     hosts = [site.add(DOWN)]
     first = part_of_crawl(hosts, tmp_path, is_stopped=True)
     site.later(2, lambda: back(hosts))

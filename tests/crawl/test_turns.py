@@ -42,6 +42,19 @@ def test_a_queue_on_a_disk(site: Site, mode: str, tmp_path: Path) -> None:
     assert first.errors == second.errors == []
 
 
+def test_resumed_at_once(site: Site, tmp_path: Path) -> None:
+    """A crawl that is resumed keeps the Crawl-delay after the last request before it stopped."""
+    host = site.add(DELAY.format(1))
+    settings = {**IMPATIENT, "JOBDIR": str(tmp_path)}
+    crawl = "tests.crawl.waiting_spiders.HurriedSpider"
+    urls = pages(host, 3)
+    run_crawl(urls, spider=crawl, settings=settings, kills={"SIGINT": 1.5})
+    run_crawl(urls, spider=crawl, settings=settings)
+    assert len(host.pages) == 3
+    assert len(host.robots_hits) == 1
+    assert min(gaps(host)) >= 1
+
+
 def test_a_redirect_to_another_host(site: Site) -> None:
     """The target of a redirect to another host does not wait for the delay of the first
     host, although Scrapy keeps the request in the slot of that host.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.ledger.reader import open_ledger
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import Answer, image, redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.usage_site import DENIED, KNOWN, PAGES, TDMREP, build, items_for, page
 
@@ -332,99 +332,63 @@ def test_a_name_for_each_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert agents == {"testbot"}
 
 
-# Media, and stopped downloads.
+# Media.
 
 
-def media_site(site: Site) -> Host:
+def test_media(site: Site, mode: str, tmp_path: Path) -> None:
+    """Files that must not be used for a purpose, by their own statements, do not arrive. Images
+    that the item of a page with noimageai names are not requested.
+    """
     host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
-    image = {"Content-Type": "image/png"}
     files = {
-        "/a.png": Answer(b"a" * 200_000, headers=image),
-        "/no/b.png": Answer(b"b" * 200_000, headers=image),
-        "/c.png": Answer(b"c", headers={**image, "X-Robots-Tag": "noimageai"}),
-        "/d.png": Answer(b"d", headers={**image, "Content-Usage": "train-ai=n"}),
-        "/e.png": Answer(b"e", headers=image),
+        "/a.gif": image(),
+        "/no/b.gif": image(),
+        "/c.gif": image(X_Robots_Tag="noimageai"),
+        "/d.gif": image(Content_Usage="train-ai=n"),
+        "/e.gif": image(),
         "/f.pdf": Answer(b"f", headers={"Content-Type": "application/pdf"}),
         "/g.pdf": Answer(b"g", headers={"tdm-reservation": "1"}),
     }
 
-    def with_images(head: str, *paths: str) -> Answer:
-        return page(head + "".join(f'<img src="{host.url(path)}">' for path in paths))
+    def with_files(head: str, *paths: str) -> Answer:
+        tags = {"gif": "img src", "pdf": "a href"}
+        named = (f'<{tags[path[-3:]]}="{host.url(path)}">' for path in paths)
+        return page(head + "".join(named))
 
     host.answers |= {
-        "/": with_images("", "/a.png", "/no/b.png", "/c.png", "/d.png", "/g.pdf"),
-        "/page": with_images(
-            '<meta name="robots" content="noimageai">', "/e.png", "/f.pdf"
+        "/": with_files("", "/a.gif", "/no/b.gif", "/c.gif", "/d.gif", "/g.pdf"),
+        "/page": with_files(
+            '<meta name="robots" content="noimageai">', "/e.gif", "/f.pdf"
         ),
         **files,
     }
-    return host
-
-
-@pytest.mark.parametrize("stops", [False, True])
-def test_media(site: Site, mode: str, tmp_path: Path, stops: bool) -> None:
-    """Files that must not be used for a purpose, by their own statements or those of
-    their page, do not arrive. With REP_STOP_DOWNLOAD, the body is not downloaded if
-    headers or robots.txt decide.
-    """
-    host = media_site(site)
     result = run_crawl(
         [host.url("/"), host.url("/page")],
         spider=f"{SPIDERS}.MediaPageSpider",
         mode=mode,
         settings={
-            "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
+            "ITEM_PIPELINES": {
+                "scrapy.pipelines.images.ImagesPipeline": 1,
+                "scrapy.pipelines.files.FilesPipeline": 2,
+            },
+            "IMAGES_STORE": str(tmp_path / "files"),
             "FILES_STORE": str(tmp_path / "files"),
             "REP_PURPOSES": ["train-ai"],
-            "REP_STOP_DOWNLOAD": stops,
             "REP_LEDGER": str(tmp_path / "ledger.sqlite"),
         },
     )
-    arrived = {file["url"] for item in result.items for file in item["files"]}
-    assert arrived == {host.url("/a.png"), host.url("/f.pdf")}
+    assert "/e.gif" not in host.pages
+    arrived = {
+        media["url"]
+        for item in result.items
+        for media in [*item["images"], *item["files"]]
+    }
+    assert arrived == {host.url("/a.gif"), host.url("/f.pdf")}
     assert result.stats["rep/usage/media/train-ai"] == 5
     rows = {
         row["url"].removeprefix(host.origin): row
         for row in used(tmp_path / "ledger.sqlite")
     }
-    assert rows.keys() == {"/no/b.png", "/c.png", "/d.png", "/e.png", "/g.pdf"}
-    assert rows["/e.png"]["page"] == host.url("/page")
-    assert (rows["/no/b.png"]["line"], rows["/no/b.png"]["source"]) == (2, "robots.txt")
-    # Not /e.png, which only its page refuses, nor /g.pdf, which has no Content-Type: it may
-    # be HTML with a tag that overrides the header.
-    assert result.stats.get("rep/stopped/count", 0) == (3 if stops else 0)
-    if stops:
-        assert result.stats["downloader/response_bytes"] < 380_000
-
-
-def test_stopped_at_the_headers(site: Site, mode: str) -> None:
-    """With REP_STOP_DOWNLOAD, the body of a page is not downloaded if its items would be
-    dropped and its links not followed, whatever the body says.
-    """
-    host = site.add("User-agent: *\nContent-Usage: /no/ train-ai=n\n")
-    nofollow = {"Content-Type": "text/html", "X-Robots-Tag": "nofollow"}
-    body = b"x" * 3_000_000
-    host.answers |= {
-        "/no/links": Answer(b"<a href=/linked>", headers={"Content-Type": "text/html"}),
-        "/no/stopped": Answer(body, headers=nofollow),
-        "/header": Answer(body, headers={**nofollow, "Content-Usage": "train-ai=n"}),
-        "/kept": Answer(b"", headers=nofollow),
-        "/mining": Answer(
-            b"<meta name=tdm-reservation content=0>",
-            headers={**nofollow, "tdm-reservation": "1"},
-        ),
-        "/file": Answer(
-            body,
-            headers={**nofollow, "Content-Type": "text/plain", "tdm-reservation": "1"},
-        ),
-    }
-    paths = ["/no/links", "/no/stopped", "/header", "/kept", "/mining", "/file"]
-    result = run_crawl(
-        [host.url(path) for path in paths],
-        spider=f"{SPIDERS}.PageSpider",
-        mode=mode,
-        settings={"REP_PURPOSES": ["train-ai"], "REP_STOP_DOWNLOAD": True},
-    )
-    assert items(result, host) == {"/kept", "/mining", "/linked"}
-    assert result.stats["rep/stopped/count"] == 3
-    assert result.stats["downloader/response_bytes"] < 1_000_000
+    assert rows.keys() == {"/no/b.gif", "/c.gif", "/d.gif", "/e.gif", "/g.pdf"}
+    assert rows["/e.gif"]["page"] == host.url("/page")
+    assert (rows["/no/b.gif"]["line"], rows["/no/b.gif"]["source"]) == (2, "robots.txt")

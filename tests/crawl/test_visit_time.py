@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unmeasured
 
 HOURS = "User-agent: *\nVisit-time: {}\nDisallow: /private/\n"
+WAITING = {**IMPATIENT, "REP_WAIT_MAX": 3600}
 SPIDER = "tests.crawl.paced_spiders.VisitingSpider"
 
 
@@ -29,7 +30,7 @@ def test_before_it_opens(site: Site, mode: str) -> None:
         [*pages(host, 5), *pages(other, 10)],
         mode=mode,
         spider=SPIDER,
-        settings={**IMPATIENT, "CONCURRENT_REQUESTS": 4},
+        settings={**WAITING, "CONCURRENT_REQUESTS": 4},
         seconds=4,
     )
     check_all_fetched(result, 15)
@@ -43,26 +44,26 @@ def test_before_it_opens(site: Site, mode: str) -> None:
 
 @pytest.mark.newest
 def test_too_long_to_wait(site: Site) -> None:
-    """Requests that would wait longer than REP_VISIT_TIME_WAIT are refused,
+    """Requests that would wait longer than REP_WAIT_MAX are refused,
     and the log says so once.
     """
     host = site.add(HOURS.format("1200-1300"))
-    settings = {**IMPATIENT, "REP_VISIT_TIME_WAIT": 60}
+    settings = {**IMPATIENT, "REP_WAIT_MAX": 60}
     result = run_crawl(pages(host, 10), spider=SPIDER, settings=settings, seconds=3600)
     assert host.pages == []
     assert [error["reason"] for error in result.errors] == ["visit-time"] * 10
     assert {(error["rule"], error["line"]) for error in result.errors} == {
         ("1200-1300", 2)
     }
-    (line,) = result.lines("WARNING", "60 s before that time (REP_VISIT_TIME_WAIT)")
+    (line,) = result.lines("WARNING", "60 s before that time (REP_WAIT_MAX)")
     assert "before 12:00 UTC" in line
     assert result.stats["rep/denied/visit-time"] == 10
 
 
 @pytest.mark.newest
 def test_switched_off(site: Site) -> None:
-    """With REP_VISIT_TIME = False, or in Google's dialect, Visit-time is ignored."""
-    for settings in ({"REP_VISIT_TIME": False}, {"REP_DIALECT": "google"}):
+    """With REP_CRAWL_DELAY = False, or in Google's dialect, Visit-time is ignored."""
+    for settings in ({"REP_CRAWL_DELAY": False}, {"REP_DIALECT": "google"}):
         host = site.add(HOURS.format("1200-1300"))
         settings = {**IMPATIENT, **settings}
         result = run_crawl(
@@ -75,7 +76,7 @@ def test_switched_off(site: Site) -> None:
 def test_closing_while_it_is_closed(site: Site) -> None:
     """A crawl that closes does not wait until Visit-time begins."""
     host = site.add(HOURS.format("1200-1300"))
-    settings = {**IMPATIENT, "CLOSESPIDER_TIMEOUT": 1}
+    settings = {**WAITING, "CLOSESPIDER_TIMEOUT": 1}
     result = run_crawl(pages(host, 5), spider=SPIDER, settings=settings, seconds=600)
     assert result.stats["finish_reason"] == "closespider_timeout"
     assert result.stats["elapsed_time_seconds"] < 60
@@ -88,7 +89,7 @@ def test_what_a_callback_downloads_itself(site: Site) -> None:
     result = run_crawl(
         [other.url("/page")],
         spider="tests.crawl.paced_spiders.VisitingDownloader",
-        settings=IMPATIENT,
+        settings=WAITING,
         seconds=2,
         more=pages(host, 3),
     )

@@ -59,7 +59,7 @@ def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
     """A spider that is closed ends soon, even if requests wait for robots.txt."""
     hosts = [site.add(answer) for _ in range(2)]
     urls = [host.url(f"/{number}") for host in hosts for number in range(20)]
-    settings = {**FOUR, "CLOSESPIDER_TIMEOUT": 1, "REP_UNREACHABLE_WAIT": 600}
+    settings = {**FOUR, "CLOSESPIDER_TIMEOUT": 1, "REP_WAIT_MAX": 600}
     result = run_crawl(urls, mode=mode, settings=settings)
     assert result.stats["finish_reason"] == "closespider_timeout"
     assert result.stats["elapsed_time_seconds"] < 60

@@ -1,7 +1,11 @@
-"""Run two crawls in one process: ``python -m tests.crawl.two_crawls MODE URL... -- URL...``."""
+"""Run two crawls in one process.
+
+``python -m tests.crawl.two_crawls MODE SETTINGS URL... -- URL...``, with settings in JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from scrapy.crawler import AsyncCrawlerProcess, CrawlerProcess
@@ -12,9 +16,10 @@ from tests.crawl.spiders import PlanSpider
 
 
 def main() -> None:
-    mode, *urls = sys.argv[1:]
+    mode, own, *urls = sys.argv[1:]
     at = urls.index("--")
-    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], "LOG_LEVEL": "ERROR"}
+    settings = {**QUIET, **ADDON, **MODE_SETTINGS[mode], **json.loads(own)}
+    settings["LOG_LEVEL"] = "ERROR"
     kind = CrawlerProcess if mode == "select" else AsyncCrawlerProcess
     process = kind(settings)
     for part in (urls[:at], urls[at + 1 :]):

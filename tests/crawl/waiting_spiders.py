@@ -142,7 +142,7 @@ class OutageSpider(ClockSpider):
         return spider
 
     def replace_clock(self) -> None:
-        Frontier.of(self.crawler).access.cache._monotonic = self.clock
+        Frontier.of(self.crawler).hosts.cache._monotonic = self.clock
 
     def next_step(self) -> None:
         if self.is_probing:

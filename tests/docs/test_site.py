@@ -92,7 +92,6 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="there is no chromium")
-@pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @in_browser
 def test_colours(site: Path, browser: Any, scheme: str) -> None:

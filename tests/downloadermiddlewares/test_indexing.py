@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Request, signals
-from scrapy.exceptions import IgnoreRequest, StopDownload
-from scrapy.http import Headers, HtmlResponse, Response, TextResponse
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.exceptions import IndexingDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.responses.refusedimages import INDEXING, RefusedImages
 from tests.fakes import fake_crawler
 
 if TYPE_CHECKING:
@@ -119,75 +118,19 @@ def test_media_with_noindex(
     assert count == (1 if refused else None)
 
 
-def test_media_of_a_page_with_noimageindex() -> None:
-    """Images that an item of a noimageindex page names are refused while it is processed."""
-    mw, crawler = middleware()
-    item = {"images": [URL, 3, "no URL"], "one": URL, "other": None}
-    images = RefusedImages.of(crawler)
-    request = Request(URL, callback=NO_CALLBACK)
-    images.add(item, {INDEXING: (URL, None)})
-    pdf = page(b"", content_type="application/pdf")
-    assert mw.process_response(request, pdf) is pdf
-    image = page(b"", content_type="image/png")
-    with pytest.raises(IndexingDenied, match="noimageindex"):
-        mw.process_response(request, image)
-    assert mw.process_response(Request(URL), image) is image
-    images.discard(item)
-    assert mw.process_response(request, image) is image
-
-
-def test_refused_images_are_bounded() -> None:
-    """If very many items never end, the oldest of their images are forgotten."""
-    images = RefusedImages()
-    items = [{"url": f"http://example.com/{number}"} for number in range(1500)]
-    for item in items:
-        for _ in range(2):
-            images.add(item, {INDEXING: (URL, None)})
-    newest, oldest = (Request(items[at]["url"]) for at in (-1, 0))
-    assert images.because(newest, INDEXING)
-    assert not images.because(oldest, INDEXING)
-    for item in items:
-        images.discard(item)
-    assert not images.because(newest, INDEXING)
-
-
 @pytest.mark.parametrize(
-    ("tags", "settings", "meta", "stops"),
-    [
-        (["noindex, nofollow"], {}, {}, True),
-        (["none"], {}, {}, True),
-        (["noindex", "mybot: nofollow"], {}, {}, True),
-        (["noindex"], {}, {}, False),
-        (["nofollow"], {}, {}, False),
-        (["other: none"], {}, {}, False),
-        ([], {}, {}, False),
-        (["none"], {"REP_STOP_DOWNLOAD": False}, {}, False),
-        (["none"], {"REP_NOINDEX": "annotate"}, {}, False),
-        (["none"], {"REP_NOFOLLOW": "ignore"}, {}, False),
-        (["none"], {}, {"dont_obey_noindex": True}, False),
-        (["none"], {}, {"dont_obey_nofollow": True}, False),
-    ],
+    ("content_type", "refused"), [("image/png", True), ("application/pdf", False)]
 )
-def test_stop_download(
-    tags: list[str], settings: dict[str, Any], meta: dict[str, Any], stops: bool
-) -> None:
-    """A body is not downloaded if nothing of it would be used."""
-    mw, crawler = middleware(**{"REP_STOP_DOWNLOAD": True, **settings})
-    headers = Headers(
-        {"X-Robots-Tag": tags, "Content-Length": "1000", "Content-Type": "text/html"}
-    )
-    outcomes = [
-        outcome.value
-        for _, outcome in crawler.signals.send_catch_log(
-            signals.headers_received,
-            headers=headers,
-            body_length=1000,
-            request=Request(URL, headers={"User-Agent": "mybot"}, meta=meta),
-            spider=crawler.spider,
-            dont_log=StopDownload,
-        )
-        if outcome is not None
-    ]
-    assert [type(outcome) for outcome in outcomes] == [StopDownload] * stops
-    assert crawler.stats.get_value("rep/stopped/bytes") == (1000 if stops else None)
-    assert mw is not None
+def test_an_image_that_says_noimageindex(content_type: str, refused: bool) -> None:
+    """An image whose own header says noimageindex does not reach the pipeline."""
+    mw, crawler = middleware()
+    response = page(b"", "noimageindex", content_type=content_type)
+    assert mw.process_response(Request(URL), response) is response
+    request = Request(URL, callback=NO_CALLBACK)
+    if refused:
+        with pytest.raises(IndexingDenied, match="noimageindex"):
+            mw.process_response(request, response)
+    else:
+        assert mw.process_response(request, response) is response
+    count = crawler.stats.get_value("rep/noindex/media/noimageindex")
+    assert count == (1 if refused else None)

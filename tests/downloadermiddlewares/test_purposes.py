@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Request, signals
-from scrapy.exceptions import IgnoreRequest, StopDownload
-from scrapy.http import Headers, HtmlResponse, Response
+from scrapy import Request
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import HtmlResponse, Response
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
@@ -16,7 +16,6 @@ from scrapy_rep.exceptions import MediaUsageDenied, RobotsDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
-from scrapy_rep.responses.refusedimages import USAGE, RefusedImages
 from scrapy_rep.signals import indexing_read, media_refused, usage_read
 from tests.fakes import answer, coroutine_test, fake_crawler
 
@@ -239,65 +238,5 @@ def test_files_that_are_not_for_a_purpose(
     assert isinstance(caught.value, IgnoreRequest)
     assert caught.value.denial.purpose == refused
     (signal,) = seen
-    assert (signal["reason"], signal["page_url"]) == (refused, request.url)
+    assert (signal["reason"], signal["url"]) == (refused, request.url)
     assert crawl.stat(f"rep/usage/media/{refused}") == 1
-
-
-def test_images_of_a_page_that_refuses_them() -> None:
-    """An image is refused while an item of a page that denies its use is in the pipelines, and
-    not after that.
-    """
-    crawl = Crawl("train-ai")
-    page_request = Request(f"{SITE}/page")
-    stated = crawl.receive(page_request, X_Robots_Tag="noimageai")
-    denial = stated.denial(["train-ai"], image=True)
-    assert denial is not None
-    images = RefusedImages.of(crawl.crawler)
-    item = {"image_urls": [f"{SITE}/a.png"]}
-    images.add(item, {USAGE: (page_request.url, denial)})
-    request = Request(f"{SITE}/a.png", callback=NO_CALLBACK)
-    with pytest.raises(MediaUsageDenied) as caught:
-        crawl.receive(request, Content_Type="image/png")
-    assert caught.value.denial is denial
-    images.discard(item)
-    crawl.receive(request, Content_Type="image/png")
-
-
-# Stopped downloads.
-
-
-@pytest.mark.parametrize(
-    ("headers", "settings", "purposes", "stops"),
-    [
-        ({"Content-Usage": "train-ai=n"}, {}, ["train-ai"], True),
-        ({"Content-Usage": "train-ai=n"}, {}, ["search"], False),
-        ({"Content-Usage": "train-ai=n"}, {"REP_USAGE": "annotate"}, ["train-ai"], False),
-        # A meta tag can override this header, so HTML is downloaded.
-        ({"tdm-reservation": "1", "Content-Type": "text/html"}, {}, ["tdm"], False),
-        ({"tdm-reservation": "1"}, {}, ["tdm"], False),
-        ({"tdm-reservation": "1", "Content-Type": "image/png"}, {}, ["tdm"], True),
-        ({"X-Robots-Tag": "noimageai", "Content-Type": "image/png"}, {}, ["train-ai"], True),
-        ({"X-Robots-Tag": "noimageai", "Content-Type": "text/html"}, {}, ["train-ai"], False),
-    ],
-)  # fmt: skip
-def test_downloads_for_no_purpose(
-    headers: dict[str, str], settings: dict[str, Any], purposes: list[str], stops: bool
-) -> None:
-    """The download of a file stops at its headers if these deny a purpose."""
-    crawl = Crawl(*purposes, REP_STOP_DOWNLOAD=True, **settings)
-    request = Request(
-        f"{SITE}/a", callback=NO_CALLBACK, headers={"User-Agent": "mybot"}
-    )
-    outcomes = crawl.crawler.signals.send_catch_log(
-        signals.headers_received,
-        headers=Headers(headers),
-        body_length=None,
-        request=request,
-        spider=crawl.crawler.spider,
-        dont_log=StopDownload,
-    )
-    stopped = [outcome for _, outcome in outcomes if outcome is not None]
-    assert [type(outcome.value) for outcome in stopped] == [StopDownload] * stops
-    assert crawl.stat("rep/stopped/count") == (1 if stops else None)
-    # The server sends no Content-Length.
-    assert crawl.stat("rep/stopped/bytes") is None

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.signals import request_allowed, request_denied
 from tests.fakes import answer, coroutine_test, fake_crawler
 
@@ -27,7 +28,7 @@ PUBLIC = "http://example.com/public"
 def middleware(
     answers: dict[str, Any] | None = None, **settings: Any
 ) -> tuple[RobotsTxtMiddleware, Crawler]:
-    settings = {"USER_AGENT": "mybot", "REP_UNREACHABLE_WAIT": 0, **settings}
+    settings = {"USER_AGENT": "mybot", "REP_WAIT_MAX": 0, **settings}
     answers = {ROBOTS_URL: answer(ROBOTS_URL)} if answers is None else answers
     crawler = fake_crawler(settings, answers)
     return RobotsTxtMiddleware.from_crawler(crawler), crawler
@@ -156,7 +157,7 @@ async def test_the_last_waiter_that_is_cancelled_ends_the_fetch() -> None:
     assert asked(crawler) == [ROBOTS_URL] * 2
     with pytest.raises(RobotsDenied):
         await ask(mw, Request(PRIVATE))
-    assert not mw._access.hosts.has_waiters
+    assert Frontier.of(crawler).core.waiting() == (0, 0, None)
 
 
 @coroutine_test

@@ -127,9 +127,10 @@ def test_files_that_are_refused(reason: str, statement: Any, layer: Layer) -> No
     """The row of a refused file has the page that refuses it and the layer."""
     receivers, rows = recorder()
     receivers[ours.media_refused](
-        request=Request("http://cdn.example/a.png"),
+        url="http://cdn.example/a.png",
+        request=Request(URL),
+        response=Response(URL),
         reason=reason,
-        page_url=URL,
         statement=statement,
         entry=ENTRY,
     )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120
+OUR_ENVIRONMENT = dict(os.environ)
+"""The environment before a test without coverage removes the variables for it."""
 
 
 class Forked:
@@ -120,7 +122,9 @@ class Server:
     need.
     """
 
-    def __init__(self, *, bare: bool = False) -> None:
+    def __init__(
+        self, *, bare: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._log = tempfile.TemporaryFile("w+b")
         self._control, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -129,7 +133,7 @@ class Server:
             self._process = subprocess.Popen(
                 [*command, "bare"] if bare else command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**(environment or os.environ), "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
@@ -167,7 +171,7 @@ class Server:
 
 @cache
 def _server() -> Server:
-    return Server()
+    return Server(environment=OUR_ENVIRONMENT)
 
 
 def start(

@@ -28,7 +28,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier import hostaccess
+from scrapy_rep.frontier import hosts
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.queue import HostQueue
@@ -254,6 +254,10 @@ class FakeDownloader:
         self._process(slot)
         for listener in self.on_end:
             listener(request)
+        if not isinstance(result, Exception):
+            self._signals.send_catch_log(
+                signals.response_downloaded, response=result, request=request
+            )
         self._signals.send_catch_log(signals.request_left_downloader, request=request)
         answer.errback(result) if isinstance(result, Exception) else answer.callback(
             result
@@ -404,8 +408,8 @@ class Crawl:
         """
         for crawl in cls._all:
             crawl.engine.close()
-            if crawl.frontier.access is not None:
-                crawl.frontier.access.close()
+            if crawl.frontier.hosts is not None:
+                crawl.frontier.hosts.close()
         cls._all.clear()
 
     def __init__(
@@ -458,9 +462,7 @@ class Crawl:
         ]
 
     def _obey(self) -> None:
-        with mock.patch.object(
-            hostaccess, "_store_client", return_value=self.store_client
-        ):
+        with mock.patch.object(hosts, "_store_client", return_value=self.store_client):
             self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
 
     # The side of the crawler.

@@ -186,7 +186,7 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
     again = on_disk(crawl, tmp_path, state)
     assert len(again) == 1
     assert [text.split()[0] for text in contents(again)] == ["http://b.example/1"]
-    assert not crawl.frontier._slots
+    assert not len(crawl.frontier.core.scopes)
 
 
 def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
@@ -260,7 +260,6 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
         ["scrapy_rep.HostQueue", 5, None],
         ["scrapy_rep.HostQueue", [["slot", 7, False, [0]]], None],
         ["scrapy_rep.HostQueue", [["slot", None, False, 7]], None],
-        ["scrapy_rep.HostQueue", [[{}, None, False, [0]]], None],
         ["scrapy_rep.HostQueue", [], {"slot": 5}],
         {"slot": 5},
         ["a", "b"],
@@ -287,7 +286,7 @@ def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
             queue.push(request)
         assert len(queue) == 0
         assert queue.pop() is None
-    assert not crawl.frontier._slots
+    assert not len(crawl.frontier.core.scopes)
     queue.push(Request("http://a.example/"))
     with pytest.raises(ValueError, match="not an instance method"):
         queue.push(request)
@@ -364,7 +363,7 @@ def test_a_queue_that_costs_little(tmp_path: Path) -> None:
         pass
     queue.pop()
     assert not queue._queues
-    assert not crawl.frontier._slots
+    assert not len(crawl.frontier.core.scopes)
 
 
 @pytest.mark.parametrize("error", [None, OSError("damaged")])

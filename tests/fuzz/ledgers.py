@@ -1,4 +1,4 @@
-"""Ledgers written by others, as ``report`` and ``replay`` read them."""
+"""Ledgers written by others, as ``report`` and ``diff`` read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ledger(data: bytes) -> None:
     whose values, of any type, are set in the rows of the table. Bytes that overwrite the
     file may follow, as for a store.
 
-    For report and for replay:
+    For report and for diff:
 
     - nothing raises, and the exit status is 0, 1 or 2;
     - with status 2, one line says why;
@@ -42,8 +42,8 @@ def ledger(data: bytes) -> None:
         robots = Path(folder) / "robots.txt"
         robots.write_bytes(b"User-agent: *\nDisallow: /private\n")
         report = ["report", str(path), "-o", str(Path(folder) / "report.html")]
-        replay = ["replay", str(path), "--robots", str(robots)]
-        for arguments in (report, replay, [*replay, "--format", "json"]):
+        diff = ["diff", str(path), str(robots)]
+        for arguments in (report, diff, [*diff, "--json"]):
             _run(arguments, len(data))
 
 

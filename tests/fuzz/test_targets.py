@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS, inputs, seeds
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.newest
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 
 KEPT = [(name, path) for name in TARGETS for path in seeds(name)]
 
@@ -25,7 +25,6 @@ def test_inputs_that_are_kept(name: str, path: Path) -> None:
     TARGETS[name](path.read_bytes())
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", TARGETS)
 def test_inputs_like_them(name: str) -> None:
     run = given(inputs(name))(TARGETS[name])

@@ -16,7 +16,7 @@ TIMES = 8
 # A linear task takes TIMES as long for an input TIMES as large; a quadratic one takes
 # TIMES * TIMES.
 MOST_TIMES = 3 * TIMES
-SLACK = 0.05  # seconds
+SLACK = 0.015  # seconds
 
 
 def steps(task: Callable[[], object]) -> int:
@@ -43,7 +43,7 @@ def assert_linear(do: Callable[[T], object], make: Callable[[int], T]) -> None:
     *make* makes the input from a size in octets. The test compares processor time, the
     best of four runs each.
     """
-    size = 128 * 1_024
+    size = 64 * 1_024
     short, long = make(size // TIMES), make(size)
     of_short = of_long = float("inf")
     for _ in range(4):

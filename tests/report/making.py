@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands import report
 from scrapy_rep.commands.arguments import SUBCOMMANDS
-from scrapy_rep.commands.shared.exit_status import exit_status
+from scrapy_rep.commands.output import exit_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,8 +30,6 @@ pytest.importorskip("axe_playwright_python")
 
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM, reason="there is no chromium"),
-    # One browser for all tests.
-    pytest.mark.xdist_group("browser"),
     pytest.mark.unmeasured,
 ]
 

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from scrapy.http import (
-    Headers,
-    HtmlResponse,
-    JsonResponse,
-    Response,
-    TextResponse,
-    XmlResponse,
-)
+from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
-from scrapy_rep.responses.documents import announces_document, has_document
+from scrapy_rep.responses.documents import has_document
 
 pytestmark = pytest.mark.newest
 
@@ -45,13 +38,7 @@ def test_the_type_and_the_class(
 
 def test_a_robotstxt_is_no_document() -> None:
     """A robots.txt that says nofollow leads to its sitemaps nevertheless."""
-    headers = Headers({"Content-Type": "text/plain"})
-    assert announces_document("http://example.com/a.txt", headers)
+    headers = {"Content-Type": "text/plain"}
+    assert has_document(TextResponse("http://example.com/a.txt", headers=headers))
     for url in ("http://example.com/robots.txt", "http://example.com:80/robots.txt"):
-        assert not announces_document(url, headers)
         assert not has_document(TextResponse(url, headers=headers))
-
-
-def test_headers_without_a_type() -> None:
-    """Before its body has come, a response without a type may be data."""
-    assert not announces_document(URL, Headers())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,7 +16,6 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.responses.refusedimages import INDEXING, RefusedImages
 from scrapy_rep.signals import link_dropped
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 URL = "http://example.com/page"
 FUTURE, PAST = b"unavailable_after: 2999-01-01", b"unavailable_after: 1999-01-01"
+
+
+class Anything:
+    """An object that is no item for Scrapy."""
 
 
 def gate(**settings: Any) -> tuple[IndexingGateMiddleware, Crawler]:
@@ -244,17 +249,33 @@ def test_expiring_items_are_annotated(noindex: str) -> None:
     assert crawler.stats.get_value("rep/noindex/expiring") == 1
 
 
-def test_noimageindex_refuses_what_the_item_names() -> None:
-    """The images of an item are refused until it has left the pipelines."""
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"image_urls": None},
+        {"images": ["http://example.com/image.png"]},
+        None,
+        Anything(),
+    ],
+)
+def test_items_without_images(item: Any) -> None:
+    """On a page with noimageindex, an item that names no image for ImagesPipeline is left as it
+    is, whatever it is.
+    """
     mw, crawler = gate()
-    image, other = "http://example.com/image.png", "http://example.com/other.png"
-    made = [{"image_urls": [image]}, {"image_urls": [other]}]
-    item, second = mw.process_spider_output(page(b"noimageindex"), made)
-    images = RefusedImages.of(crawler)
-    of_image, of_other = Request(image), Request(other)
-    assert images.because(of_image, INDEXING)
-    crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
-    assert not images.because(of_image, INDEXING)
-    assert images.because(of_other, INDEXING)
-    crawler.signals.send_catch_log(signals.item_dropped, item=second, response=None)
-    assert not images.because(of_other, INDEXING)
+    pipelines = [SimpleNamespace(images_urls_field="image_urls")]
+    engine: Any = crawler.engine
+    engine.scraper = SimpleNamespace(itemproc=SimpleNamespace(middlewares=pipelines))
+    before = copy(item)
+    (found,) = mw.process_spider_output(page(b"noimageindex"), [item])
+    assert found is item
+    assert found == before or isinstance(item, Anything)
+    assert crawler.stats.get_value("rep/noindex/media/noimageindex") is None
+
+
+def test_images_without_a_pipeline() -> None:
+    """If the crawl has no ImagesPipeline, the URLs of images stay in their item."""
+    mw, _ = gate()
+    item = {"image_urls": ["http://example.com/image.png"]}
+    (found,) = mw.process_spider_output(page(b"noimageindex"), [dict(item)])
+    assert found == item

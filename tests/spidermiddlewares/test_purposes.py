@@ -14,7 +14,6 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.preferences import UsagePreferences
-from scrapy_rep.responses.refusedimages import USAGE, RefusedImages
 from scrapy_rep.signals import usage_annotated
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 URL = "http://example.com/page"
-IMAGE = "http://example.com/a.png"
 
 
 class Silent(LogFormatter):
@@ -126,20 +124,14 @@ def test_annotate() -> None:
     assert crawler.stats.get_value("rep/usage/annotated") == 2
 
 
-def test_images_of_an_item() -> None:
-    """If a page denies only the use of its images, its items pass, and the images that an item
-    names are refused until the item leaves the pipelines.
-    """
-    mw, crawler = gate("train-ai")
-    item = {"image_urls": [IMAGE]}
-    assert list(mw.process_spider_output(page(no_images()), [item])) == [item]
-    images, request = RefusedImages.of(crawler), Request(IMAGE)
-    because = images.because(request, USAGE)
-    assert because is not None
-    page_url, denial = because
-    assert (page_url, denial.purpose) == (URL, "train-ai")
-    crawler.signals.send_catch_log(signals.item_scraped, item=item, response=None)
-    assert images.because(request, USAGE) is None
+def test_annotate_images() -> None:
+    """If a page denies only the use of its images, the item field says that too."""
+    mw, _ = gate("search", "train-ai", REP_USAGE="annotate")
+    (item,) = mw.process_spider_output(page(no_images()), [{}])
+    assert item["robots"] == {
+        "usage": {"search": True, "train-ai": True},
+        "usage_of_images": {"search": True, "train-ai": False},
+    }
 
 
 @coroutine_test

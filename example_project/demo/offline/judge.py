@@ -19,7 +19,7 @@ from protego import Protego
 from demo.offline.server import answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from demo.offline.server import Hit
 
@@ -30,6 +30,7 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
     """
     pages = [hit for hit in log if not hit.is_robotstxt]
     gaps = smallest_gaps(log)
+    pauses = list(pauses_kept(log))
     violations = {
         "forbidden": [
             hit.url
@@ -39,6 +40,9 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
         "outside of a Visit-time": [hit.url for hit in pages if is_closed(hit)],
         "faster than a Crawl-delay": [
             f"{site}: {gap:.3f} s" for site, (asked, gap) in gaps.items() if gap < asked
+        ],
+        "within a pause": [
+            f"{site}: after {gap:.3f} s" for site, asked, gap in pauses if gap < asked
         ],
     }
     if kept is not None:
@@ -54,6 +58,8 @@ def judge(log: list[Hit], kept: Iterable[str] | None = None) -> int:
         print(f"  {len(found)} {what}", *sorted(found), sep="\n      ")
     for site, (asked, gap) in gaps.items():
         print(f"  {site}: Crawl-delay {asked:g} s, smallest gap {gap:.3f} s")
+    for site, asked, gap in pauses:
+        print(f"  {site}: Retry-After {asked} s, next request after {gap:.3f} s")
     return sum(map(len, violations.values()))
 
 
@@ -85,6 +91,23 @@ def smallest_gaps(log: list[Hit]) -> dict[str, tuple[float, float]]:
         if delay and len(times) > 1:
             gaps[site] = (delay, min(later - one for one, later in pairwise(times)))
     return gaps
+
+
+def pauses_kept(log: list[Hit]) -> Iterator[tuple[str, int, float]]:
+    """Yield each pause for which a site has asked: the site, the seconds, and the seconds until
+    its next request.
+    """
+    for hit in log:
+        if not hit.retry_after:
+            continue
+        site = urljoin(hit.url, "/")
+        later = [
+            other.seconds
+            for other in log
+            if urljoin(other.url, "/") == site and other.seconds > hit.seconds
+        ]
+        if later:
+            yield site, hit.retry_after, min(later) - hit.seconds
 
 
 def is_closed(hit: Hit) -> bool:

@@ -75,7 +75,7 @@ class Report:
         for row in table:
             print("  ".join(map(str.ljust, row, widths)).rstrip())
         log = self.crawler.get_downloader_middleware(OfflineSite).site.log
-        fetched = sum(not hit.is_robotstxt for hit in log)
+        fetched = sum(not (hit.is_robotstxt or hit.retry_after) for hit in log)
         kept = sorted(Counter(map(name, self.kept)).items())
         by_host = ", ".join(f"{host} {count}" for host, count in kept)
         print(f"{fetched} pages fetched, {len(self.kept)} items kept: {by_host}\n")

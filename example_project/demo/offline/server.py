@@ -48,6 +48,9 @@ SPECIAL: dict[str, tuple[int, dict[str, str]]] = {
     "http://press.example/rivals.html": (200, {"X-Robots-Tag": "otherbot: noindex"}),
 }
 
+# The URLs that first answer 429, with a Retry-After of so many seconds.
+BUSY = {"http://bare.example/": 1}
+
 
 class Answer(NamedTuple):
     status: int
@@ -84,11 +87,14 @@ def closed_now() -> bytes:
 
 
 class Hit(NamedTuple):
-    """A line of the access log. *seconds* is the time of arrival, on the monotonic clock."""
+    """A line of the access log. *seconds* is the time of arrival, on the monotonic clock;
+    *retry_after* are the seconds for which the answer asks for a pause.
+    """
 
     url: str
     agent: str
     seconds: float
+    retry_after: int
 
     @property
     def is_robotstxt(self) -> bool:
@@ -105,6 +111,7 @@ class Site(ThreadingTCPServer):
     def __init__(self, on_hit: Callable[[Hit], object] = bool) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.log: list[Hit] = []
+        self.busy = dict(BUSY)
         self.on_hit = on_hit
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
         Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -128,7 +135,10 @@ class Handler(BaseHTTPRequestHandler):
         if found is None:
             self.do_CONNECT()
             return
-        hit = Hit(self.path, self.headers.get("User-Agent", ""), came)
+        pause = self.server.busy.pop(self.path, 0)
+        if pause:
+            found = Answer(429, {"Retry-After": str(pause)}, b"")
+        hit = Hit(self.path, self.headers.get("User-Agent", ""), came, pause)
         self.server.log.append(hit)
         self.server.on_hit(hit)
         self.send_response(found.status)

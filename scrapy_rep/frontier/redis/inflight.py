@@ -39,10 +39,8 @@ class InFlight:
     callback has ended, and has a place at its host until it has left the downloader.
 
     Requests that did not come from a queue, for media and robots.txt, get their places at
-    hosts here too, instead of from :class:`~scrapy_rep.frontier.leases.Leases`.
+    hosts here too.
     """
-
-    are_shared = True
 
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
@@ -75,7 +73,8 @@ class InFlight:
         taken = self._places.get(request)
         return taken is not None and self._is_held(taken)
 
-    async def acquire(self, host: str, delay: float) -> bool:
+    def acquire(self, host: str) -> bool:
+        """Try to get the place at *host* until it is released. Return True on success."""
         if any(
             taken.host == host and self._is_held(taken)
             for taken in self._places.values()
@@ -90,10 +89,8 @@ class InFlight:
         # While the server fails, this worker alone keeps the delay.
         return found is not False
 
-    def renew(self, host: str, delay: float) -> None:
-        """Does nothing: a place lasts as long as the lease of this worker."""
-
     def release(self, host: str, delay: float) -> None:
+        """Let another worker send to *host* after *delay* seconds."""
         number = self._acquired.pop(host, None)
         if number is not None:
             self._worker.release(number, host, delay)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.frontier.backqueue import BackQueue
-from scrapy_rep.frontier.demands import Terms
+from scrapy_rep.frontier.core import Phase, Where
+from scrapy_rep.frontier.frontier import BackQueue
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scrapy import Request
 
-    from scrapy_rep.frontier.backqueue import Owner, Slot
-    from scrapy_rep.frontier.frontier import Frontier
+    from scrapy_rep.frontier.core import Scope, Ticket
+    from scrapy_rep.frontier.frontier import Frontier, Owner
     from scrapy_rep.frontier.hostkeys import HostKey
     from scrapy_rep.frontier.redis.worker import Popped, Unknown, Worker
+    from scrapy_rep.protocol.origins import Origin
 
 # The limit of robots.txt files that are fetched at once. Unreachable ones, which will be
 # fetched again later, do not count.
@@ -31,6 +33,27 @@ _IDLE_PAUSE = 0.5
 # be read.
 _UNREADABLE_HOLDS = 60.0
 
+# Terms that depend on the time of day are valid for this many seconds after the opening.
+_CHANGES_AFTER = 60.0
+
+
+class Terms(NamedTuple):
+    """The delay and visiting hours of a host that the workers of a crawl share. All values
+    are in seconds.
+    """
+
+    holds: float
+    """The time for which the terms are valid."""
+
+    delay: float = 0.0
+    """The time between two requests."""
+
+    ago: float = 0.0
+    """The time since the request for robots.txt."""
+
+    opens: float = 0.0
+    """The time until the host is open for visits."""
+
 
 class RemoteQueue(BackQueue):
     """A back queue on the Redis server. Only its first request is known here."""
@@ -39,17 +62,19 @@ class RemoteQueue(BackQueue):
 
     def __init__(
         self,
+        frontier: Frontier,
         key: HostKey,
-        slot: Slot,
-        owner: Owner,
+        learning: Learning,
         *,
         worker: Worker,
         name: str,
         first: Request,
     ) -> None:
+        # It waits for robots.txt only: the server counts places.
+        host, _ = frontier.host_of(key)
+        super(BackQueue, self).__init__(learning, host, ())
         self.key = key
-        self.slot = slot
-        self.owner = owner
+        self.owner = learning.owner
         self.name = name
         self._worker = worker
         self._first = first
@@ -62,7 +87,12 @@ class RemoteQueue(BackQueue):
 
 
 class Learning:
-    """Lets the frontier fetch the robots.txt of queues, and reports it to the Redis server."""
+    """Lets the frontier fetch the robots.txt of queues, and reports it to the Redis server.
+
+    It is the line of these queues: they come here when their robots.txt is known.
+    """
+
+    is_direct = False
 
     def __init__(
         self,
@@ -72,12 +102,16 @@ class Learning:
         read: Callable[[bytes], Request | None],
         enough: int,
     ) -> None:
+        self.core = frontier.core
+        self.owner = owner
         self._frontier = frontier
         self._worker = worker
-        self._owner = owner
         self._read = read
         self._enough = enough
         self._queues: dict[str, RemoteQueue] = {}
+        self.on_learned: Callable[[], None] = lambda: None
+        """Called when the robots.txt of a queue is known."""
+
         self.again_at = float("-inf")
         """The moment from which to ask the server for more queues."""
 
@@ -98,12 +132,11 @@ class Learning:
 
     def _quota(self) -> int:
         """The number of further queues whose robots.txt may be fetched now."""
-        access = self._frontier.access
         under_way = len(self._queues)
-        if access is not None and under_way >= _MAX_LEARNING:
+        if under_way >= _MAX_LEARNING:
             under_way -= sum(
-                queue.key.origin is not None
-                and access.hosts.is_unreachable(queue.key.origin)
+                queue.host is not None
+                and queue.host.phase in {Phase.DOWN, Phase.REFUSED}
                 for queue in self._queues.values()
             )
         return min(_MAX_LEARNING - under_way, _AT_ONCE)
@@ -112,40 +145,71 @@ class Learning:
         """Begin to fetch the robots.txt of a queue."""
         name = unknown.queue
         request = self._read(unknown.data)
-        access = self._frontier.access
-        if request is None or access is None:
+        frontier, hosts = self._frontier, self._frontier.hosts
+        if request is None or hosts is None:
             # Then the request can be popped, which logs the error and removes it.
             self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
             return
-        key = self._frontier.key_of(request)
-        slot = self._frontier.slot(key.slot)
+        key = frontier.key_of(request)
         queue = RemoteQueue(
-            key, slot, self._owner, worker=self._worker, name=name, first=request
+            frontier, key, self, worker=self._worker, name=name, first=request
         )
         self._queues[name] = queue
-        if unknown.delay:
-            access.note_delay(queue, unknown.delay)
-        if access.is_known(queue):
-            self._owner.release(queue)
-        elif "proxy" in request.meta:
-            access.note_cause(queue, request)
+        if unknown.delay and key.origin is not None:
+            # The request for robots.txt waits for it too.
+            hosts.set_delay(key, unknown.delay)
+        frontier.add(queue)
+        if "proxy" in request.meta:
+            frontier.note_cause(key, request)
+        frontier.flush()
 
-    def end(self, queue: BackQueue) -> None:
-        """Report the robots.txt of *queue* to the Redis server."""
-        assert isinstance(queue, RemoteQueue)
-        name = queue.name
-        if self._queues.pop(name, None) is None:
-            return
-        self._frontier.leave_slot(queue.slot)
-        access, origin = self._frontier.access, queue.key.origin
-        self._worker.learned(name, access.terms(origin) if access and origin else None)
+    def has(self, scope: Scope) -> bool:
+        return False
+
+    def discard(self, ticket: Ticket) -> None:
+        """Does nothing: no queue stays here."""
+
+    def add(self, ticket: Ticket) -> None:
+        """Report the robots.txt of a queue to the Redis server."""
+        assert isinstance(ticket, RemoteQueue)
+        ticket.where = Where.NOWHERE
+        if self._end(ticket):
+            self._worker.learned(ticket.name, self._terms(ticket.key.origin))
+        self.on_learned()
+
+    def _end(self, queue: RemoteQueue) -> bool:
+        """Forget *queue*. Return whether it was known."""
+        if self._queues.pop(queue.name, None) is None:
+            return False
+        self._frontier.end(queue)
+        return True
+
+    def _terms(self, origin: Origin | None) -> Terms | None:
+        """Return the terms for requests to *origin*; None if they are not known.
+
+        They leave out the delay or visiting hours for which the middleware refuses requests.
+        """
+        hosts = self._frontier.hosts
+        if hosts is None or origin is None:
+            return None
+        robots, holds, ago = hosts.rules(origin)
+        if robots is None:
+            return Terms(holds) if holds else None
+        pace = hosts.pace(robots)
+        demand = hosts.demand(pace)
+        if demand.refusal is Reason.CRAWL_DELAY:
+            return Terms(holds)
+        opens = 0.0 if demand.refusal else demand.opens_in
+        if pace.changes:
+            holds = min(holds, opens + _CHANGES_AFTER)
+        return Terms(holds, demand.delay, ago, opens)
 
     def take(self, queue: BackQueue) -> Popped | None:
         """Pop a request of a queue whose host was given up; None if there is none."""
         assert isinstance(queue, RemoteQueue)
         popped, left = self._worker.take(queue.name)
-        if not left and self._queues.pop(queue.name, None) is not None:
-            self._frontier.leave_slot(queue.slot)
+        if not left:
+            self._end(queue)
         return popped
 
 

@@ -22,7 +22,7 @@ from scrapy_rep.settings import RepSettings
 if TYPE_CHECKING:
     from scrapy import Spider
 
-    from scrapy_rep.frontier.backqueue import BackQueue, Slot
+    from scrapy_rep.frontier.frontier import BackQueue
     from scrapy_rep.frontier.redis.worker import Popped
 
 logger = get_logger(__name__)
@@ -70,11 +70,10 @@ class HostQueue(Base):
         self._link = link = shared_component(crawler, Link)
         link.connect(server)
         self._prefix = f"{{{self.key}}}"
-        access = self._frontier.access
+        obeys = self._frontier.hosts is not None
         self._worker = Worker(
-            link, self._clock, self._prefix, settings.queue_lease,
-            obeys=access is not None,
-        )  # fmt: skip
+            link, self._clock, self._prefix, settings.queue_lease, obeys=obeys
+        )
         enough = max(_MIN_READY, 2 * crawler.settings.getint("CONCURRENT_REQUESTS"))
         self._learning = Learning(
             self._frontier, self._worker, self, self._read, enough
@@ -85,8 +84,8 @@ class HostQueue(Base):
         self._will_report = False
         self._idle_seconds = 0.0
         self._last_request = self._clock.monotonic()
-        if access is not None:
-            access.turns.leases = self._in_flight
+        self._learning.on_learned = self._learned
+        self._frontier.leases = self._in_flight
         connect = crawler.signals.connect
         connect(self._left_downloader, signals.request_left_downloader)
         connect(self._spider_opened, signals.spider_opened)
@@ -138,7 +137,7 @@ class HostQueue(Base):
                 request = self._start(popped)
             else:
                 self._ask_later()
-        self._frontier.fetch_ahead()
+        self._frontier.flush()
         return request
 
     def clear(self) -> None:
@@ -158,15 +157,6 @@ class HostQueue(Base):
         self._report_soon()
         return self._read(popped.data, is_taken=True)
 
-    def release(self, queue: BackQueue) -> None:
-        """Note that the requests of *queue* no longer wait for its robots.txt."""
-        self._learning.end(queue)
-        self._ask_at = float("-inf")
-        wake(self._crawler)
-
-    def slot_changed(self, slot: Slot) -> None:
-        """Does nothing: the server counts the requests in flight."""
-
     def count_ready(self) -> int:
         """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
         return 0
@@ -183,9 +173,7 @@ class HostQueue(Base):
             return None
         key = self._frontier.key_of(request)
         self._in_flight.add(request, popped, key.slot)
-        slot = self._frontier.slot(key.slot)
-        self._frontier.started(slot, request)
-        self._frontier.leave_slot(slot)
+        self._frontier.started(key, request)
         self._last_request = self._clock.monotonic()
         return request
 
@@ -208,6 +196,11 @@ class HostQueue(Base):
         return found
 
     # When to ask.
+
+    def _learned(self) -> None:
+        """Note that the requests of a queue no longer wait for its robots.txt."""
+        self._ask_at = float("-inf")
+        wake(self._crawler)
 
     def _ask_later(self) -> None:
         """Schedule the next pop, for when a host may be ready."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy_rep.frontier.clock import Clock
-    from scrapy_rep.frontier.demands import Terms
+    from scrapy_rep.frontier.redis.learning import Terms
     from scrapy_rep.frontier.redis.link import Link
 
 # The number of queues that one call checks to find one whose host is ready. Those that are

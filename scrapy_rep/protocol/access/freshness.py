@@ -8,6 +8,7 @@ in seconds, points in time in seconds since the epoch.
 from __future__ import annotations
 
 import re
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +35,13 @@ _AGE_DIRECTIVES = {
     "expires": (),
 }
 
-_DELTA_SECONDS = re.compile(r"\d{1,10}", re.ASCII)  # RFC 9111, 1.2.2
+_DELTA_SECONDS = re.compile(r"\d+", re.ASCII)  # RFC 9111, 1.2.2
+_WITH_FRACTION = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_MAX_SECONDS = 2.0**31
+"""What a longer time counts as (RFC 9111, 1.2.2)."""
+_MAX_CHARACTERS = 64
+"""How much of a number or date is read."""
+
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*(?:=\s*"?([^",]*)"?)?\s*')
 
 
@@ -101,13 +108,29 @@ def retry_delay(headers: Headers, attempts: int, jitter: float, now: float) -> f
     """
     doubled = min(_FIRST_RETRY * 2.0 ** min(attempts - 1, 30), _LAST_RETRY)
     back_off = doubled * (1 + jitter / 2)
-    value = dict(headers).get("retry-after", "")
-    wanted = _seconds(value)
-    if wanted is None and (moment := _moment(value)) is not None:
-        wanted = moment - now
+    wanted = pause_asked(headers, now)
     if wanted is None:
         return back_off
     return max(min(wanted, _MAX_RETRY_AFTER), _MIN_RETRY_AFTER)
+
+
+def pause_asked(headers: Headers, now: float) -> float | None:
+    """Return the seconds for which ``Retry-After`` asks crawlers to wait, or None if it has no
+    usable value.
+
+    The value is a number of seconds, or a date (RFC 9110, 10.2.3). A date is counted from the
+    response's own ``Date``, so that the clocks of server and crawler need not agree; without
+    one, it is counted from *now*, when the response came. A date in the past is 0. A negative
+    number, or anything else, is no usable value. Some servers send fractions of a second,
+    which count. The result is 2**31 at most, whatever the server sends.
+    """
+    fields = dict(headers)
+    value = fields.get("retry-after", "")
+    seconds = _seconds(value, _WITH_FRACTION)
+    if seconds is not None or (moment := _moment(value)) is None:
+        return seconds
+    sent = _moment(fields.get("date", ""))
+    return min(max(moment - (now if sent is None else sent), 0.0), _MAX_SECONDS)
 
 
 def cache_control(fields: dict[str, str]) -> dict[str, str]:
@@ -121,14 +144,16 @@ def cache_control(fields: dict[str, str]) -> dict[str, str]:
     return directives
 
 
-def _seconds(value: str) -> float | None:
-    value = value.strip()
-    return float(value) if _DELTA_SECONDS.fullmatch(value) else None
+def _seconds(value: str, form: re.Pattern[str] = _DELTA_SECONDS) -> float | None:
+    value = value[:_MAX_CHARACTERS].strip()
+    return min(float(value), _MAX_SECONDS) if form.fullmatch(value) else None
 
 
 def _moment(value: str) -> float | None:
     """Return an HTTP-date (RFC 9110, 5.6.7) as seconds since the epoch; None if invalid."""
     try:
-        return parsedate_to_datetime(value[:64]).timestamp()
+        date = parsedate_to_datetime(value[:_MAX_CHARACTERS])
+        # The form of asctime names no zone, and is in UTC like the others.
+        return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError, IndexError):
         return None

@@ -16,6 +16,9 @@ import re
 from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.protocol.robotstxt.rules import Rule
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -70,6 +73,22 @@ class VisitTime(NamedTuple):
         return (opens - now).total_seconds()
 
 
+class Demand(NamedTuple):
+    """What a host demands of a crawl at one time. Both numbers are in seconds."""
+
+    delay: float
+    """The time between two requests."""
+
+    opens_in: float
+    """The time until the host is open for visits."""
+
+    refusal: Reason | None
+    """The reason to refuse requests, if the crawl does not accept this."""
+
+
+NO_DEMAND = Demand(0.0, 0.0, None)
+
+
 class Pace(NamedTuple):
     """The delays, rates and windows in the groups of a crawler."""
 
@@ -118,6 +137,18 @@ class Pace(NamedTuple):
         """Return the seconds from *now* (UTC) until the visit window opens; 0 if it is open."""
         return self.visit_time.opens_in(now) if self.visit_time else 0.0
 
+    def demand(self, now: datetime, *, delay_max: float, wait_max: float) -> Demand:
+        """Return what a crawl that accepts a delay of *delay_max* seconds, and waits at most
+        *wait_max* seconds until a host opens, keeps to at the time *now* (UTC).
+        """
+        delay, opens_in = self.delay(now), self.opens_in(now)
+        refusal = None
+        if delay > delay_max:
+            refusal = Reason.CRAWL_DELAY
+        elif opens_in > wait_max:
+            refusal = Reason.VISIT_TIME
+        return Demand(delay, opens_in, refusal)
+
     def record_of_delay(self, now: datetime) -> Record | None:
         """Return the first record that asks for the delay at the time *now* (UTC)."""
         delay = self.delay(now)
@@ -132,6 +163,18 @@ class Pace(NamedTuple):
             if record.field == "visit-time" and visit_time(record.value):
                 return record
         return None
+
+    def refusal(self, reason: Reason, now: datetime, agent: str | None) -> Decision:
+        """Return the decision that refuses a URL, which the rules allow, because of the pace.
+
+        *reason* is ``CRAWL_DELAY`` or ``VISIT_TIME``: what asks at the time *now* (UTC) for more
+        than the crawl accepts. The rule of the decision is the record that asks for it. *agent*
+        is the product token, or ``*``, whose groups the crawler follows.
+        """
+        is_delay = reason is Reason.CRAWL_DELAY
+        record = self.record_of_delay(now) if is_delay else self.record_of_visit_time()
+        rule = record and Rule(record.field, record.value, record.line)
+        return Decision(False, rule, agent, reason)
 
 
 NO_PACE = Pace(None, (), None)

@@ -127,11 +127,6 @@ class UsagePreferences:
         found = tuple(each for each in self.statements if each.category in wanted)
         return UsagePreferences(found)
 
-    def without(self, signal: Signal) -> UsagePreferences:
-        """Return the preferences without the statements of *signal*."""
-        found = tuple(each for each in self.statements if each.signal is not signal)
-        return UsagePreferences(found)
-
     @property
     def licenses(self) -> tuple[str, ...]:
         """The URLs of licences (RSL) and of policies (TDMRep), as written, each once."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.frontier.redis.shared import LEASE
 
 if TYPE_CHECKING:
-    from scrapy_rep.frontier.demands import Terms
+    from scrapy_rep.frontier.redis.learning import Terms
     from scrapy_rep.frontier.redis.worker import Popped, Worker
 
 

@@ -16,9 +16,9 @@ import pytest
 
 pytest.importorskip("scrapy_redis")
 
-from scrapy_rep.frontier.demands import Terms
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import link
+from scrapy_rep.frontier.redis.learning import Terms
 from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
 from tests.frontier.fakes import FakeClock
 

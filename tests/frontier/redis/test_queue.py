@@ -92,10 +92,10 @@ def test_refused_and_cant_be_read(
     """A request that can't be deserialized is removed with an error also
     if its host is given up.
     """
-    crawl = WorkerCrawl(shared, REP_UNREACHABLE_WAIT=1)
+    crawl = WorkerCrawl(shared, REP_WAIT_MAX=1)
     crawl.push(f"{A}/1")
     WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/2")
-    for _ in range(4):
+    for _ in range(8):
         crawl.settle(1)
         for url in crawl.on_network:
             crawl.fail(url, OSError("broken"), runs=False)
@@ -228,7 +228,7 @@ def test_unreachable_host_is_given_up(shared: Shared) -> None:
     """The requests of an unreachable host are refused in all workers, and the
     queue is empty after that.
     """
-    one, two = (WorkerCrawl(shared, REP_UNREACHABLE_WAIT=10) for _ in range(2))
+    one, two = (WorkerCrawl(shared, REP_WAIT_MAX=10) for _ in range(2))
     for number in range(10):
         two.push(f"{A}/{number}")
     for _ in range(8):

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scrapy_rep.frontier.demands import Terms
+from scrapy_rep.frontier.redis.learning import Terms
 from scrapy_rep.frontier.redis.worker import Limits, Popped
 from tests.frontier.redis.machine import Item, Member, Model, ms
 from tests.frontier.redis.shared import (

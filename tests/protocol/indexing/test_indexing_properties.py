@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.indexing.statements import DENIALS, IMAGE_PREVIEWS
+
+# Other tests cover the code that these run through.
+pytestmark = pytest.mark.unmeasured
 
 DATES = [
     "Friday, 25-Jun-10 15:00:00 GMT",

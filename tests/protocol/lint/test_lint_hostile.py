@@ -83,7 +83,7 @@ LONG: dict[str, Callable[[], bytes]] = {
     "spaces": lambda: ANY + b"Disallow: /allow" + filled(b" ") + b":",
     "brackets": lambda: b"User-agent: " + filled(b"("),
     "a sitemap": lambda: b"Sitemap:/" + filled(b"a"), "one line": lambda: filled(b"a"),
-    "lines": lambda: b"\n" * 1_000_000, "CR": lambda: b"\r" * 1_000_000,
+    "lines": lambda: b"\n" * KIB_500, "CR": lambda: b"\r" * KIB_500,
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def lint(body: bytes, seconds: float = SECONDS) -> tuple[Finding, ...]:
 @pytest.mark.parametrize("name", LINES)
 def test_twice_the_file_takes_twice_the_steps(name: str) -> None:
     """The cost of linting grows linearly with the number of lines, whatever they say."""
-    bodies = [LINES[name](size) for size in (8 * KIB, 4 * KIB)]
+    bodies = [LINES[name](size) for size in (4 * KIB, 2 * KIB)]
     linted = [RobotsTxt.parse(body) for body in bodies]
     linted[1].lint()  # The first call fills the caches.
     twice, once = (steps(robots.lint) for robots in linted)
@@ -110,7 +110,7 @@ def test_twice_the_file_takes_twice_the_steps(name: str) -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_many_lines(name: str) -> None:
-    lint(LINES[name](64 * KIB))
+    lint(LINES[name](32 * KIB), SECONDS / 4)
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -120,6 +120,6 @@ def test_a_file_as_long_as_is_read(name: str) -> None:
 
 def test_many_groups_where_the_limit_is_raised() -> None:
     """With a raised size limit, the linter handles more groups than fit into 500 KiB."""
-    body = b"User-agent: bot/1\nAllow:\n" * 30_000
+    body = b"User-agent: bot/1\nAllow:\n" * 21_000
     assert len(body) > KIB_500
     assert len(lint(body, 2 * SECONDS)) == MAX_OF_A_CODE + 1

@@ -21,6 +21,9 @@ from tests.protocol.reference import Reference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Other tests cover the code that these run through.
+pytestmark = pytest.mark.unmeasured
+
 DIALECTS = [RFC9309, GOOGLE, CLASSIC]
 MIXTURES = [
     replace(RFC9309, name="index", index_html_quirk=True),
@@ -144,7 +147,6 @@ def test_hidden_groups_are_never_followed(body: bytes) -> None:
                 assert robots.decide(url, agent).line not in rules
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
 def test_real_files(dialect: Dialect) -> None:
     """The properties hold for the files of real sites."""

@@ -1,0 +1,163 @@
+"""Reads URLs from arguments, files and standard input."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scrapy.exceptions import UsageError
+from w3lib.url import safe_url_string
+
+from scrapy_rep.commands.output import notify
+from scrapy_rep.protocol.origins import Origin, origin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+_CHUNK = 64 * 1024
+
+# The most bytes of a line to keep; a longer line is not a URL.
+_MAX_LINE = 256 * 1024
+
+# The most robots.txt files to fetch before judging the URLs of their origins, and the most URLs.
+_ORIGINS_AT_ONCE = 128
+_URLS_AT_ONCE = 1_000
+
+# The most bytes to read from a file or standard input. No dialect reads as much.
+_MAX_READ = 16 * 1024 * 1024
+
+# Endings of file names that are not endings of host names.
+_FILE_ENDINGS = (".csv", ".htm", ".html", ".json", ".log", ".sqlite", ".txt", ".xhtml")
+
+
+class Asked(NamedTuple):
+    """A URL to judge."""
+
+    url: str
+    """As a crawl would request it; or a path."""
+
+    origin: Origin | None
+    """None for a path, or for an origin in a ledger that is none."""
+
+    past: Any = None
+    """The ``PastDecision`` on it, if a ledger names it."""
+
+
+def parse_url(text: str) -> Asked | None:
+    """Return *text* as a URL, encoded as a Request encodes it, or None if it is no URL."""
+    try:
+        url = safe_url_string(text.strip())
+    except ValueError:
+        return None
+    origin = origin_of(url)
+    return origin and Asked(url, origin)
+
+
+def is_url(argument: str) -> bool:
+    """Whether an argument is a URL, and not a path."""
+    return "://" in argument
+
+
+def parse_argument(text: str) -> Asked:
+    """Return an argument of the command as a URL. Raises UsageError if it is no URL."""
+    found = parse_url(text)
+    if found is not None:
+        return found
+    message = f"{text!r} is not a URL of http, https or ftp"
+    if not is_url(text) and parse_url(f"https://{text}"):
+        message += f"; did you mean https://{text} ?"
+    raise UsageError(message)
+
+
+class UrlList:
+    """The URLs in a file, one on each line. Lines that are no URLs are reported on standard error.
+
+    Iterating yields batches of the lines that can be read without waiting, so that results are
+    shown while another program still writes the list.
+    """
+
+    def __init__(self, path: str, *, paths: bool = False) -> None:
+        """*paths* says whether a line may be a path. Raises UsageError if *path* can't be read."""
+        self._path = path
+        self._paths = paths
+        self.bad = 0
+        """The number of lines that are no URLs."""
+        self._file = opened(path)
+
+    def __iter__(self) -> Iterator[list[Asked]]:
+        with self._file as file:
+            number, rest = 1, b""
+            read = getattr(file, "read1", file.read)
+            while chunk := read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield list(self._parsed(lines, number))
+                number += len(lines)
+                # The rest of an overlong line is dropped.
+                rest = rest[:_MAX_LINE]
+            yield list(self._parsed([rest], number))
+
+    def _parsed(self, lines: list[bytes], number: int) -> Iterator[Asked]:
+        for at, line in enumerate(lines, number):
+            text = line.decode("utf-8", "replace").strip()
+            found = parse_url(text)
+            if found is not None:
+                yield found
+            elif self._paths and text.startswith("/"):
+                yield Asked(text, None)
+            elif text:
+                self.bad += 1
+                place = "" if self._path == "-" else f"{self._path}, "
+                why = f"{text[:200]!r} is not a URL of http, https or ftp"
+                notify(f"{place}line {at}: {why}")
+
+
+def parts(urls: Iterable[Asked]) -> Iterator[list[Asked]]:
+    """Split URLs into parts with few enough origins to fetch the robots.txt files concurrently."""
+    part: list[Asked] = []
+    origins: set[Origin | None] = set()
+    for each in urls:
+        origins.add(each.origin)
+        if len(origins) > _ORIGINS_AT_ONCE or len(part) == _URLS_AT_ONCE:
+            yield part
+            part, origins = [], {each.origin}
+        part.append(each)
+    if part:
+        yield part
+
+
+def opened(path: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file for reading bytes; ``-`` is standard input. Raises UsageError."""
+    if path == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(path).open("rb")
+    except (OSError, ValueError) as error:
+        raise _open_error(path, error) from None
+
+
+def read_file(path: str) -> bytes:
+    """Return the bytes of a file; ``-`` is standard input. Raises UsageError."""
+    with opened(path) as file:
+        try:
+            return file.read(_MAX_READ)
+        except OSError as error:
+            raise _open_error(path, error) from None
+
+
+def _open_error(path: str, error: OSError | ValueError) -> UsageError:
+    """Return the error for an unreadable file, with a hint if *path* looks like a URL."""
+    why = error.strerror if isinstance(error, OSError) else error
+    message = f"{path}: {why}"
+    host = path.partition("/")[0].lower()
+    is_host_name = "." in host.strip(".") and not host.endswith(_FILE_ENDINGS)
+    if (
+        isinstance(error, FileNotFoundError)
+        and is_host_name
+        and parse_url(f"https://{path}")
+    ):
+        message += f"; did you mean https://{path} ?"
+    return UsageError(message)

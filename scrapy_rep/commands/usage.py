@@ -1,0 +1,118 @@
+"""Whether content may be used for each purpose, and the statements behind that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy_rep.commands.output import Painted
+from scrapy_rep.protocol.request_target import forms
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy_rep.commands.output import Line
+    from scrapy_rep.commands.profile import Profile
+    from scrapy_rep.protocol.robots import RobotsTxt
+    from scrapy_rep.protocol.usage.preferences import UsagePreferences
+    from scrapy_rep.protocol.usage.statements import UsageStatement
+
+_OUTCOMES = {
+    True: Painted("allowed", "green"),
+    False: Painted("disallowed", "red"),
+    None: Painted("unknown", "yellow"),
+}
+
+
+def robotstxt_usage(robots: RobotsTxt, url: str, profile: Profile) -> UsagePreferences:
+    """Return what *robots* states about the use of a URL.
+
+    A purpose with agents of its own in REP_AGENTS follows the groups of those agents.
+    """
+    found = NOTHING_STATED
+    for each in forms(url, profile.rep.clients):
+        for purpose in _purposes(profile):
+            tokens = profile.rep.purpose_agents.get(purpose) or profile.agents
+            found |= robots.usage(each, tokens).about([purpose])
+    return found
+
+
+def _purposes(profile: Profile) -> tuple[str, ...]:
+    """Return the purposes of the crawl, or all purposes if it has none."""
+    return profile.rep.purposes or tuple(CATEGORIES)
+
+
+def is_denied(preferences: UsagePreferences, profile: Profile) -> bool:
+    """Whether *preferences* forbid a purpose of the crawl."""
+    unknown = profile.rep.usage_unknown
+    return preferences.denial(profile.rep.purposes, unknown=unknown) is not None
+
+
+def usage_record(preferences: UsagePreferences, profile: Profile) -> dict[str, Any]:
+    """Return the preferences as a JSON object."""
+    return {
+        "purposes": {
+            purpose: {
+                "allowed": preferences.get(purpose),
+                "because": because and _record(because),
+            }
+            for purpose in _purposes(profile)
+            for because in [preferences.because(purpose)]
+        },
+        "statements": [_record(each) for each in preferences.statements],
+        "licenses": list(preferences.licenses),
+        "denied": is_denied(preferences, profile),
+    }
+
+
+def _record(statement: UsageStatement) -> dict[str, Any]:
+    return {**statement._asdict(), "why": str(statement)}
+
+
+def usage_text(usage: dict[str, Any], purposes: tuple[str, ...]) -> Iterator[Line]:
+    """Yield each purpose with its statements, unless there are neither statements nor
+    *purposes* of the crawl.
+    """
+    if not usage["statements"] and not purposes:
+        return
+    for purpose, outcome in usage["purposes"].items():
+        allowed = _OUTCOMES[outcome["allowed"]]
+        yield "  for ", Painted(purpose, "bold"), ": ", allowed
+        for each in usage["statements"]:
+            if each["category"] == purpose and each["value"] is not None:
+                more = " (overridden)" if each["is_overridden"] else ""
+                more += " (of its images)" if each["images"] else ""
+                yield "      ", each["why"][:300], more
+    for license_url in usage["licenses"]:
+        yield "  licence or policy: ", license_url[:300]
+
+
+def usage_change(
+    old: RobotsTxt, new: RobotsTxt, url: str, profile: Profile
+) -> dict[str, Any] | None:
+    """Return the purposes that two robots.txt files judge differently for a URL, as a JSON object
+    with words for both. None if there are none.
+    """
+    before = robotstxt_usage(old, url, profile)
+    after = robotstxt_usage(new, url, profile)
+    changed = [
+        each for each in _purposes(profile) if before.get(each) != after.get(each)
+    ]
+    if not changed:
+        return None
+    words = [
+        f"{purpose} was {_word(before, purpose)}, is now {_word(after, purpose)}"
+        for purpose in changed
+    ]
+    return {
+        "old": {purpose: before.get(purpose) for purpose in changed},
+        "new": {purpose: after.get(purpose) for purpose in changed},
+        "why": "; ".join(words),
+    }
+
+
+def _word(preferences: UsagePreferences, purpose: str) -> str:
+    word = _OUTCOMES[preferences.get(purpose)].text
+    statement = preferences.because(purpose)
+    return word if statement is None else f"{word} by {str(statement)[:200]}"

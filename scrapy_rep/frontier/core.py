@@ -1,0 +1,1039 @@
+"""When a request may be sent: a state machine without Scrapy, timers, I/O or a clock.
+
+Events come in as calls, with the time ``now`` in seconds on any clock that only goes forward. Answers
+are which ticket may go (:meth:`Core.next`, :attr:`Core.granted`), which requests are refused
+(:attr:`Core.refused`), which robots.txt to fetch (:meth:`Core.next_wanted`), and when to call
+:meth:`Core.tick` (:meth:`Core.wake_at`).
+
+A *scope* is what requests share: a host name, or a download slot of another name. A request may go
+when each of its scopes has a place for it and the time is past its ``next_at``. Whatever holds a host
+back is this one number, with the reason beside it.
+
+A *ticket* is what waits: the queue of a host in the scheduler, or one request that is in the
+downloader already.
+
+A *host* is an origin whose robots.txt decides about tickets. Its phases:
+
+========= ================================= ==================================================
+phase     meaning                           what comes next
+========= ================================= ==================================================
+UNKNOWN   no rules, or stale ones           a ticket comes: WANTED
+WANTED    robots.txt is (to be) fetched     known: OPEN; unreachable: DOWN, or REFUSED
+OPEN      the rules are known               stale: UNKNOWN; meanwhile its tickets go as their
+                                            scopes allow
+DOWN      unreachable; its tickets wait     known: OPEN; at ``retry_at``: fetched again;
+                                            unreachable after ``until``: REFUSED
+REFUSED   unreachable for too long; its     a ticket comes after ``retry_at``: fetched again;
+          tickets are refused               known: OPEN
+========= ================================= ==================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy_rep.protocol.origins import Origin
+
+# REFUSED hosts beyond this number are forgotten, the oldest first.
+_MAX_REFUSED = 20_000
+
+# A robots.txt that another host redirects to a host with a delay waits for this many delays
+# after the one before it, while pages wait. Else strangers could take all of its time.
+_DELAYS_PER_STRANGER = 4
+
+# The first pause, in seconds, of a host that does not say how long it wants, and the pause after
+# a fetch of robots.txt that has ended without a result.
+_FIRST_PAUSE = 1.0
+
+# For how many seconds after a pause the crawl remembers that a host has asked for it.
+_REMEMBERED = 600.0
+
+# Beyond this number, the hosts that have held up the crawl least are forgotten.
+_MAX_HELD_UP = 1_000
+
+# A line is cleaned only if it has more outdated entries than this.
+_STALE_AT_LEAST = 64
+
+
+class Hold(Enum):
+    """Why nothing is sent in a scope before its ``next_at``."""
+
+    DELAY = "delay"
+    VISITING_HOURS = "visiting hours"
+    BACK_OFF = "back-off"
+    OTHER_WORKER = "another worker"
+
+
+class Phase(Enum):
+    """The phase of a host: see the table above."""
+
+    UNKNOWN = auto()
+    WANTED = auto()
+    OPEN = auto()
+    DOWN = auto()
+    REFUSED = auto()
+
+
+class Where(Enum):
+    """Where a ticket is. It is in one place at a time."""
+
+    NOWHERE = auto()
+    """It has nothing to send, or is done."""
+
+    AT_HOST = auto()
+    """It waits for robots.txt."""
+
+    AT_SCOPE = auto()
+    """It waits for a place, or for the ``next_at`` of a scope."""
+
+    READY = auto()
+    """A queue whose next request may go."""
+
+    REFUSED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class BackOff:
+    """What a scope remembers of the answers 429 and 503 until all of its places are back."""
+
+    began: float
+    """The first such answer."""
+
+    since: float
+    """The first such answer since the last success."""
+
+    until: float = -inf
+    """The end of the current pause, or of the last one."""
+
+    pauses: int = 0
+
+    own: float = 0.0
+    """The seconds of the last pause that the crawl chose itself."""
+
+    places: int = 1
+    """The requests that may be in flight now."""
+
+    is_over: bool = False
+    """Whether a request has succeeded since the last pause."""
+
+    # For the log.
+    is_long: bool = False
+    """Whether requests were refused for it."""
+
+    was_over: bool = False
+    """Whether a request has succeeded since the first pause."""
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """What requests share: places, a delay, and a time before which nothing is sent."""
+
+    key: str
+    """A host name or the key of a download slot."""
+
+    in_flight: int = 0
+    unsent: int = 0
+    """How many of those came from a queue, and have not reached the downloader."""
+
+    next_at: float = -inf
+    reason: Hold = Hold.DELAY
+    """Why ``next_at`` is what it is."""
+
+    taken_at: float = -inf
+    """When a place was last taken."""
+
+    # Most scopes have none of these.
+    delays: dict[tuple[Core, Origin], float] | None = None
+    """The crawl delay of each origin that has one, in seconds, as each crawl has found it."""
+
+    back_off: BackOff | None = None
+    parked: dict[Lane, deque[Ticket]] | None = None
+    """The tickets that wait here, the first of each lane first."""
+
+    taken_by: Line | None = None
+    """Whose place was taken last: other lines are told first when one is free."""
+
+    stranger_at: float = -inf
+    """When the next robots.txt of another host may be sent while pages wait."""
+
+    waiting_since: float | None = None
+    """Since when tickets wait while nothing is in flight; None if they do not."""
+
+    alarm_at: float = inf
+    """The time of its entry in the heap of alarms."""
+
+    tickets: int = 0
+    """How many tickets belong to it."""
+
+    strangers: int = 0
+    """How many of them are for the robots.txt of another host."""
+
+    @property
+    def delay(self) -> float:
+        """The longest delay of its origins, in seconds."""
+        return max(self.delays.values()) if self.delays else 0.0
+
+    def hold(self, until: float, reason: Hold) -> None:
+        """Send nothing before *until*."""
+        if until > self.next_at:
+            self.next_at, self.reason = until, reason
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """An origin whose robots.txt decides."""
+
+    origin: Origin
+    phase: Phase = Phase.UNKNOWN
+
+    # An empty tuple takes no memory.
+    waiting: list[Ticket] | tuple[()] = ()
+    """The tickets that wait for robots.txt."""
+
+    tickets: int = 0
+    """How many tickets belong to it, waiting or not."""
+
+    expires: float = -inf
+    """When the rules are stale."""
+
+    is_wanted: bool = False
+    is_fetching: bool = False
+
+    # DOWN and REFUSED.
+    since: float = -inf
+    until: float = -inf
+    retry_at: float = -inf
+
+    alarm_at: float = inf
+    """The time of its entry in the heap of alarms."""
+
+    # For the owner of the core.
+    causes: Any = None
+    """What a fetch of robots.txt needs."""
+
+    known: Any = None
+    """The last result, while DOWN or REFUSED."""
+
+
+class Ticket:
+    """What waits. :meth:`__len__` is the number of its requests; a queue may be empty."""
+
+    __slots__ = ("host", "line", "obeys", "scopes", "where")
+
+    def __init__(
+        self,
+        line: Line,
+        host: Host | None,
+        scopes: tuple[Scope, ...],
+        *,
+        obeys: bool = True,
+    ) -> None:
+        """*line* is where it stands when it may go. *host* is None if no robots.txt decides. The
+        last of *scopes* is its download slot. A ticket that does not obey robots.txt (*obeys*)
+        keeps to places and to back-off only.
+        """
+        self.line = line
+        self.host = host
+        self.scopes = scopes
+        self.obeys = obeys
+        self.where = Where.NOWHERE
+        if host is not None:
+            host.tickets += 1
+        for scope in scopes:
+            scope.tickets += 1
+            if line is line.core.strangers:
+                scope.strangers += 1
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Line(Protocol):
+    """Where tickets of one kind stand that may go now."""
+
+    core: Core
+
+    is_direct: bool
+    """Whether its tickets go at once: each is one request, which is in the downloader."""
+
+    def add(self, ticket: Ticket) -> None: ...
+    def discard(self, ticket: Ticket) -> None: ...
+    def has(self, scope: Scope) -> bool: ...
+
+
+Lane: TypeAlias = "tuple[Line, bool]"
+"""A line, and whether its tickets obey robots.txt: the others need not wait for a delay."""
+
+
+class Direct:
+    """The line of requests that are in the downloader already: they go at once."""
+
+    is_direct = True
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def add(self, ticket: Ticket) -> None:
+        ticket.where = Where.NOWHERE
+        self.core.granted[ticket] = None
+
+    def discard(self, ticket: Ticket) -> None:
+        pass  # None is here: they go at once.
+
+    def has(self, scope: Scope) -> bool:
+        return False
+
+
+class Ready:
+    """The queues whose next request may go. The scope with the fewest requests in flight comes
+    first; of several, the one that has waited longest. Each operation costs O(1).
+    """
+
+    is_direct = False
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._by_scope: dict[Scope, _OfScope] = {}
+        self._others: Counter[Scope] = Counter()
+        """How many tickets here have a scope that is not their download slot."""
+
+        self._rows: list[deque[tuple[int, _OfScope]]] = []
+        """By the number of requests in flight. Some entries are outdated."""
+
+        self._entries = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, ticket: Ticket) -> None:
+        ticket.where = Where.READY
+        scope = ticket.scopes[-1]
+        found = self._by_scope.get(scope)
+        if found is None:
+            found = self._by_scope[scope] = _OfScope(scope)
+            self._enter(found)
+        found.tickets.append(ticket)
+        self._size += 1
+        for other in ticket.scopes[:-1]:
+            self._others[other] += 1
+
+    def has(self, scope: Scope) -> bool:
+        """Whether a ticket of *scope* is here."""
+        return scope in self._by_scope or scope in self._others
+
+    def has_less(self, scope: Scope) -> None:
+        """Note that *scope* has one request less in flight."""
+        found = self._by_scope.get(scope)
+        if found is not None:
+            self._enter(found)
+
+    def discard(self, ticket: Ticket) -> None:
+        """Remove *ticket*, which is here."""
+        found = self._by_scope[ticket.scopes[-1]]
+        found.tickets.remove(ticket)
+        self._removed(ticket, found)
+
+    def first(self) -> Ticket | None:
+        found = self._first()
+        return None if found is None else found.tickets[0]
+
+    def pop(self) -> Ticket | None:
+        """Remove and return the next ticket, if there is one."""
+        found = self._first()
+        if found is None:
+            return None
+        ticket = found.tickets.popleft()
+        if found.tickets:
+            self._enter(found)
+        self._removed(ticket, found)
+        return ticket
+
+    def _removed(self, ticket: Ticket, found: _OfScope) -> None:
+        self._size -= 1
+        for other in ticket.scopes[:-1]:
+            self._others[other] -= 1
+            if not self._others[other]:
+                del self._others[other]
+        if not found.tickets:
+            del self._by_scope[found.scope]
+            found.entry = None
+
+    def _first(self) -> _OfScope | None:
+        for number, row in enumerate(self._rows):
+            while row:
+                entry = row[0]
+                found = entry[1]
+                is_current = found.entry is entry
+                if is_current and found.scope.in_flight == number:
+                    return found
+                row.popleft()
+                self._entries -= 1
+                if is_current:  # It has more in flight than when it was added.
+                    self._enter(found)
+        return None
+
+    def _enter(self, found: _OfScope) -> None:
+        number = found.scope.in_flight
+        while len(self._rows) <= number:
+            self._rows.append(deque())
+        found.entry = (number, found)
+        self._rows[number].append(found.entry)
+        self._entries += 1
+        if self._entries > 2 * len(self._by_scope) + _STALE_AT_LEAST:
+            for each in self._rows:
+                current = [entry for entry in each if entry[1].entry is entry]
+                each.clear()
+                each.extend(current)
+            self._entries = sum(map(len, self._rows))
+
+
+@dataclass(slots=True, eq=False)
+class _OfScope:
+    """The ready tickets of a scope."""
+
+    scope: Scope
+    tickets: deque[Ticket] = field(default_factory=deque)
+
+    entry: tuple[int, _OfScope] | None = None
+    """The current entry; other entries of the scope are outdated."""
+
+
+class Scopes:
+    """The scopes that all crawls of a process share, and the times at which they are free."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str, Scope] = {}
+        self._alarms: list[tuple[float, int, Scope]] = []
+        self._number = count()
+        self.ready: list[Ready] = []
+
+    def __len__(self) -> int:
+        return len(self._scopes)
+
+    def get(self, key: str) -> Scope:
+        scope = self._scopes.get(key)
+        if scope is None:
+            scope = self._scopes[key] = Scope(key)
+        return scope
+
+    def find(self, key: str) -> Scope | None:
+        return self._scopes.get(key)
+
+    def all(self) -> Iterable[Scope]:
+        return self._scopes.values()
+
+    def wake_at(self) -> float:
+        """Return when :meth:`tick` has something to do; ``inf`` for never."""
+        alarms = self._alarms
+        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
+            heappop(alarms)
+        return alarms[0][0] if alarms else inf
+
+    def tick(self, now: float) -> None:
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            at, _, scope = heappop(alarms)
+            if at == scope.alarm_at:
+                scope.alarm_at = inf
+                self.release(scope, now)
+                self.forget(scope, now)
+
+    def set_alarm(self, scope: Scope, at: float) -> None:
+        if at < scope.alarm_at:
+            scope.alarm_at = at
+            heappush(self._alarms, (at, next(self._number), scope))
+
+    def leave(self, scope: Scope, now: float, *, fetched: bool) -> None:
+        scope.in_flight -= 1
+        if fetched and scope.delays:
+            scope.hold(now + scope.delay, Hold.DELAY)
+        for ready in self.ready:
+            ready.has_less(scope)
+
+    def park(self, ticket: Ticket, scope: Scope, now: float) -> None:
+        """Have *ticket* wait for *scope*."""
+        ticket.where = Where.AT_SCOPE
+        if scope.parked is None:
+            scope.parked = {}
+        lane = (ticket.line, ticket.obeys)
+        scope.parked.setdefault(lane, deque()).append(ticket)
+        if not scope.in_flight and scope.waiting_since is None:
+            scope.waiting_since = now
+
+    def release(self, scope: Scope, now: float) -> None:
+        """Let tickets that wait for *scope* continue, as far as it is free: those that go at
+        once, and one of each other line, since :meth:`Core.next` releases the next one.
+        """
+        if scope.parked is None:
+            return
+        lanes = list(scope.parked.items())
+        if len(lanes) > 1:
+            lanes.sort(key=lambda each: each[0][0] is scope.taken_by)
+        for lane, waiting in lanes:
+            line = lane[0]
+            while waiting and not line.has(scope):
+                ticket = waiting[0]
+                if ticket.where is Where.AT_SCOPE:
+                    at = line.core.free_at(scope, ticket)
+                    if at > now:
+                        if at < inf:
+                            self.set_alarm(scope, at)
+                        break
+                    waiting.popleft()
+                    line.core.place(ticket, now)
+                    line.core.changed()
+                else:  # It was cancelled.
+                    waiting.popleft()
+            if not waiting and scope.parked is not None:
+                scope.parked.pop(lane, None)
+        if not scope.parked:
+            scope.parked = None
+        elif not scope.in_flight and scope.waiting_since is None:
+            scope.waiting_since = now
+
+    def changed(self, scope: Scope, now: float) -> None:
+        """Note that a delay or a pause of *scope* has changed."""
+        self.release(scope, now)
+        if not (scope.tickets or scope.in_flight):
+            # It is forgotten soon, unless a ticket comes first.
+            self.set_alarm(scope, max(scope.next_at, now))
+
+    def forget(self, scope: Scope, now: float) -> None:
+        """Forget *scope* if nothing uses it and nothing holds it back, now or when it is due."""
+        if scope.tickets or scope.in_flight:
+            return
+        until = scope.next_at
+        if scope.back_off is not None:
+            until = max(until, scope.back_off.until + _REMEMBERED)
+        if until > now:
+            self.set_alarm(scope, until)
+        elif self._scopes.get(scope.key) is scope:
+            del self._scopes[scope.key]
+
+    def drop(self, core: Core, now: float) -> None:
+        """Forget the tickets and delays of a crawl that has ended."""
+        self.ready = [ready for ready in self.ready if ready.core is not core]
+        for scope in list(self._scopes.values()):
+            for lane in list(scope.parked or ()):
+                assert scope.parked is not None
+                if lane[0].core is core:
+                    del scope.parked[lane]
+                else:
+                    # The crawl that has ended may have been the one to look at the alarms.
+                    lane[0].core.changed()
+            for key in [one for one in scope.delays or () if one[0] is core]:
+                assert scope.delays is not None
+                del scope.delays[key]
+            if scope.taken_by is not None and scope.taken_by.core is core:
+                scope.taken_by = None
+            self.release(scope, now)
+
+
+class HeldUp(NamedTuple):
+    """How long a scope has held up the crawl."""
+
+    seconds: float
+    """The time in which requests waited and none was in flight."""
+
+    key: str
+    requests: int
+    delay: float
+
+
+class Core:
+    """The hosts and tickets of one crawl."""
+
+    def __init__(
+        self,
+        scopes: Scopes,
+        *,
+        slot: Callable[[Scope], tuple[float, float]],
+        wait_max: float,
+        look_up: Callable[[Host], None] = lambda _: None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """*slot* returns the places of a download slot and the time before which none may be
+        taken. Tickets wait for a host that asks for a pause for at most *wait_max* seconds.
+        *look_up* may call :meth:`known` or :meth:`unreachable` at once for a host whose phase is
+        UNKNOWN or REFUSED. *changed* is called when a ticket of this crawl may go or is refused, which may
+        be by an event of another crawl.
+        """
+        self.scopes = scopes
+        self._slot = slot
+        self._wait_max = wait_max
+        self._look_up = look_up
+        self.changed = changed
+        self.hosts: dict[Origin, Host] = {}
+        self.direct = Direct(self)
+        self.strangers = Direct(self)
+        """For a robots.txt of another host, which has redirected it."""
+
+        self.granted: OrderedDict[Ticket, None] = OrderedDict()
+        """The tickets of requests in the downloader that may go now, with their places."""
+
+        self.refused: OrderedDict[Ticket, None] = OrderedDict()
+        """The tickets whose requests are refused: see :meth:`is_refused`."""
+
+        self._urgent: deque[Host] = deque()
+        self._wanted: deque[Host] = deque()
+        self._given_up: dict[Host, None] = {}
+        self._alarms: list[tuple[float, int, Host]] = []
+        self._number = count()
+        self._held_up: dict[str, HeldUp] = {}
+
+    def host(self, origin: Origin) -> Host:
+        host = self.hosts.get(origin)
+        if host is None:
+            host = self.hosts[origin] = Host(origin)
+        return host
+
+    def ready(self) -> Ready:
+        """Return a new line for the queues of a scheduler."""
+        ready = Ready(self)
+        self.scopes.ready.append(ready)
+        return ready
+
+    # Tickets.
+
+    def add(self, ticket: Ticket, now: float) -> None:
+        """Note that *ticket*, which is nowhere, has something to send."""
+        host = ticket.host
+        if host is None or (host.phase is Phase.OPEN and now < host.expires):
+            self.place(ticket, now)
+            return
+        if host.phase is Phase.OPEN:
+            host.phase = Phase.UNKNOWN
+        if host.phase in {Phase.UNKNOWN, Phase.REFUSED}:
+            self._look_up(host)
+        if host.phase is Phase.OPEN:
+            self.place(ticket, now)
+        elif host.phase is Phase.REFUSED:
+            self._refuse(ticket)
+            self.need(host, now)
+        else:
+            ticket.where = Where.AT_HOST
+            if host.waiting:
+                host.waiting.append(ticket)
+            else:
+                host.waiting = [ticket]
+            if host.phase is Phase.UNKNOWN:
+                host.phase = Phase.WANTED
+            if host.phase is Phase.WANTED:
+                self._want(host, is_urgent=ticket.line.is_direct)
+
+    def next(self, ready: Ready, now: float) -> Ticket | None:
+        """Return a ticket of *ready* whose next request may go, with its places; None if there
+        is none. If it has more requests, it must be added again.
+        """
+        while (ticket := ready.pop()) is not None:
+            ticket.where = Where.NOWHERE
+            host = ticket.host
+            is_known = host is None or (host.phase is Phase.OPEN and now < host.expires)
+            if is_known and self._is_free(ticket, now):
+                self.take(ticket, now)
+            else:
+                self.add(ticket, now)
+            for scope in ticket.scopes:
+                if scope.parked is not None:
+                    self.scopes.release(scope, now)
+            if ticket.where is Where.NOWHERE:
+                return ticket
+        return None
+
+    def take(self, ticket: Ticket, now: float) -> None:
+        """Take a place of each scope of *ticket*, even if there is none."""
+        for scope in ticket.scopes:
+            if scope.delays:
+                self._note_held_up(scope, now)
+            scope.waiting_since = None
+            scope.in_flight += 1
+            scope.unsent += not ticket.line.is_direct
+            scope.taken_at = now
+            scope.taken_by = ticket.line
+
+    def sent(self, ticket: Ticket) -> None:
+        """Note that a request of *ticket*, with its places, has reached the downloader."""
+        for scope in ticket.scopes:
+            scope.unsent -= not ticket.line.is_direct
+
+    def leave(self, ticket: Ticket, now: float, *, fetched: bool) -> None:
+        """Free the places of a request of *ticket*. Delays begin if it was sent (*fetched*)."""
+        if not fetched:
+            self.sent(ticket)
+        for scope in ticket.scopes:
+            if ticket.line is self.strangers:
+                scope.stranger_at = now + _DELAYS_PER_STRANGER * scope.delay
+            self.scopes.leave(scope, now, fetched=fetched)
+        # Only now: a ticket may need a place of each.
+        for scope in ticket.scopes:
+            if scope.parked is not None:
+                self.scopes.release(scope, now)
+            if not (scope.in_flight or scope.tickets):
+                self.scopes.forget(scope, now)
+
+    def end(self, ticket: Ticket, now: float) -> None:
+        """Note that *ticket* will send nothing more, wherever it is."""
+        host, was = ticket.host, ticket.where
+        ticket.where = Where.NOWHERE
+        if was is Where.READY:
+            ticket.line.discard(ticket)
+        elif ticket in self.refused:
+            del self.refused[ticket]
+        elif ticket in self.granted:
+            del self.granted[ticket]
+            self.leave(ticket, now, fetched=False)
+        if host is not None:
+            host.tickets -= 1
+            if was is Where.AT_HOST:
+                host.waiting = [each for each in host.waiting if each is not ticket]
+            self._forget(host)
+        for scope in ticket.scopes:
+            scope.tickets -= 1
+            if ticket.line is self.strangers:
+                scope.strangers -= 1
+            if not scope.tickets:
+                scope.waiting_since = None
+            if scope.parked is not None:
+                self.scopes.release(scope, now)  # Strangers may have waited for it.
+            self.scopes.forget(scope, now)
+
+    def place(self, ticket: Ticket, now: float) -> None:
+        """Put *ticket*, whose host is known, where it belongs now."""
+        for scope in ticket.scopes:
+            if scope.back_off is not None and self.is_backing_off_too_long(scope, now):
+                self._refuse(ticket)
+                return
+            at = self.free_at(scope, ticket)
+            if at > now:
+                self.scopes.park(ticket, scope, now)
+                if at < inf:
+                    self.scopes.set_alarm(scope, at)
+                return
+        if ticket.line.is_direct:
+            self.take(ticket, now)
+        ticket.line.add(ticket)
+
+    def _is_free(self, ticket: Ticket, now: float) -> bool:
+        """Whether *ticket* may take its places now."""
+        for scope in ticket.scopes:  # noqa: SIM110  faster than all()
+            if self.free_at(scope, ticket) > now:
+                return False
+        return True
+
+    def free_at(self, scope: Scope, ticket: Ticket) -> float:
+        """Return from when *ticket* may take a place of *scope*; ``inf`` while all are taken."""
+        places, at = inf, -inf
+        line = ticket.line
+        if scope is ticket.scopes[-1]:
+            places, at = self._slot(scope)
+            if line.is_direct:
+                # A component that holds a request back may wait for this one.
+                places += scope.unsent
+        if scope.back_off is not None:
+            places = min(places, scope.back_off.places)
+            at = max(at, scope.back_off.until)
+        if ticket.obeys and scope.delays:
+            places = 1
+        if scope.in_flight >= places:
+            return inf
+        if ticket.obeys and scope.next_at > at:
+            at = scope.next_at
+        if line is self.strangers and scope.tickets > scope.strangers:
+            at = max(at, scope.stranger_at)
+        return at
+
+    # Hosts.
+
+    @property
+    def has_wanted(self) -> bool:
+        """Whether :meth:`next_wanted` may return a host."""
+        return bool(self._urgent or self._wanted)
+
+    def next_wanted(self, *, is_needed: bool) -> Host | None:
+        """Return a host whose robots.txt is to be fetched now; None if there is none. Unless more
+        ready hosts are needed (*is_needed*), only one for which a request in the downloader waits.
+        """
+        for hosts in (self._urgent, self._wanted) if is_needed else (self._urgent,):
+            while hosts:
+                host = hosts.popleft()
+                if host.is_wanted:
+                    host.is_wanted, host.is_fetching = False, True
+                    return host
+        return None
+
+    def known(self, host: Host, now: float, expires: float) -> None:
+        """Note that the rules of *host* are known until the time *expires*."""
+        host.is_fetching = False
+        host.phase, host.expires = Phase.OPEN, expires
+        self._given_up.pop(host, None)
+        self._empty(host, now)
+
+    def unreachable(
+        self, host: Host, now: float, retry_at: float, *, wait: float, is_asked: bool
+    ) -> None:
+        """Note that robots.txt of *host* is unreachable, and is fetched again at *retry_at*, or,
+        unless the host has asked for that time (*is_asked*), earlier, once more before its tickets
+        are refused. From the first time on, they wait for *wait* seconds.
+        """
+        host.is_fetching = False
+        if self.hosts.get(host.origin) is not host:
+            return  # Nothing waits for it any more.
+        if host.phase not in {Phase.DOWN, Phase.REFUSED}:
+            host.since, host.until = now, now + wait
+        if not is_asked and now < host.until:
+            retry_at = min(retry_at, host.until)
+        host.retry_at = retry_at
+        if host.phase is Phase.REFUSED or now >= host.until or retry_at > host.until:
+            host.phase = Phase.REFUSED
+            self._given_up.pop(host, None)
+            self._given_up[host] = None
+            if len(self._given_up) > _MAX_REFUSED:
+                oldest = next(iter(self._given_up))
+                del self._given_up[oldest]
+                oldest.phase = Phase.UNKNOWN
+                self._forget(oldest)
+            self._empty(host, now)
+        else:
+            host.phase = Phase.DOWN
+            self._set_alarm(host, retry_at)
+
+    def stale(self, host: Host) -> None:
+        """Note that the rules of *host* are not known any more, before they expire."""
+        if host.phase is Phase.OPEN:
+            host.phase = Phase.UNKNOWN
+
+    def unknown(self, host: Host, now: float) -> None:
+        """Note that the fetch of robots.txt of *host* has ended without a result. If tickets wait
+        for it, it is repeated after a pause.
+        """
+        host.is_fetching = False
+        if host.waiting:
+            self._set_alarm(host, now + _FIRST_PAUSE)
+        elif host.phase is Phase.WANTED:
+            host.phase = Phase.UNKNOWN
+        self._forget(host)
+
+    def need(self, host: Host, now: float) -> None:
+        """Note that a request that does not wait needs robots.txt of *host*, which is DOWN or
+        REFUSED: it is fetched again when that is due.
+        """
+        if now >= host.retry_at:
+            self._want_for_waiting(host)
+        else:
+            self._set_alarm(host, host.retry_at)
+
+    def refuse_if(self, host: Host, is_refused: Callable[[Ticket], bool]) -> None:
+        """Refuse some of the tickets that wait for robots.txt of *host*."""
+        waiting, host.waiting = host.waiting, []
+        for ticket in waiting:
+            if is_refused(ticket):
+                self._refuse(ticket)
+            else:
+                host.waiting.append(ticket)
+
+    def is_refused(self, ticket: Ticket, now: float) -> bool:
+        """Whether the requests of *ticket* are still refused."""
+        if ticket.host is not None and ticket.host.phase is Phase.REFUSED:
+            return True
+        return self.backs_off_too_long(ticket, now) is not None
+
+    def _empty(self, host: Host, now: float) -> None:
+        """Let the tickets that wait for robots.txt of *host* continue."""
+        waiting, host.waiting = host.waiting, ()
+        for ticket in waiting:
+            ticket.where = Where.NOWHERE
+            if host.phase is Phase.REFUSED:
+                self._refuse(ticket)
+            else:
+                self.place(ticket, now)
+        self._forget(host)
+
+    def _refuse(self, ticket: Ticket) -> None:
+        ticket.where = Where.REFUSED
+        self.refused[ticket] = None
+
+    def _want_for_waiting(self, host: Host) -> None:
+        self._want(host, is_urgent=any(each.line.is_direct for each in host.waiting))
+
+    def _want(self, host: Host, *, is_urgent: bool = False) -> None:
+        if host.is_fetching:
+            return
+        if is_urgent:
+            self._urgent.append(host)
+        elif not host.is_wanted:
+            self._wanted.append(host)
+        host.is_wanted = True
+
+    def _forget(self, host: Host) -> None:
+        is_down = host.phase in {Phase.DOWN, Phase.REFUSED}
+        if host.tickets or is_down:
+            return
+        # Also while it is fetched: that may be cancelled, so the next ticket needs a new fetch.
+        host.is_wanted = False
+        if self.hosts.get(host.origin) is host:
+            del self.hosts[host.origin]
+
+    # Delays and pauses.
+
+    def set_delay(
+        self, scope: Scope, origin: Origin, delay: float, now: float, *, since: float
+    ) -> None:
+        """Set the *delay* of *origin*, a host of *scope*, in seconds; 0 removes it. A new delay
+        begins at the time *since*, when robots.txt was fetched.
+        """
+        delays = scope.delays or {}
+        if delay:
+            if (self, origin) not in delays:
+                scope.hold(since + delay, Hold.DELAY)
+            delays[self, origin] = delay
+        else:
+            delays.pop((self, origin), None)
+        scope.delays = delays or None
+        self.scopes.changed(scope, now)
+
+    def back_off(
+        self,
+        scope: Scope,
+        now: float,
+        *,
+        delay: float | None,
+        cap: float,
+        sent_at: float,
+    ) -> bool:
+        """Pause *scope* for *delay* seconds; without one for 1, 2, 4, ... up to *cap* seconds.
+
+        Only the answer to a request that was sent after the last pause (*sent_at*) doubles the
+        pause. After it, one request is in flight, and one more after each success. Return whether
+        a pause begins that is not part of the last one.
+        """
+        found = scope.back_off
+        if found is None:
+            found = scope.back_off = BackOff(began=now, since=now)
+        elif found.is_over:
+            found.since, found.own, found.is_over = now, 0.0, False
+        is_new = sent_at >= found.until
+        if is_new:
+            found.pauses += 1
+            found.own = min(max(2 * found.own, _FIRST_PAUSE), cap)
+        pause = max(found.own if delay is None else delay, scope.delay)
+        found.until = max(found.until, now + pause)
+        found.places = 1
+        scope.hold(found.until, Hold.BACK_OFF)
+        for (line, _), waiting in (scope.parked or {}).items():
+            if line.core.is_backing_off_too_long(scope, now):
+                for ticket in waiting:
+                    if ticket.where is Where.AT_SCOPE:  # Else it was cancelled.
+                        line.core._refuse(ticket)
+                waiting.clear()
+                line.core.changed()
+        self.scopes.changed(scope, now)
+        return is_new
+
+    def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
+        """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking
+        for a pause. After enough successes, ``scope.back_off`` is None again.
+        """
+        found = scope.back_off
+        if found is None or sent_at < found.until:
+            return
+        found.is_over, found.own = True, 0.0
+        found.places += 1
+        places, _ = self._slot(scope)
+        if found.places >= places:
+            scope.back_off = None
+        self.scopes.release(scope, now)
+
+    def backs_off_too_long(self, ticket: Ticket, now: float) -> Scope | None:
+        """Return the scope for whose back-off the requests of *ticket* are refused, if any."""
+        for scope in ticket.scopes:
+            if self.is_backing_off_too_long(scope, now):
+                return scope
+        return None
+
+    def is_backing_off_too_long(self, scope: Scope, now: float) -> bool:
+        """Whether requests are refused for the back-off of *scope*."""
+        found = scope.back_off
+        if found is None:
+            return False
+        if found.until <= now and not scope.in_flight:
+            return False  # This request finds out whether the host is back.
+        is_long = found.until - now > self._wait_max
+        return is_long or (not found.is_over and now - found.since >= self._wait_max)
+
+    # Time.
+
+    def wake_at(self) -> float:
+        """Return when :meth:`tick` has something to do; ``inf`` for never."""
+        alarms = self._alarms
+        while alarms and alarms[0][0] != alarms[0][2].alarm_at:
+            heappop(alarms)
+        return min(alarms[0][0] if alarms else inf, self.scopes.wake_at())
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self.scopes.tick(now)
+        alarms = self._alarms
+        while alarms and alarms[0][0] <= now:
+            at, _, host = heappop(alarms)
+            if at != host.alarm_at:
+                continue
+            host.alarm_at = inf
+            if host.phase in {Phase.DOWN, Phase.REFUSED}:
+                self.need(host, now)
+            elif host.waiting:
+                self._want_for_waiting(host)
+
+    def _set_alarm(self, host: Host, at: float) -> None:
+        if at < host.alarm_at:
+            host.alarm_at = at
+            heappush(self._alarms, (at, next(self._number), host))
+
+    # What the log says.
+
+    def waiting(self) -> tuple[int, int, Scope | None]:
+        """Return how many requests wait, for how many hosts, and the scope of those that may be
+        sent first.
+        """
+        lists = [host.waiting for host in self.hosts.values()]
+        scopes = []
+        for scope in self.scopes.all():
+            ours = [
+                [each for each in waiting if each.where is Where.AT_SCOPE]
+                for (line, _), waiting in (scope.parked or {}).items()
+                if line.core is self
+            ]
+            lists += ours
+            if any(ours):
+                scopes.append(scope)
+        first = min(scopes, key=lambda scope: scope.next_at, default=None)
+        return (
+            sum(len(each) for one in lists for each in one),
+            sum(map(bool, lists)),
+            first,
+        )
+
+    def held_up(self) -> list[HeldUp]:
+        """Return what has held up the crawl, the longest first."""
+        return sorted(self._held_up.values(), reverse=True)
+
+    def _note_held_up(self, scope: Scope, now: float) -> None:
+        since = scope.waiting_since
+        seconds = 0.0 if since is None else now - since
+        before = self._held_up.get(scope.key, HeldUp(0.0, scope.key, 0, 0.0))
+        self._held_up[scope.key] = HeldUp(
+            before.seconds + seconds, scope.key, before.requests + 1, scope.delay
+        )
+        if len(self._held_up) > _MAX_HELD_UP:
+            self._held_up = {
+                each.key: each for each in self.held_up()[: _MAX_HELD_UP // 2]
+            }

@@ -1,0 +1,64 @@
+"""The reasons of decisions, in words, each with the setting that changes it.
+
+The log, the ledger's report and the commands all take their words from here. A reason is a value
+of :class:`~scrapy_rep.protocol.robotstxt.decisions.Reason`, the name of an indexing rule, a
+purpose, or the setting or meta key by which the user of the crawler decided.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
+
+
+class Words(NamedTuple):
+    """A reason in words."""
+
+    text: str
+    """The end of a sentence, without a full stop."""
+
+    setting: str = ""
+    """The setting or meta key that changes such decisions, or an empty string."""
+
+
+_NOT_INDEXED = "the page must not be in an index"
+
+REASONS = {
+    "rule": Words("a rule matches", "REP_OVERRIDES"),
+    "no-rule": Words("no rule matches"),
+    "no-group": Words("there is no group for this agent or for everyone"),
+    "robots-txt": Words("robots.txt itself is always allowed"),
+    "unavailable": Words("robots.txt is unavailable", "REP_OVERRIDES"),
+    "unreachable": Words("robots.txt is unreachable", "REP_OVERRIDES"),
+    "override": Words("REP_OVERRIDES decides", "REP_OVERRIDES"),
+    "bad-url": Words("the host or port of the URL can't be read"),
+    "too-long": Words("the URL is too long to compare with so many rules with a *"),
+    "crawl-delay": Words(
+        "the host asks for a longer delay than the crawl accepts", "REP_CRAWL_DELAY_MAX"
+    ),
+    "visit-time": Words("the host opens later than the crawl waits", "REP_WAIT_MAX"),
+    "back-off": Words(
+        "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
+    ),
+    "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
+    "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
+    "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),
+    "noimageindex": Words("the images must not be in an index", "REP_NOINDEX"),
+    "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
+    "data": Words("an indexing rule of data, not of a document: withheld nothing"),
+    # In ledgers of earlier versions.
+    "stopped": Words("the download was stopped after the headers"),
+    "dont_obey_robotstxt": Words(
+        "the request ignores robots.txt", "dont_obey_robotstxt"
+    ),
+    "dont_obey_noindex": Words("the request ignores noindex", "dont_obey_noindex"),
+    "ROBOTSTXT_OBEY": Words("the crawl ignores robots.txt", "ROBOTSTXT_OBEY"),
+    "REP_NOINDEX": Words("the crawl ignores noindex", "REP_NOINDEX"),
+    "REP_NOFOLLOW": Words("the crawl ignores nofollow", "REP_NOFOLLOW"),
+    **{
+        purpose: Words(f"the content must not be used for {purpose}", "REP_PURPOSES")
+        for purpose in CATEGORIES
+    },
+}
+"""The words for each reason that a decision can have."""

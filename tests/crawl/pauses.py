@@ -1,0 +1,128 @@
+"""The judge of back-off: the pauses that a host asked for, and what crawls sent in them.
+
+All moments are those of the host's access log, by the clock of the server. A host's answer is
+sent before a crawl can know of it, so a crawl that keeps a pause from then on keeps it here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.crawl.answers import Busy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.crawl.server import Hit
+
+FIRST, LONGEST = 1.0, 60.0
+"""The pauses that a crawl chooses itself: the shortest, and ``REP_BACKOFF_MAX``."""
+
+TRANSIT = 0.25
+"""How many seconds after an answer the host may log a request that was in flight before."""
+
+READING = 0.1
+"""How many seconds a crawl may take to read an answer. A request that the host answers later
+than that was still in flight when the crawl knew of the pause."""
+
+EARLY = 0.01
+"""How many seconds earlier another clock may end a pause."""
+
+
+class Pause(NamedTuple):
+    begin: float
+    """When the host sent the answer that asks for it."""
+    end: float
+    asked: bool
+    """Whether the host said how long it is."""
+
+
+def pauses_of(
+    hits: Iterable[Hit], *, delay: float = 0.0, longest: float = LONGEST
+) -> list[Pause]:
+    """Return the pauses for which a host with the crawl delay *delay* asked.
+
+    An answer that does not say how long asks for a second; for twice as long as the last such
+    pause if it answers a request that was sent after that pause, and none since has succeeded;
+    and for nothing of its own if it answers a request that was in flight when a pause began.
+    """
+    found: list[Pause] = []
+    chosen = over = 0.0
+    answered = [hit for hit in hits if hit.answered is not None]
+    for hit in sorted(answered, key=lambda hit: hit.answered):
+        was_in_flight = hit.time < over - EARLY
+        if not isinstance(hit.answer, Busy):
+            chosen = chosen if was_in_flight else 0.0
+            continue
+        seconds = hit.answer.pause
+        if seconds is None and was_in_flight:
+            continue
+        if seconds is None:
+            chosen = seconds = min(max(2 * chosen, FIRST), longest)
+        end = hit.answered + max(seconds, delay)
+        found.append(Pause(hit.answered, end, hit.answer.pause is not None))
+        over = max(over, end)
+    return found
+
+
+def sent_within(pauses: Iterable[Pause], hits: Sequence[Hit], places: int) -> list[Hit]:
+    """Return the requests of *hits* that were sent within *pauses*.
+
+    A crawl with *places* has that many requests in flight at most. One of them got the answer
+    that asks for the pause. Others, which the host does not know yet, may arrive soon after it,
+    unless they repeat a request that got such an answer.
+    """
+    wrong = {}
+    for pause in pauses:
+        known = sum(
+            hit.time < pause.begin and not _was_answered(hit, pause.begin + READING)
+            for hit in hits
+        )
+        allowed = places - 1 - known
+        for hit in hits:
+            if not pause.begin < hit.time < pause.end - EARLY:
+                continue
+            allowed -= 1
+            is_soon = allowed >= 0 and hit.time < pause.begin + TRANSIT
+            if not is_soon or _is_retry(hit, pause, hits):
+                wrong[hit.time] = hit
+    return list(wrong.values())
+
+
+def too_many_after(pauses: Sequence[Pause], hits: Sequence[Hit]) -> list[Hit]:
+    """Return the requests of *hits* that were sent after a pause while the host had more of
+    them than one, and one more for each success since the pause.
+    """
+    wrong = []
+    for hit in hits:
+        before = [pause.end for pause in pauses if pause.begin < hit.time]
+        if not before or hit.time < (over := max(before) - EARLY):
+            continue
+        at_once = sum(
+            other.time <= hit.time and not _was_answered(other, hit.time)
+            for other in hits
+        )
+        succeeded = sum(
+            over <= other.time
+            and _was_answered(other, hit.time)
+            and not isinstance(other.answer, Busy)
+            for other in hits
+        )
+        if at_once > 1 + succeeded:
+            wrong.append(hit)
+    return wrong
+
+
+def _is_retry(hit: Hit, pause: Pause, hits: Sequence[Hit]) -> bool:
+    """Return whether *hit* repeats a request that was answered with 429 or 503 in *pause*."""
+    return any(
+        isinstance(other.answer, Busy)
+        and other.path == hit.path
+        and _was_answered(other, hit.time)
+        and other.answered >= pause.begin
+        for other in hits
+    )
+
+
+def _was_answered(hit: Hit, moment: float) -> bool:
+    return hit.answered is not None and hit.answered <= moment

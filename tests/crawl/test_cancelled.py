@@ -1,0 +1,163 @@
+"""Downloads that are cancelled, fail or are hidden free their places once, by the access log."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crawl.answers import Answer, Then, busy, redirect
+from tests.crawl.crawl import run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Hit, Site
+
+pytestmark = pytest.mark.unmeasured
+
+SPIDER = "tests.crawl.cancelling_spiders.CancellingSpider"
+PART = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"
+"""The start of a response, after which no client tries again by itself."""
+
+BACK_OFF = {"REP_BACKOFF_MAX": 60, "REP_WAIT_MAX": 60}
+DELAY = "User-agent: *\nCrawl-delay: {}\n"
+
+
+def gaps(hits: list[Hit]) -> list[float]:
+    """Return the seconds between each request and the next one."""
+    return [after.time - before.time for before, after in pairwise(hits)]
+
+
+def test_many_downloads_wait_for_one_robotstxt(site: Site, mode: str) -> None:
+    """Hundreds of downloads that wait for the same robots.txt all continue when it comes."""
+    start = site.add()
+    host = site.add(Answer(b"", delay=1))
+    more = [host.url(f"/{number}") for number in range(600)]
+    result = run_crawl([start.url("/")], spider=SPIDER, mode=mode, more=more)
+    assert len(host.robots_hits) == 1
+    assert [item["error"] for item in result.items] == [""] * 600
+    assert "log_count/ERROR" not in result.stats, result.log
+
+
+@pytest.mark.parametrize("step", [0.05, 0.0])
+def test_cancelled_downloads_keep_no_places(site: Site, mode: str, step: float) -> None:
+    """Downloads that are cancelled while they wait for robots.txt, for the delay of their host,
+    or while they are in flight, do not hold up those that follow them.
+    """
+    start = site.add(name="127.0.0.2")
+    host = site.add(Answer(DELAY.format(0.3).encode(), delay=0.3), name="127.0.0.3")
+    host.limit = lambda hit: None if hit.path == "/robots.txt" else Answer(delay=0.2)
+    more = [host.url(f"/{number}") for number in range(30)]
+    after = [(0.3 + step * number if number % 2 else None) for number in range(30)]
+    result = run_crawl(
+        [start.url("/")], spider=SPIDER, mode=mode, more=more, cancel_after=after
+    )
+    errors = [item["error"] for item in sorted(result.items, key=lambda i: i["number"])]
+    assert errors[::2] == [""] * 15
+    assert set(result.stats["in_flight"]) == {0}
+    assert min(gaps(host.hits)) > 0.29, gaps(host.hits)
+
+
+def test_a_cancelled_download_that_was_refused(site: Site, mode: str) -> None:
+    """A download that is cancelled in the moment in which it is refused is counted once."""
+    start = site.add(name="127.0.0.2")
+    host = site.add(DELAY.format(0.5), name="127.0.0.3")
+    host.limit = lambda hit: busy(429, "3600") if hit.path == "/0" else None
+    more = [host.url(f"/{number}") for number in range(30)]
+    after = [0.52 + 0.002 * number for number in range(30)]
+    result = run_crawl(
+        [start.url("/")],
+        spider=SPIDER,
+        mode=mode,
+        more=more,
+        cancel_after=after,
+        settings=BACK_OFF,
+    )
+    assert set(result.stats["in_flight"]) == {0}
+    assert set(result.stats["tickets"]) <= {0, 1}, result.stats["tickets"]
+
+
+def test_one_request_object_for_many_downloads(site: Site, mode: str) -> None:
+    """A spider may download the same Request object several times at once."""
+    start = site.add(name="127.0.0.2")
+    host = site.add(DELAY.format(0.3), name="127.0.0.3")
+    more = [host.url("/")] * 6
+    result = run_crawl(
+        [start.url("/")], spider=SPIDER, mode=mode, more=more, is_one_object=True
+    )
+    assert len(result.items) == 6
+    assert set(result.stats["in_flight"]) == {0}
+    assert min(gaps(host.hits)) > 0.29, gaps(host.hits)
+
+
+def test_a_hidden_error_begins_the_delay(site: Site, mode: str) -> None:
+    """The delay of a host begins after a request that has failed, even if a component of the
+    project replaces the error by a response.
+    """
+    host = site.add(DELAY.format(0.5), name="127.0.0.3")
+    host.limit = lambda hit: (
+        None if hit.path == "/robots.txt" else Answer(raw=lambda: [PART, Then.RESET])
+    )
+    hide = {"tests.crawl.cancelling_spiders.HideErrors": 700}
+    urls = [host.url(f"/{number}") for number in range(4)]
+    result = run_crawl(urls, mode=mode, settings={"DOWNLOADER_MIDDLEWARES": hide})
+    assert [one["status"] for one in result.responses] == [418] * 4
+    assert min(gaps(host.hits)) > 0.49, gaps(host.hits)
+
+
+def test_downloads_in_a_slot_wait_for_a_pause(site: Site, mode: str) -> None:
+    """Downloads of which a spider starts more at once than the download slot of their host has
+    places are not sent within a pause for which the first of them is asked.
+    """
+    start = site.add(name="127.0.0.2")
+    host = site.add(name="127.0.0.3")
+
+    def limit(hit: Hit) -> Answer | None:
+        is_first = host.hits_on("/robots.txt")[-1:] == host.hits[:-1]
+        if hit.path == "/robots.txt":
+            return None
+        return busy(429, "2") if is_first else Answer(b"x", delay=0.3)
+
+    host.limit = limit
+    more = [host.url(f"/{number}") for number in range(40)]
+    settings = {**BACK_OFF, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    run_crawl([start.url("/")], spider=SPIDER, mode=mode, more=more, settings=settings)
+    _, first, *others = host.hits
+    assert first.answered is not None
+    waited = [hit.time - first.answered for hit in others]
+    assert len(waited) == 39
+    assert [seconds for seconds in waited if 0.2 < seconds < 2] == []
+
+
+@pytest.mark.parametrize("position", [543, 700])
+def test_a_component_downloads_first(site: Site, position: int) -> None:
+    """A downloader middleware may download something from the host of a request while it holds
+    that request back, although the host has a delay. A crawl does not hang there.
+    """
+    host = site.add(DELAY.format(0.3), name="127.0.0.3")
+    log_in = {"tests.crawl.cancelling_spiders.LogIn": position}
+    urls = [host.url(f"/{number}") for number in range(3)]
+    result = run_crawl(urls, settings={"DOWNLOADER_MIDDLEWARES": log_in})
+    assert result.fetched() == sorted(urls)
+    assert len(host.hits_on("/token")) == 3
+    if position < 595:
+        assert min(gaps(host.hits)) > 0.29, gaps(host.hits)
+
+
+def test_one_host_holds_up_no_others(site: Site) -> None:
+    """However many hosts redirect their robots.txt to a host with a delay, the robots.txt files
+    of other hosts are fetched meanwhile.
+    """
+    slow = site.add(DELAY.format(1), name="127.0.0.3")
+    strangers = [
+        site.add(redirect(slow.robotstxt), name="127.0.0.4") for _ in range(15)
+    ]
+    good = site.add(name="127.0.0.5")
+    first = [
+        {"url": host.url("/"), "priority": 1, "dont_filter": True}
+        for host in (slow, slow, slow, *strangers)
+    ]
+    spider = "tests.crawl.cancelling_spiders.FewFetchesSpider"
+    result = run_crawl([*first, good.url("/")], spider=spider)
+    assert len(result.responses) == 19
+    assert good.hits[-1].time - slow.hits[0].time < 3

@@ -1,0 +1,616 @@
+"""The figures of a report, and the rows of its views."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scrapy_rep.report.documents import Gap, Line, delay, document
+from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
+from scrapy_rep.report.render import render
+from scrapy_rep.report.summary import changed_settings, summarise
+from scrapy_rep.report.words import headline, without_robotstxt
+from tests.report.ledgers import PRESS, START, Ledger, empty, realistic
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from scrapy_rep.report.documents import Document
+    from scrapy_rep.report.summary import Summary
+
+ORIGIN = "https://a.example"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "ledger.rep")
+    yield ledger
+    ledger.connection.close()
+
+
+DEFAULT = Limits()
+
+
+def rows(
+    name: str, *paths: str, limits: Limits = DEFAULT, **columns: object
+) -> list[sqlite3.Row]:
+    """Return the rows of a view over the ledgers at *paths*."""
+    with closing(Ledgers(paths, limits)) as ledgers:
+        return ledgers.view(name, **columns).fetchall()
+
+
+def row(name: str, *paths: str) -> sqlite3.Row:
+    (found,) = rows(name, *paths)
+    return found
+
+
+def values(found: Sequence[sqlite3.Row], *columns: str) -> list[tuple[object, ...]]:
+    return [tuple(each[column] for column in columns) for each in found]
+
+
+def summary(*paths: str) -> Summary:
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        return summarise(ledgers)
+
+
+def documents(*paths: str) -> list[Document]:
+    """Return the versions of robots.txt files, as the report shows them."""
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        return [document(ledgers, version) for version in ledgers.view("version")]
+
+
+def delays(*paths: str) -> dict[str, float | None]:
+    with closing(Ledgers(paths, DEFAULT)) as ledgers:
+        return {host["origin"]: delay(ledgers, host) for host in ledgers.view("host")}
+
+
+def page(*paths: str, limits: Limits = DEFAULT) -> str:
+    with closing(Ledgers(paths, limits)) as ledgers:
+        return "".join(render(ledgers, START))
+
+
+def test_hosts(tmp_path: Path) -> None:
+    """Hosts are sorted by refusals, each with the state of its robots.txt."""
+    path = realistic(tmp_path / "ledger")
+    hosts = rows("host", path)
+    by_origin = {host["origin"]: host for host in hosts}
+    assert len(hosts) == summary(path).hosts == 10
+    refused = [host["refused"] for host in hosts]
+    assert refused == sorted(refused, reverse=True)
+    press = by_origin["https://press.example"]
+    assert (press["access"], press["status"]) == ("successful", 200)
+    assert values(
+        rows("rule", path, origin=press["origin"]), "statement", "refused"
+    ) == [
+        ("Disallow: /private/", 200),
+        ("Disallow: /*?print=", 67),
+        ("Disallow: /archive/", 40),
+    ]
+    assert by_origin["https://shop.example"]["dropped"] == 91
+    old = by_origin["https://old.example"]
+    assert (old["access"], old["copy_of"], old["age"]) == (
+        "unreachable", START - 4000, 4600,
+    )  # fmt: skip
+    assert by_origin["https://bare.example"]["file"] is None
+    assert by_origin["https://staging.example"]["access"] is None
+
+
+def test_limits_say_what_is_left_out(tmp_path: Path) -> None:
+    """With limits on hosts, files and rows, the omitted ones are counted."""
+    limits = Limits(hosts=3, files=2, others=1)
+    path = realistic(tmp_path / "ledger")
+    hosts = rows("host", path, limits=limits)
+    assert [host["file"] for host in hosts] == [1, 2, None]
+    files = rows("file", path, limits=limits)
+    assert values(files, "number", "of_all") == [(1, 7), (2, 7)]
+    assert values(rows("outage", path, limits=limits), "of_all") == [(3,)]
+    assert {each["number"] for each in rows("version", path, limits=limits)} == {1, 2}
+
+
+def test_several_ledgers(tmp_path: Path) -> None:
+    """Numbers of several ledgers are added up, by host and by line."""
+    one, two = realistic(tmp_path / "one"), realistic(tmp_path / "two")
+    both, alone = summary(one, two), summary(one)
+    assert both.crawls == 4
+    assert both.total("refused") == 2 * alone.total("refused")
+    assert both.let_through == 2 * alone.let_through
+    assert both.check.checked == 2 * alone.check.checked
+    hosts, hosts_alone = rows("host", one, two), rows("host", one)
+    assert [each["refused"] for each in hosts] == [
+        2 * each["refused"] for each in hosts_alone
+    ]
+    rules = rows("rule", one, two, origin=hosts[0]["origin"])
+    assert rules[0]["refused"] == 400
+
+
+def test_more_ledgers_than_sqlite_attaches(tmp_path: Path) -> None:
+    """A report reads any number of ledgers; those that are copied count as the others."""
+    paths = [realistic(tmp_path / str(number)) for number in range(IN_PLACE + 3)]
+    many, alone = summary(*paths), summary(paths[0])
+    assert many.outcomes
+    assert values(many.outcomes, "layer", "reason", "times") == [
+        (layer, reason, times * len(paths))
+        for layer, reason, times in values(alone.outcomes, "layer", "reason", "times")
+    ]
+    assert many.check.checked == alone.check.checked * len(paths)
+    own = Ledger(tmp_path / "own")
+    snapshot = own.snapshot(own.crawl(), ORIGIN, b"User-agent: *\nDisallow: /own/\n")
+    own.refused(1, snapshot, f"{ORIGIN}/own/1", 2, "Disallow: /own/")
+    text = page(*paths, own.close())
+    assert f"for example {ORIGIN}/own/1" in text
+    assert "<mark>Disallow: /own/</mark>" in text
+
+
+def test_documents(tmp_path: Path) -> None:
+    """Versions of a robots.txt are listed, latest first, with the decisions of their lines."""
+    path = realistic(tmp_path / "ledger")
+    first = rows("file", path)[0]
+    assert (first["origin"], first["refused"], first["allowed"]) == (
+        "https://press.example", 307, 30,
+    )  # fmt: skip
+    later, earlier = documents(path)[:2]
+    assert (later.size, later.marked, later.cut) == (len(PRESS) + 20, 1, False)
+    marked = {
+        line.number: (line.text, line.mark["refused"], line.mark["allowed"])
+        for line in earlier.lines
+        if isinstance(line, Line) and line.mark
+    }
+    assert marked == {
+        3: ("Disallow: /private/", 200, 0),
+        4: ("Disallow: /*?print=", 67, 0),
+        5: ("Allow: /private/press-kit/", 0, 30),
+    }
+
+
+def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
+    """A line that refused and allowed URLs has both counts; the example is a refused URL."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, b"User-agent: *\nDisallow: /x\n")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/y", line=2, statement="Disallow: /x")
+    ledger.refused(crawl, snapshot, f"{ORIGIN}/x", 2, "Disallow: /x")
+    with closing(Ledgers([ledger.close()], DEFAULT)) as ledgers:
+        (mark,) = ledgers.view("mark")
+        assert (mark["refused"], mark["allowed"]) == (1, 1)
+        assert ledgers.example(mark) == f"{ORIGIN}/x"
+
+
+def test_a_body_that_was_cut(ledger: Ledger) -> None:
+    """A long robots.txt is cut, and omitted versions are counted."""
+    crawl = ledger.crawl()
+    for number in range(5):
+        body = b"x" * 512_001 if number == 4 else b"%d\n" % number
+        ledger.snapshot(crawl, ORIGIN, body, fetched=START + number)
+    path = ledger.close()
+    latest, earlier, *_ = documents(path)
+    assert latest.cut
+    assert not any(isinstance(one, Gap) for one in earlier.lines)
+    assert "2 earlier versions not shown" in page(path)
+
+
+def test_the_url_after_redirects(ledger: Ledger) -> None:
+    """A robots.txt has the URL that sent it."""
+    urls = [f"{ORIGIN}/1", f"{ORIGIN}/2"]
+    ledger.snapshot(ledger.crawl(), ORIGIN, PRESS, redirects=json.dumps(urls))
+    (shown,) = documents(ledger.close())
+    assert shown.url == urls[1]
+
+
+def test_the_dates_of_a_copy(ledger: Ledger) -> None:
+    """An older copy that was followed has the date of its own fetch, not of the failed one."""
+    crawl = ledger.crawl()
+    busy = {"access": "unreachable", "status": 503, "copy_of": START - 4000}
+    ledger.snapshot(crawl, ORIGIN, PRESS, **busy)
+    version = row("version", ledger.close())
+    assert version["first"] == version["last"] == version["copy_of"] == START - 4000
+
+
+def test_delay(ledger: Ledger) -> None:
+    """The delay is the slower of Crawl-delay and Request-rate for the crawler's own
+    group, even if only its User-Agent is known; none if the dialect ignores them.
+    """
+    body = b"User-agent: mybot\nCrawl-delay: 2\nRequest-rate: 1/10\n"
+    agentless = {"agents": "[]"}
+    for number, columns in enumerate((agentless, {"dialect": "google"}, {})):
+        crawl = ledger.crawl(**columns)
+        ledger.snapshot(crawl, f"https://{number}.example", body)
+    assert list(delays(ledger.close()).values()) == [10, None, 10]
+
+
+def test_gap(tmp_path: Path) -> None:
+    """The gap is the shortest time between two requests to a host, also of different
+    workers.
+    """
+    paths = []
+    for worker, times in enumerate(([0, 10, 20.5], [5.25, 40])):
+        ledger = Ledger(tmp_path / f"{worker}.rep")
+        crawl = ledger.crawl()
+        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+        for time in times:
+            ledger.allowed(crawl, snapshot, f"{ORIGIN}/{time}", time=START + time)
+        # Refusals, overrides and statements of pages send no request.
+        for given in (
+            {"verdict": "refused"},
+            {"layer": "override"},
+            {"page": f"{ORIGIN}/"},
+        ):
+            given = {"time": START + 10.1, **given}
+            ledger.allowed(crawl, snapshot, f"{ORIGIN}/no", **given)
+        paths.append(ledger.close())
+    assert row("host", paths[0])["gap"] == 10.0
+    assert row("host", *paths)["gap"] == 4.75
+
+
+def test_a_gap_is_shown_beside_a_delay(ledger: Ledger) -> None:
+    """Hosts without a delay have no gap in the table."""
+    crawl = ledger.crawl()
+    for origin, body in ((ORIGIN, PRESS), ("https://free.example", b"User-agent: *\n")):
+        snapshot = ledger.snapshot(crawl, origin, body)
+        for time in (0, 47):
+            ledger.allowed(crawl, snapshot, f"{origin}/{time}", time=START + time)
+    assert page(ledger.close()).count("47 s") == 1
+
+
+def test_no_gap_of_refusals_alone(ledger: Ledger) -> None:
+    """A ledger that records only refusals has no gaps."""
+    ledger.snapshot(ledger.crawl("denied"), ORIGIN, PRESS)
+    path = ledger.close()
+    assert row("host", path)["gap"] is None
+    assert delays(path) == {ORIGIN: 2.0}
+
+
+OWN = {"layer": "override", "reason": "override", "statement": "a.example: ignore"}
+
+
+def test_refused_and_overridden_urls(ledger: Ledger) -> None:
+    """Each URL has its rule and its count, refusals first; omitted URLs are counted."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, None, f"{ORIGIN}/own", agent=None, **OWN)
+    for number in range(60):
+        url = f"{ORIGIN}/private/{number}"
+        for _ in range(2 if number == 59 else 1):
+            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/open")
+    other = "https://b.example"
+    ledger.refused(crawl, snapshot, f"{other}/x", 3, "Disallow: /x")
+    path = ledger.close()
+    assert values(rows("judged", path), "origin", "refused", "overridden") == [
+        (ORIGIN, 61, 1), (other, 1, 0),
+    ]  # fmt: skip
+    few = rows("judged", path, limits=Limits(others=1))
+    assert values(few, "origin", "of_all") == [(ORIGIN, 2)]
+    assert [host["judged"] for host in rows("host", path)] == [1, 2]
+    *urls, second = rows("judged_url", path)
+    assert len(urls) == 20
+    assert {url["urls"] for url in urls} == {61}
+    columns = "url", "verdict", "layer", "reason", "line", "statement", "times"
+    rule = "refused", "robots.txt", "rule", 3, "Disallow: /private/"
+    assert values(urls[:2], *columns) == [
+        (f"{ORIGIN}/private/59", *rule, 2), (f"{ORIGIN}/private/0", *rule, 1),
+    ]  # fmt: skip
+    assert second["url"] == f"{other}/x"
+    assert "41 more URLs not shown" in page(path)
+
+
+def test_urls_of_several_ledgers(tmp_path: Path) -> None:
+    """A URL that several workers were refused counts once, with all of its refusals, however
+    many others there are.
+    """
+    paths = []
+    for worker in range(2):
+        ledger = Ledger(tmp_path / f"{worker}.rep")
+        crawl = ledger.crawl()
+        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+        for number in [*range(100 * worker, 100 * worker + 100), -1]:
+            url = f"{ORIGIN}/private/{number}"
+            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
+        paths.append(ledger.close())
+    first = rows("judged_url", *paths)[0]
+    assert values([first], "url", "times", "urls") == [(f"{ORIGIN}/private/-1", 2, 201)]
+
+
+def test_overridden_urls(ledger: Ledger) -> None:
+    """A host with only overridden decisions is listed too."""
+    ledger.allowed(ledger.crawl(), None, f"{ORIGIN}/own", agent=None, **OWN)
+    one = row("judged_url", ledger.close())
+    assert (one["refused"], one["overridden"], one["urls"]) == (0, 1, 1)
+    assert (one["verdict"], one["layer"], one["statement"]) == (
+        "allowed", "override", "a.example: ignore",
+    )  # fmt: skip
+
+
+def test_a_rule_of_an_override_that_allows(ledger: Ledger) -> None:
+    """The page does not call a rule that allows a URL a rule that forbids it."""
+    given = {"layer": "override", "reason": "rule", "statement": "Allow: /own"}
+    ledger.allowed(ledger.crawl(), None, f"{ORIGIN}/own", line=2, **given)
+    text = page(ledger.close())
+    for name in ("urls", "overridden"):
+        section = text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+        assert "Allow: /own" in section
+        assert "a rule matches" in section
+        assert "forbid" not in section
+
+
+def test_without_a_robotstxt(ledger: Ledger) -> None:
+    """Each host without a robots.txt counts once, with its last result and its requests."""
+    crawl = ledger.crawl()
+    loop = "redirected more than 5 times, in a loop"
+    for number, (status, error) in enumerate(
+        [(404, None)] * 25 + [(403, None), (301, loop), (499, None)]
+    ):
+        origin = f"https://{number:02}.example"
+        ledger.snapshot(crawl, origin, status=410)
+        snapshot = ledger.snapshot(
+            crawl, origin, status=status, error=error, fetched=START + 60
+        )
+        ledger.allowed(crawl, snapshot, f"{origin}/", reason="unavailable")
+    ledger.decision(crawl, snapshot, f"{origin}/no", reason="unavailable")
+    ledger.snapshot(crawl, ORIGIN, PRESS)
+    path = ledger.close()
+    hosts = rows("without", path)
+    found = {
+        without_robotstxt(one["status"], one["error"]): (
+            one["hosts"], one["allowed"], one["refused"],
+        )
+        for one in hosts
+    }  # fmt: skip
+    assert found == {
+        "404 Not Found": (25, 25, 0),
+        f"{loop} (301 Moved Permanently)": (1, 1, 0),
+        "403 Forbidden": (1, 1, 0),
+        "status 499": (1, 1, 1),
+    }
+    assert summary(path).without == 28
+    assert [one["origin"] for one in hosts if one["status"] == 404] == [
+        f"https://{number:02}.example" for number in range(20)
+    ]
+    text = page(path, limits=Limits(others=1))
+    assert "and 5 more hosts" in text
+    assert "3 more hosts with rarer reasons not shown" in text
+
+
+def test_outages(tmp_path: Path) -> None:
+    """Unreachable hosts are listed with reason, abandoned requests and recovery."""
+    path = realistic(tmp_path / "ledger")
+    columns = "origin", "error", "given_up", "recovered", "copy"
+    assert values(rows("outage", path), *columns) == [
+        ("https://gone.example", "DNS lookup failed", 25, 0, None),
+        ("https://busy.example", None, 0, 1, None),
+        ("https://old.example", None, 0, 0, START - 4000),
+    ]
+    assert summary(path).unreachable == 3
+
+
+def test_the_last_failure_of_an_outage(ledger: Ledger) -> None:
+    """An outage has its first and its last time, and its last reason."""
+    crawl = ledger.crawl()
+    for hour, error in enumerate(("timed out", "reset", "refused")):
+        given = {"access": "unreachable", "status": None, "error": error}
+        ledger.snapshot(crawl, ORIGIN, fetched=START + hour * 3600, **given)
+    columns = "times", "first", "last", "error"
+    outage = row("outage", ledger.close())
+    assert values([outage], *columns) == [(3, START, START + 7200, "refused")]
+
+
+def test_pauses(ledger: Ledger) -> None:
+    """A host that asked for pauses has what it asked for, and the shortest time from such an
+    answer to its next request, whoever was in flight at that moment.
+    """
+    crawl = ledger.crawl()
+    asked = {"layer": "delay", "verdict": "noted", "reason": "back-off"}
+    for begin in (0.0, 10.0):
+        ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + begin)
+        statement, moment = "429, Retry-After: 5", START + begin + 1
+        ledger.decision(
+            crawl, None, f"{ORIGIN}/", time=moment, statement=statement, **asked
+        )
+    ledger.allowed(crawl, None, f"{ORIGIN}/", time=START + 16.5)
+    ledger.allowed(crawl, None, "https://b.example/", time=START + 2)
+    (pause,) = rows("pause", ledger.close())
+    columns = "origin", "times", "statement", "resumed", "refused"
+    assert values([pause], *columns) == [(ORIGIN, 2, "429, Retry-After: 5", 5.5, 0)]
+
+
+def test_rare_answers(ledger: Ledger) -> None:
+    """Each kind of response is counted; of very many kinds, the rarest are left out."""
+    crawl = ledger.crawl()
+    for number in range(25):
+        nothing = {"access": "unreachable", "status": None, "error": f"no {number:02}"}
+        ledger.snapshot(crawl, f"https://{number}.example", **nothing)
+    ledger.snapshot(crawl, ORIGIN)
+    ledger.snapshot(crawl, ORIGIN, fetched=START + 99)
+    path = ledger.close()
+    first, *others = rows("answer", path)
+    assert values([first], "access", "status", "times", "hosts", "of_all") == [
+        ("unavailable", 404, 2, 1, 27)
+    ]
+    assert [one["why"] for one in others] == [f"no {number:02}" for number in range(19)]
+    assert "6 more answers of rarer kinds not shown" in page(path)
+
+
+def test_overridden(tmp_path: Path) -> None:
+    """Decisions by overrides are listed, and settings that differ from their defaults."""
+    path = realistic(tmp_path / "ledger")
+    columns = "reason", "statement", "verdict", "times", "hosts"
+    assert values(rows("overridden", path), *columns) == [
+        ("override", "staging.example: ignore", "allowed", 14, 1)
+    ]
+    with closing(Ledgers([path], DEFAULT)) as ledgers:
+        changed = {
+            (spider, name) for name, _, spider in changed_settings(ledgers.crawls)
+        }
+    assert ("press", "REP_NOFOLLOW") in changed
+    assert ("press", "REP_DIALECT") not in changed
+
+
+def test_settings_of_scrapy(ledger: Ledger) -> None:
+    """Settings that only the add-on changed are not listed; ROBOTSTXT_OBEY = False is."""
+    parser = "scrapy.robotstxt.ProtegoRobotParser"
+    ours = {"ROBOTSTXT_PARSER": parser, "ROBOTSTXT_USER_AGENT": None}
+    ledger.crawl("denied", settings={**ours, "ROBOTSTXT_OBEY": True})
+    ledger.crawl("denied", settings={**ours, "ROBOTSTXT_OBEY": False})
+    with closing(Ledgers([ledger.close()], DEFAULT)) as ledgers:
+        changed = list(changed_settings(ledgers.crawls))
+    assert changed == [("ROBOTSTXT_OBEY", False, "press")]
+
+
+def test_while_a_crawl_writes(ledger: Ledger) -> None:
+    """The report reads one committed state, while the crawl continues to write."""
+    ledger.connection.execute("PRAGMA journal_mode = WAL")
+    crawl = ledger.crawl(ended=None)
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/1")
+    ledger.connection.commit()
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/2")
+    with closing(Ledgers([ledger.path], DEFAULT)) as ledgers:
+        ledger.connection.commit()
+        found = summarise(ledgers)
+        assert ledgers.crawls[0]["ended"] is None
+    assert (found.let_through, found.check.checked) == (1, 1)
+
+
+def test_a_decision_of_no_crawl(ledger: Ledger) -> None:
+    """A ledger with decisions of a missing crawl can be read."""
+    ledger.allowed(7, None, f"{ORIGIN}/1")
+    ledger.snapshot(7, ORIGIN, PRESS)
+    path = ledger.close()
+    assert summary(path).let_through == 0
+    assert delays(path) == {ORIGIN: None}
+    assert [shown.size for shown in documents(path)] == [len(PRESS)]
+
+
+def test_headline_of_every_decision(tmp_path: Path) -> None:
+    """The headline checks all requests again."""
+    said = headline(summary(realistic(tmp_path / "ledger")))
+    assert said.kept
+    assert said.sentence == ("0 of 1,560 pages fetched were forbidden")
+    assert said.notes[0].startswith("1,440 pages checked again for this report")
+    assert said.notes[1] == "No robots.txt applied to 120 pages: 1 host had none."
+    assert said.notes[2] == "14 more pages fetched because of an override."
+
+
+def test_headline_of_what_should_not_have_been(ledger: Ledger) -> None:
+    """The headline counts requests that robots.txt forbade, whatever was recorded."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/1")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent="aggregator")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news", agent=None, reason="no-group")
+    found = summary(ledger.close())
+    said = headline(found)
+    assert not said.kept
+    assert said.sentence.startswith("2 of 3 pages fetched were forbidden")
+    assert set(found.check.examples) == {f"{ORIGIN}/private/1", f"{ORIGIN}/news"}
+
+
+def test_forms_are_asked_about_again(ledger: Ledger) -> None:
+    """The headline checks requests in all forms that a server may see."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../private/1")
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
+    found = summary(ledger.close())
+    assert found.check.examples == (f"{ORIGIN}/news/../private/1",)
+
+
+def test_a_url_without_a_host(ledger: Ledger) -> None:
+    """A URL without a host counts as refused, but not as a host."""
+    crawl = ledger.crawl()
+    ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.decision(crawl, None, "http://a:+80/", origin="", reason="bad-url")
+    path = ledger.close()
+    assert row("host", path)["origin"] == ORIGIN
+    found = summary(path)
+    assert found.hosts == 1
+    assert values(found.outcomes, "reason", "times") == [("bad-url", 1)]
+
+
+def test_examples_are_few(ledger: Ledger) -> None:
+    """All wrongly sent requests are counted, and ten of their URLs are shown."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    for number in range(12):
+        ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/{number}")
+    found = summary(ledger.close())
+    assert (found.check.forbidden, len(found.check.examples)) == (12, 10)
+
+
+def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
+    """The headline says if a custom dialect or an incomplete URL could not be checked."""
+    own = ledger.crawl(dialect="lenient")
+    ledger.allowed(own, ledger.snapshot(own, ORIGIN, PRESS), f"{ORIGIN}/private/")
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS, fetched=START + 20)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/…")
+    ledger.crawl("denied")
+    said = headline(summary(ledger.close()))
+    assert said.sentence.startswith("0 of 2 pages")
+    assert "2 pages could not be checked again" in said.notes[0]
+    assert "the pages of 1 crawl" in said.notes[1]
+
+
+def test_headline_of_refusals_alone(ledger: Ledger) -> None:
+    """If a ledger records only refusals, the headline makes no claim about requests."""
+    counts = {"downloader/response_count": 50, "robotstxt/response_count": 8}
+    crawl = ledger.crawl("denied", counts=json.dumps(counts))
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/", 3, "Disallow: /private/")
+    # An override has one row for each host, however many requests it allowed.
+    ledger.allowed(crawl, None, f"{ORIGIN}/", layer="override", reason="override")
+    found = summary(ledger.close())
+    said = headline(found)
+    assert said.sentence == "1 request was refused, 0 items and links dropped"
+    assert "only refusals" in said.notes[0]
+    assert (found.responses, found.let_through_by_override) == (42, 0)
+    assert (found.crawls, found.complete) == (1, 0)
+
+
+def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
+    """The headline of a ledger without a crawl, and of a crawl without requests."""
+    assert headline(summary(empty(tmp_path / "empty"))).sentence.startswith("No crawl")
+    ledger.crawl()
+    assert headline(summary(ledger.close())).sentence == "No page was fetched"
+
+
+def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:
+    """An override of a page's statement counts as an override, and not as a request."""
+    crawl = ledger.crawl()
+    given = {"layer": "override", "reason": "REP_NOINDEX", "statement": "noindex"}
+    ledger.allowed(crawl, None, f"{ORIGIN}/", page=f"{ORIGIN}/", **given)
+    ledger.decision(crawl, None, f"{ORIGIN}/", layer="meta", verdict="noted")
+    found = summary(ledger.close())
+    assert found.let_through_by_override == 0
+    assert values(found.outcomes, "verdict", "reason") == [
+        ("noted", "rule"), ("allowed", "REP_NOINDEX"),
+    ]  # fmt: skip
+
+
+def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:
+    """A forbidden page that a browser had been led to is counted, and breaks the promise."""
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.allowed(crawl, snapshot, f"{ORIGIN}/news")
+    for via in (f"redirect {ORIGIN}/news", f"browser {ORIGIN}/news", None):
+        url = f"{ORIGIN}/private/1"
+        ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/", via=via)
+    found = summary(ledger.close())
+    assert found.arrived == 1
+    assert not headline(found).kept
+
+
+def test_a_ledger_of_a_later_version(ledger: Ledger) -> None:
+    """A ledger with columns that this version does not know can be read, whatever their names."""
+    for table, columns in {
+        "crawl": ("ledger", "path"), "snapshot": ("time", "layer"), "decision": ("fetched", "ledger"),
+    }.items():  # fmt: skip
+        for column in columns:
+            ledger.connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
+    crawl = ledger.crawl()
+    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
+    ledger.refused(crawl, snapshot, f"{ORIGIN}/private/1", 3, "Disallow: /private/")
+    assert summary(ledger.close()).total("refused") == 1

@@ -1,0 +1,33 @@
+"""``back_off`` checks its arguments, and does nothing in a crawl that does not back off."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import pytest
+
+from scrapy_rep import back_off
+from scrapy_rep.frontier.frontier import Frontier
+from tests.fakes import fake_crawler
+
+pytestmark = pytest.mark.newest
+
+
+@pytest.mark.parametrize("value", [-1, inf, nan])
+@pytest.mark.parametrize("name", ["delay", "cap"])
+def test_what_is_no_number_of_seconds(name: str, value: float) -> None:
+    """A delay or cap that is no number of seconds raises ValueError, which names it."""
+    with pytest.raises(ValueError, match=f"^{name} must be a number of seconds"):
+        back_off(fake_crawler({}, {}), "shop.example", **{name: value})
+
+
+@pytest.mark.parametrize(("most", "is_paused"), [(60, True), (0, False)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_whether_back_off_is_on(most: float, is_paused: bool, count: int) -> None:
+    """Each host is paused, unless REP_BACKOFF_MAX is 0."""
+    crawler = fake_crawler({"REP_BACKOFF_MAX": most}, {})
+    # The crawls of a process share the pauses of hosts.
+    hosts = [f"host-{most}-{count}-{number}.example" for number in range(count)]
+    back_off(crawler, hosts if count > 1 else hosts[0], delay=30)
+    scopes = [Frontier.of(crawler).core.scopes.find(host) for host in hosts]
+    assert [bool(each and each.back_off) for each in scopes] == [is_paused] * count

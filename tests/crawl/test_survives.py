@@ -5,19 +5,24 @@ fetches again only what was in flight.
 from __future__ import annotations
 
 import random
+import signal
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import effort
+from tests.crawl.answers import Answer
+from tests.crawl.test_stores import wait_until
 from tests.crawl.trials import (
     AT_ONCE,
     ENDS,
+    RULES,
     Trial,
     Web,
     check_delays,
     interrupt_twice,
+    kill,
     moments,
 )
 
@@ -39,7 +44,7 @@ def test_ended_at_any_moment(
     again only those that were in flight, nothing forbidden, and keeps the delay of a host
     over the restarts. What is done stays done.
     """
-    kills, pages, most = (30, 120, 20) if effort.is_long else (KILLS, 25, 40)
+    kills, pages, most = (30, 120, 20) if effort.is_long else (KILLS, 25, 25)
     web = Web(site, 4, pages, slow_pages=kills)
     trial = Trial(site, tmp_path, web.start_urls, mode=every_mode)
     for hits, pause in moments(kills, most):
@@ -125,3 +130,28 @@ def test_a_second_signal_at_once(site: Site, mode: str, tmp_path: Path) -> None:
     fetched = {note.url for note in trial.notes("item")}
     assert fetched == set(urls)
     assert not trial.notes("error")
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["full", "closing"])
+def test_done_while_nothing_is_popped(site: Site, stops: bool, tmp_path: Path) -> None:
+    """A page that is done is not fetched again, if the process is killed while the downloader
+    is full, or while the spider waits for the last answer before it closes.
+    """
+    host = site.add(RULES)
+    host.answers["/1"] = Answer(hang=True)
+    urls = [host.url("/0"), host.url("/1"), host.url("/2")]
+    at_once = 2 if stops else 1
+    trial = Trial(site, tmp_path, urls, settings={"CONCURRENT_REQUESTS": at_once})
+    crawl = trial.start()
+    wait_until(lambda: host.hits_on("/1") or crawl.process.poll() is not None)
+    if stops:
+        crawl.process.send_signal(signal.SIGINT)
+    wait_until(lambda: len(trial.notes("end")) == at_once)
+    time.sleep(0.3)
+    kill(crawl, 0)
+    crawl.wait()
+    del host.answers["/1"]
+    trial.finish()
+    assert host.pages.count("/0") == 1
+    assert host.pages.count("/1") == 2
+    assert host.pages.count("/2") == 1

@@ -11,8 +11,7 @@ loses no transaction; a power cut may lose the last ones, and leaves the file wh
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -28,7 +27,7 @@ from scrapy_rep.sqlitefiles import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _SCHEMA = Schema(
@@ -54,6 +53,8 @@ _SCHEMA = Schema(
 # What was in flight when a process ended is popped before all other requests of its host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
+
+_FIRST = (_FRONT, _FRONT)
 
 # The seconds to wait for another program that has locked the file.
 _TIMEOUT = 1.0
@@ -131,10 +132,21 @@ class HostEntries:
         self.file.note_popped(self.host, entry)
         return entry
 
-    def note_saved(self, count: int) -> None:
-        """Note that *count* of the new requests that wait are in the file."""
-        self._saved += count
+    def note_saved(self) -> None:
+        """Note that the new requests are in the file."""
+        self._saved += len(self._new)
         self._new.clear()
+
+
+class _Popped:
+    """The requests of a host that were popped, and are not done in the file."""
+
+    __slots__ = ("after", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.after = _FIRST
+        """The requests in the file that wait have a greater rank and position than this."""
 
 
 class JobFile:
@@ -159,8 +171,7 @@ class JobFile:
         self._marks: dict[int, None] = {}
         """The requests that were popped since the last commit, and are not done."""
 
-        self._popped: dict[str, set[int]] = {}
-        """The requests of each host that were popped, and are not done in the file."""
+        self._popped: dict[str, _Popped] = {}
 
         try:
             # SQLite frees the lock of a process that was killed, on each operating system.
@@ -210,16 +221,18 @@ class JobFile:
 
     def best(self, host: str) -> Entry:
         """Return the best request of *host* that is in the file and was not popped."""
-        popped = self._popped.get(host, ())
-        rows = self._read(
-            "SELECT rank, position, number, data FROM requests WHERE host = ? "
-            "ORDER BY rank, position LIMIT ?",
-            (host, len(popped) + 1),
-        )
-        for row in rows:
-            if row[2] not in popped:
-                return Entry(*row)
-        raise JobError.unusable(self.path, f"it has no request of {host}")
+        popped = self._popped.get(host) or _Popped()
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT rank, position, number, data FROM requests "
+                "WHERE host = ? AND (rank, position) > (?, ?) ORDER BY rank, position",
+                (host, *popped.after),
+            )
+            found = next((row for row in rows if row[2] not in popped.numbers), None)
+            rows.close()
+        if found is None:
+            raise JobError.unusable(self.path, f"it has no request of {host}")
+        return Entry(*found)
 
     def add(
         self, owner: HostEntries, rank: int, data: bytes, *, is_last_first: bool
@@ -232,7 +245,11 @@ class JobFile:
 
     def note_popped(self, host: str, entry: Entry) -> None:
         """Note that a request of *host* is in flight."""
-        self._popped.setdefault(host, set()).add(entry.number)
+        popped = self._popped.get(host)
+        if popped is None:
+            popped = self._popped[host] = _Popped()
+        popped.numbers.add(entry.number)
+        popped.after = max(popped.after, (entry.rank, entry.position))
         self._marks[entry.number] = None
 
     def done(self, host: str, number: int) -> None:
@@ -296,13 +313,14 @@ class JobFile:
         except FAILURES as error:
             self._roll_back()
             raise JobError.unusable(self.path, cause_of(error)) from error
-        waiting = Counter(
-            one
-            for one, entry in self._new.values()
-            if entry.number not in self._popped.get(one.host, ())
-        )
-        for one, count in waiting.items():
-            one.note_saved(count)
+        for one, entry in self._new.values():
+            popped = self._popped.get(one.host)
+            if popped is None or entry.number in popped.numbers:
+                continue
+            if (entry.rank, entry.position) < popped.after:
+                popped.after = _FIRST
+        for one in {one for one, _ in self._new.values()}:
+            one.note_saved()
         for host, number in self._done:
             self._forget(host, number)
         self._new.clear()
@@ -316,7 +334,8 @@ class JobFile:
         not need.
         """
         with suppress(sqlite3.Error):
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+            # execute() would free one page.
+            self._db.executescript("PRAGMA incremental_vacuum")
         self._close()
 
     # Files of other versions.
@@ -351,13 +370,19 @@ class JobFile:
         self._last = found or last
 
     def _read(self, statement: str, values: Iterable[object] = ()) -> list[Any]:
-        try:
+        with self._errors():
             return self._db.execute(statement, tuple(values)).fetchall()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise JobError in place of the errors of a damaged file."""
+        try:
+            yield
         except FAILURES as error:
             raise JobError.unusable(self.path, cause_of(error)) from error
 
     def _forget(self, host: str, number: int) -> None:
-        popped = self._popped[host]
+        popped = self._popped[host].numbers
         popped.discard(number)
         if not popped:
             del self._popped[host]

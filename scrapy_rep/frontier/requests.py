@@ -109,8 +109,11 @@ class MemoryRequests:
         levels = self._levels
         while levels:
             queue = levels[-1][1]
+            before = len(queue)
             request = queue.pop()
-            if request is None or not len(queue):
+            # A queue class of the project that cannot read a request must not be tried for ever.
+            is_stuck = request is None and len(queue) == before
+            if is_stuck or not len(queue):
                 levels.pop()
                 queue.close()
             if request is not None:

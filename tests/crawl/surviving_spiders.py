@@ -269,3 +269,16 @@ class FewFilesSpider(PlanSpider):
             for host in range(self.hosts):
                 url = f"http://host-{host}.example/{page}"
                 yield self.request({"url": url})
+
+
+class EchoSpider(SurvivorSpider):
+    """Records the meta and the size of the body of each request."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        request = response.request
+        self.seen["responses"][-1].update(
+            meta=dict(request.meta), size=len(request.body)
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.squeues import PickleLifoDiskQueue
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -282,3 +283,7 @@ class EchoSpider(SurvivorSpider):
         self.seen["responses"][-1].update(
             meta=dict(request.meta), size=len(request.body)
         )
+
+
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A disk queue of a project."""

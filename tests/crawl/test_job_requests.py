@@ -96,7 +96,7 @@ def test_the_extension_that_closes_spiders(
 ) -> None:
     """After each limit of Scrapy's CloseSpider, the next run fetches the rest, once."""
     host = site.add(RULES)
-    host.answers |= {f"/{n}": Answer(PAGE, headers=HTML, delay=0.05) for n in range(40)}
+    host.answers |= {f"/{n}": Answer(PAGE, headers=HTML, delay=0.2) for n in range(40)}
     urls = [host.url("/fails"), *pages(host, 40)]
     trial = Trial(site, tmp_path, urls, mode=mode, spider="FailingSpider")
     crawl = trial.start(**{f"CLOSESPIDER_{name}": 1})
@@ -258,7 +258,6 @@ def test_strange_requests(site: Site, name: str, tmp_path: Path) -> None:
     """Whatever a URL or a meta has in it, the request survives a kill, with all its parts."""
     fields = dict(STRANGE[name])
     host = site.add(RULES)
-    host.answers["/0"] = Answer(hang=True)
     path = fields.pop("path")
     requests = [
         {"url": host.url("/0"), "priority": 1},

@@ -253,14 +253,22 @@ class HostQueue:
         return host_in_file(self._frontier.key_of(request))
 
     def _settle(self, file: JobFile) -> None:
-        """Note which requests are done. Those that a closing spider did not send are not."""
+        """Note which requests are done, and write that at once."""
+        if self._note_done(file):
+            self._commit_in(0.0)
+        elif file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
+
+    def _note_done(self, file: JobFile) -> bool:
+        """Note which requests are done. Those that a closing spider did not send are not. Return
+        whether there are any.
+        """
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
         for request in ended:
             taken = file.in_flight.pop(request)
             if request not in self._frontier.unsent:
                 file.done(*taken)
-        if ended:
-            self._commit_in(0.0)
+        return bool(ended)
 
     def _commit_in(self, seconds: float) -> None:
         """Write the changes to the file in *seconds*, or at once if there are many."""
@@ -279,23 +287,32 @@ class HostQueue:
 
     def _commit(self) -> None:
         self._commit_at = inf
-        if self._file is None or not self._file.changes:
+        if self._file is None:
             return
+        # Nothing is popped while the downloader is full, or the spider closes.
+        self._note_done(self._file)
+        if self._file.changes and not self._write(self._file):
+            return
+        if self._file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
+
+    def _write(self, file: JobFile) -> bool:
+        """Write the changes to *file*. Return whether that succeeded."""
         try:
-            error = self._file.commit()
+            error = file.commit()
         except JobError as damage:
             self._stop(damage)
-            return
+            return False
         if error is None:
             if self._failed_at > -inf:
                 self._log(
                     logging.INFO,
                     "%(path)s can be written again",
-                    path=self._file.path,
+                    path=file.path,
                 )
                 self._failed_at = -inf
                 wake(self._crawler)
-            return
+            return True
         if self._failed_at == -inf:
             self._log(
                 logging.WARNING,
@@ -303,12 +320,13 @@ class HostQueue:
                 "more than %(most)d of them. The crawl tries again each second. If it ends before "
                 "that succeeds, the next run fetches the pages again that are not in the file as "
                 "done",
-                path=self._file.path,
+                path=file.path,
                 error=error,
                 most=_MAX_CHANGES,
             )
         self._failed_at = self._frontier.clock.monotonic()
         self._commit_in(_RETRY_AFTER)
+        return False
 
     def _stop(self, error: JobError) -> None:
         """Close the spider: nothing can be done without the file."""

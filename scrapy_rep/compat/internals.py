@@ -102,7 +102,7 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
         return SlotState(*limits, bool(slot.queue), last_seen)
     concurrency = _find(downloader, "domain_concurrency")
     own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
-    delay = own.get("delay", _find(downloader, "_delay") or 0.0)
+    delay = own.get("delay", crawler.settings.getfloat("DOWNLOAD_DELAY"))
     concurrency = own.get("concurrency", concurrency)
     return None if concurrency is None else SlotState(concurrency, delay=delay)
 

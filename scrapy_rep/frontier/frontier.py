@@ -644,6 +644,9 @@ class Frontier:
         is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
+        if self.job_file is not None:
+            left = scope.back_off.until - now
+            self.job_file.note_pause(scope.key, self.clock.time() + left, left)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -673,6 +676,13 @@ class Frontier:
                 pause=in_words,
             )
         return pause if is_new else None
+
+    def resume_pauses(self, pauses: Iterable[tuple[str, float]]) -> None:
+        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
+        now = self.clock.monotonic()
+        for key, left in pauses if self._backoff_max else ():
+            scope = self.core.scopes.get(key)
+            self.core.back_off(scope, now, delay=left, cap=left, sent_at=now)
 
     def _note_success(self, scope: Scope, sent_at: float) -> None:
         found, now = scope.back_off, self.clock.monotonic()

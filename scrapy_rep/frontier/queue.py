@@ -243,6 +243,7 @@ class HostQueue:
             self._frontier.job_file = file
             if state and state != [NAME, _FILE]:
                 move_older_queues(self._kinds, file, folder, state, self._host_in_file)
+            self._frontier.resume_pauses(file.pauses(self._frontier.clock.time()))
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 self._resumed.append(self._add(key, self._requests(key, count)))

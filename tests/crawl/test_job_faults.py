@@ -17,7 +17,7 @@ from tests.crawl.answers import Answer
 from tests.crawl.crawl import ROOT, run_crawl, start_crawl
 from tests.crawl.test_faults import POWERLESS, fill, forbid
 from tests.crawl.test_stores import wait_until
-from tests.crawl.trials import RULES, Trial, Web, check_whole, kill
+from tests.crawl.trials import ENDS, RULES, Trial, Web, check_whole, kill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -383,3 +383,37 @@ def test_more_hosts_than_files(tmp_path: Path) -> None:
     wanted = {f"http://host-{h}.example/{p}" for h in range(hosts) for p in range(each)}
     assert set(urls) == wanted
     assert len(urls) <= len(wanted) + 32
+
+
+def test_a_disk_that_is_full_at_the_end(site: Site, disk: Path, tmp_path: Path) -> None:
+    """A crawl that ends on a full disk is resumed when there is room again, although Scrapy
+    has written no whole state of its queue.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(40)]
+    host.answers |= {f"/{n}": Answer(delay=0.05) for n in range(40)}
+    trial = Trial(site, tmp_path, urls, settings={"REP_STORE": "memory://"})
+    trial.job = disk / "job"
+    trial.settings["JOBDIR"] = str(trial.job)
+    crawl = trial.start(CLOSESPIDER_PAGECOUNT=12)
+    wait_until(lambda: len(host.pages) > 6 or crawl.process.poll() is not None)
+    fill(disk)
+    crawl.result()
+    assert len(host.pages) < 40
+    free(disk)
+    trial.finish()
+    assert set(host.pages) == {f"/{number}" for number in range(40)}
+
+
+@pytest.mark.parametrize("text", ["", '["scrapy_rep.HostQu', "[]"])
+def test_a_state_that_scrapy_was_writing(site: Site, text: str, tmp_path: Path) -> None:
+    """A process that was killed while Scrapy wrote the state of the queue leaves a part of
+    it. The crawl is resumed from its file.
+    """
+    host = site.add(RULES)
+    urls = [host.url(f"/{number}") for number in range(20)]
+    trial = Trial(site, tmp_path, urls)
+    trial.run_until(6, 0, ENDS["Ctrl-C twice"])
+    (trial.job / "requests.queue" / "active.json").write_text(text)
+    trial.finish()
+    assert set(host.pages) == {f"/{number}" for number in range(20)}

@@ -300,7 +300,9 @@ def test_what_the_state_of_a_spider_says(site: Site, tmp_path: Path) -> None:
     """
     host = site.add(RULES)
     urls = pages(host, 12)
-    trial = one_by_one(site, tmp_path, urls, spider="CountingStateSpider")
+    trial = one_by_one(
+        site, tmp_path, urls, spider="CountingStateSpider", settings={"EXTENSIONS": {}}
+    )
     trial.start(CLOSESPIDER_PAGECOUNT=4).result()
     done = len(host.pages)
     kill_while_it_hangs(trial, host, f"/{done + 2}")

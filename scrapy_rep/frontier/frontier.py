@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -231,6 +232,9 @@ class Frontier:
 
         self.unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
+
+        self.failing: set[Request] = set()
+        """The requests that were refused in the queue, until their errbacks have ended."""
 
         self.is_stopped = False
         """Whether no queue may hand out a request any more."""
@@ -771,7 +775,9 @@ class Frontier:
             case = Case(request, request_origin(request), why=why)
             decision = BACK_OFF
         self._crawler.stats.inc_value(stats.GIVEN_UP)
-        fail(self._crawler, request, self._reporter.refused(case, decision))
+        self.failing.add(request)
+        error = self._reporter.refused(case, decision)
+        fail(self._crawler, request, error, partial(self.failing.discard, request))
 
     # What Scrapy has no signal for.
 

@@ -273,6 +273,7 @@ class HostQueue:
         whether there are any.
         """
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
+        ended -= self._frontier.failing
         for request in ended:
             taken = file.in_flight.pop(request)
             if request not in self._frontier.unsent:

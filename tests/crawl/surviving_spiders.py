@@ -288,3 +288,15 @@ class EchoSpider(SurvivorSpider):
 
 class OwnDiskQueue(PickleLifoDiskQueue):
     """A disk queue of a project."""
+
+
+class FallbackSpider(SurvivorSpider):
+    """Requests ``fallback`` for each request that fails, half a second later."""
+
+    name = "survivor"
+    fallback: str
+
+    async def note_error(self, failure: Failure) -> AsyncIterator[Request]:
+        SurvivorSpider.note_error(self, failure)
+        await sleep(0.5)
+        yield self.request({"url": self.fallback})

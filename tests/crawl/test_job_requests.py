@@ -341,3 +341,24 @@ def test_ctrl_c_while_a_host_waits(site: Site, mode: str, tmp_path: Path) -> Non
     trial.finish()
     assert host.pages == [f"/{number}" for number in range(5)]
     assert other.pages == [f"/{number}" for number in range(5)]
+
+
+def test_an_errback_that_takes_time(site: Site, mode: str, tmp_path: Path) -> None:
+    """A request that is refused in the queue is in flight until its errback has ended."""
+    host, other = site.add(Answer(status=503)), site.add(RULES)
+    trial = Trial(
+        site,
+        tmp_path,
+        [host.url("/page")],
+        mode=mode,
+        spider="FallbackSpider",
+        fallback=other.url("/fallback"),
+    )
+    crawl = trial.start()
+    until(crawl, lambda: trial.notes("unreachable"))
+    time.sleep(0.2)
+    kill(crawl, 0)
+    crawl.wait()
+    assert not other.pages
+    trial.finish()
+    assert other.pages == ["/fallback"]

@@ -90,7 +90,7 @@ def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
     assert all(len(host.pages) == 5 for host in hosts)
 
 
-def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> None:
+def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
     of them, and one warning recommends HostQueue.
     """
@@ -102,7 +102,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> Non
         "REP_WAIT_MAX": 600,
     }
     urls = pages(host, 50) + pages(down, 2)
-    result = run_crawl(urls, mode=every_mode, settings=settings)
+    result = run_crawl(urls, mode=mode, settings=settings)
     assert 1 <= len(host.pages) < 10
     assert all(gap >= 0.15 for gap in gaps(host))
     assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)

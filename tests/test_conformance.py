@@ -132,7 +132,7 @@ def test_a_command_that_ends(
     assert str(raised.value).startswith("agents-00")
 
 
-def test_who_never_answers_is_given_up() -> None:
+def test_a_parser_that_never_answers() -> None:
     """A parser that never returns from a case fails it at the time limit."""
 
     class Endless:

@@ -115,7 +115,7 @@ def test_agent_of_settings(
     assert ended.records("check")[0]["agents"] == agents
 
 
-def test_nobody_can_tell_who_asks(rep: Rep) -> None:
+def test_no_setting_names_the_crawler(rep: Rep) -> None:
     """If no setting names a crawler, the rules for everyone apply, and the output says so."""
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"

@@ -194,7 +194,9 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * 3
 
 
-def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
+def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
+    site: Site, mode: str
+) -> None:
     """Robots.txt files that redirect to a slow host take turns with its pages, and do
     not hold up other hosts.
     """

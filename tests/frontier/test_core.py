@@ -540,7 +540,7 @@ def test_a_host_that_answers_429_for_ever() -> None:
     assert not world.core.refused
 
 
-def test_the_place_of_a_probe_goes_to_the_next() -> None:
+def test_a_first_request_after_a_pause_that_is_not_sent() -> None:
     """If the request that was to find out whether a host is back is not sent, the next one of its
     host and slot is, and is not refused.
     """
@@ -669,7 +669,7 @@ def test_a_long_delay_holds_up_only_those_that_keep_to_it() -> None:
     assert world.next() is exempt
 
 
-def test_the_pages_of_a_host_go_before_strangers() -> None:
+def test_the_pages_of_a_host_go_before_robotstxt_of_other_hosts() -> None:
     """While pages wait at a host with a delay, one of four requests at most is for the robots.txt
     that another host redirects there, also if they come one at a time; without pages, each is.
     """

@@ -125,7 +125,9 @@ def test_too_many_comparisons_are_refused() -> None:
     ("path", "is_allowed"),
     [("/ab", True), ("/abb", False), ("/ba", True), ("/acd", False)],
 )
-def test_a_needle_that_is_in_the_head_alone(path: str, is_allowed: bool) -> None:
+def test_text_after_a_star_matches_behind_the_text_before_it(
+    path: str, is_allowed: bool
+) -> None:
     """The text after a ``*`` must match behind the text before it."""
     robots = parse(["Disallow: /ab*b", "Disallow: /a*d"])
     for _ in range(4):

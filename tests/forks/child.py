@@ -105,6 +105,9 @@ def measure() -> None:
     if PREPARED and asked and asked.items() <= SERVERS_ENVIRONMENT.items():
         PREPARED._auto_save = True
         PREPARED.start()
+        # Some versions of multiprocessing forget the exit functions of the server.
+        atexit.unregister(PREPARED._atexit)
+        atexit.register(PREPARED._atexit)
 
 
 def become(
@@ -142,8 +145,7 @@ def become(
             code = 1
     except KeyboardInterrupt:
         traceback.print_exc()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        code = -signal.SIGINT
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
         code = 1
@@ -151,7 +153,8 @@ def become(
 
 
 def leave(code: int) -> None:
-    """End this process as Python does, but without clearing its modules.
+    """End this process as Python does, with *code* or, if that is negative, by a signal, but
+    without clearing its modules.
 
     That would touch, and so copy, all memory shared with the server, and take most of the
     time of a small crawl. Garbage of the child itself is collected, as some objects, such
@@ -162,6 +165,9 @@ def leave(code: int) -> None:
     gc.collect()
     sys.stdout.flush()
     sys.stderr.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
     os._exit(code)
 
 

@@ -480,6 +480,25 @@ def test_a_slow_start_after_a_pause() -> None:
     assert world.a.back_off is None
 
 
+def test_each_pause_has_its_slow_start() -> None:
+    """After a second pause, one request is in flight, however many were before it."""
+    world = World(places=4)
+    world.pause(10, sent=0)
+    world.pass_time(10)
+    for _ in range(2):
+        world.core.succeeded(world.a, world.now, sent_at=world.now)
+    for _ in range(4):
+        world.queue()
+    in_flight = [world.next() for _ in range(3)]
+    assert None not in in_flight
+    world.pause(10, sent=world.now)
+    world.pass_time(10)
+    for ticket in in_flight:
+        world.leave(ticket)
+    assert world.next() is not None
+    assert world.next() is None
+
+
 def test_the_first_pause_is_short_again_after_a_success() -> None:
     """After a success, the next pause that the crawl chooses is the shortest one again."""
     world = World()

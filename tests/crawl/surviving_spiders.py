@@ -88,21 +88,22 @@ class SlowSurvivorSpider(SurvivorSpider):
 
 
 class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from the page at
-    ``from_path`` to that at ``to_path``.
+    """No file that its process writes may grow beyond ``limit`` octets, from its page number
+    ``first`` to number ``last``.
     """
 
     name = "survivor"
     limit: int
-    from_path: str
-    to_path: str
+    first: int
+    last: int
+    pages = 0
 
     def note_response(self, response: Response) -> Iterator[Any]:
+        self.pages += 1
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if response.url.endswith(self.from_path):
-            # The journal is opened and short; the log is a pipe to a file.
+        if self.pages == self.first:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        elif response.url.endswith(self.to_path):
+        elif self.pages == self.last:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         yield from super().note_response(response)
 

@@ -97,9 +97,10 @@ def test_the_extension_that_closes_spiders(
     """After each limit of Scrapy's CloseSpider, the next run fetches the rest, once."""
     host = site.add(RULES)
     host.answers |= {f"/{n}": Answer(PAGE, headers=HTML, delay=0.2) for n in range(40)}
-    urls = [host.url("/fails"), *pages(host, 40)]
-    trial = Trial(site, tmp_path, urls, mode=mode, spider="FailingSpider")
-    crawl = trial.start(**{f"CLOSESPIDER_{name}": 1})
+    requests = [{"url": host.url("/fails"), "priority": 1}, *pages(host, 40)]
+    trial = Trial(site, tmp_path, requests, mode=mode, spider="FailingSpider")
+    # The robots.txt is the first response.
+    crawl = trial.start(**{f"CLOSESPIDER_{name}": 2 if name == "PAGECOUNT" else 1})
     first = crawl.result()
     assert first.stats["finish_reason"] == f"closespider_{name.lower()}"
     assert len(host.pages) < 41
@@ -162,7 +163,7 @@ def test_retries(site: Site, mode: str, tmp_path: Path) -> None:
     time.sleep(0.3)
     kill(crawl, 0)
     crawl.wait()
-    trial.finish()
+    assert trial.start().result().stats["finish_reason"] == "finished"
     # It is given up after the second retry, which was repeated once.
     assert host.pages.count("/1") == 4
     assert [host.pages.count(f"/{n}") for n in (0, 2, 3)] == [1, 1, 1]
@@ -242,7 +243,7 @@ def test_priorities_beyond_any_integer(site: Site, tmp_path: Path) -> None:
 STRANGE = {
     "long": {"path": "/" + "a" * 1_000_000},
     "null bytes": {"path": "/a%00b", "meta": {"a\0b": "c\0"}},
-    "lone surrogates": {"path": "/\udcff", "meta": {"text": "\ud800"}},
+    "lone surrogates": {"path": "/a", "meta": {"text": "\ud800"}},
     "a large body": {"path": "/large", "method": "POST", "body": "b" * 3_000_000},
     "a slot with any name": {
         "path": "/slot",
@@ -267,6 +268,9 @@ def test_strange_requests(site: Site, name: str, tmp_path: Path) -> None:
     trial = one_by_one(site, tmp_path, requests, settings=settings, spider="EchoSpider")
     kill_while_it_hangs(trial, host, "/0")
     result = trial.finish()
+    if name == "long":  # The server refuses it, the JOBDIR does not.
+        assert [error["url"] for error in result.errors] == [host.url(path)]
+        return
     (found,) = [one for one in result.responses if not one["url"].endswith("/0")]
     wanted = fields.get("meta", {})
     assert {key: found["meta"][key] for key in wanted} == wanted
@@ -296,7 +300,9 @@ def test_what_the_state_of_a_spider_says(site: Site, tmp_path: Path) -> None:
     """
     host = site.add(RULES)
     urls = pages(host, 12)
-    trial = one_by_one(site, tmp_path, urls, spider="CountingStateSpider")
+    trial = one_by_one(
+        site, tmp_path, urls, spider="CountingStateSpider", settings={"EXTENSIONS": {}}
+    )
     trial.start(CLOSESPIDER_PAGECOUNT=4).result()
     done = len(host.pages)
     kill_while_it_hangs(trial, host, f"/{done + 2}")

@@ -496,12 +496,3 @@ def test_progress(rep: Rep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm", None)
     assert rep("diff", ledger, "robots.txt").out == out
     assert "1/1" not in terminal.shown
-
-
-def test_what_was_crawled_is_shown_visibly(rep: Rep) -> None:
-    """Escape sequences in the URLs of a ledger are shown as escapes."""
-    url = "https://shop.example/basket/\x1bc\u202e\x9b"
-    ledger = write_ledger(Path("ledger"), [(url, "allowed")])
-    out = rep("diff", ledger, "robots.txt").out
-    assert r"/basket/\x1bc\u202e\x9b" in out
-    assert out.replace("\n", "").replace("\t", "").isprintable()

@@ -90,7 +90,7 @@ def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
     assert all(len(host.pages) == 5 for host in hosts)
 
 
-def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> None:
+def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
     of them, and one warning recommends HostQueue.
     """
@@ -102,7 +102,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> Non
         "REP_WAIT_MAX": 600,
     }
     urls = pages(host, 50) + pages(down, 2)
-    result = run_crawl(urls, mode=every_mode, settings=settings)
+    result = run_crawl(urls, mode=mode, settings=settings)
     assert 1 <= len(host.pages) < 10
     assert all(gap >= 0.15 for gap in gaps(host))
     assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
@@ -194,7 +194,9 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * 3
 
 
-def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
+def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
+    site: Site, mode: str
+) -> None:
     """Robots.txt files that redirect to a slow host take turns with its pages, and do
     not hold up other hosts.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ import pytest
 from scrapy_rep.exceptions import StoreError
 from scrapy_rep.stores.base import KEEP
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
-from tests.forks import popen
+from tests import forks
 from tests.stores.places import DAY, ORIGIN, START, entry
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
     (path.parent / f"{module}.py").write_text(prelude + code)
     # Other tests measure the coverage of this code in this process.
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
-    command = [sys.executable, "-m", module, *map(str, [path, *arguments])]
-    pipes = {"stdin": popen.PIPE, "stdout": popen.PIPE}
-    return popen.Popen(command, **pipes, text=True, cwd=path.parent, env=env)
+    command = [module, *map(str, [path, *arguments])]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return forks.start(command, **pipes, text=True, cwd=path.parent, env=env)
 
 
 def output(of: Forked) -> list[str]:

@@ -31,17 +31,20 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.utils.test import get_crawler
 
 from benchmarks.indexing import HEAD, ITEM
-from scrapy_rep.extensions.evidence import Evidence
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
+from scrapy_rep.frontier.reporter import Case, DecisionReporter
 from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
 from scrapy_rep.ledger.writer import LedgerWriter
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import indexing_read, request_allowed
+from scrapy_rep.protocol.usage.preferences import NOTHING_STATED
+from scrapy_rep.signals import rep_decided
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from scrapy_rep.record import Record
 
 CHECKOUT = Path(__file__).parents[1]
 PAGES = 1000
@@ -170,11 +173,14 @@ def parts() -> None:
         path = str(Path(folder, "ledger.sqlite"))
         settings = {"REP_LEDGER": path, "REP_LEDGER_LEVEL": "all"}
         crawler = get_crawler(Spider, settings)
-        send = crawler.signals.send_catch_log
         writer = LedgerWriter(path, StartedCrawl("", "", (), "", {}, {}, 0.0))
-        evidence = Evidence(RepSettings.from_settings(crawler.settings), writer.write)
-        for signal, receiver in evidence.receivers.items():
-            crawler.signals.connect(receiver, signal)
+
+        def write(record: Record) -> None:
+            writer.write(record)
+
+        crawler.signals.connect(write, rep_decided)
+        reporter = DecisionReporter.of(crawler)
+        middleware = IndexingMiddleware(crawler)
         robots = RobotsTxt.parse(ROBOTSTXT)
         where = Origin("http", "127.0.0.1", 80)
         rules = IndexingRules.parse(html=body(STATEMENTS["two statements"]))
@@ -183,19 +189,12 @@ def parts() -> None:
         writer.start()
         begun = processor_time()
         for one in requests:
-            send(
-                request_allowed,
-                request=one,
-                decision=robots.decide(one.url, "bench"),
-                origin=where,
-                entry=None,
-                override=None,
-            )
+            reporter.allowed(Case(one, where), robots.decide(one.url, "bench"))
         while writer.recorded < len(requests):
             time.sleep(0.01)
         middle = processor_time()
         for one, answer in zip(requests, answers, strict=True):
-            send(indexing_read, request=one, response=answer, rules=rules)
+            middleware.report(one, answer, rules, NOTHING_STATED)
         writer.close(EndedCrawl(0.0, "", {}))
         ended = processor_time()
         print(f"a request: {(middle - begun) / len(requests) * 1e6:.1f} us")

@@ -1,4 +1,4 @@
-"""The records of a ledger: bounded in size, and without credentials."""
+"""The rows of a ledger: bounded in size, and without credentials."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.protocol.access.results import Access, State
 from scrapy_rep.protocol.display import without_credentials
+from scrapy_rep.record import storable, url_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scrapy_rep.ledger.terms import Layer, Verdict
     from scrapy_rep.protocol.access.results import Entry
     from scrapy_rep.protocol.dialect import Dialect
-
-MAX_URL = 4096
-"""The most characters of a URL to keep; a longer one is cut and ends with an ellipsis."""
-
-MAX_TEXT = 1024
-"""The most characters of a rule, a statement, a header value or an error to keep."""
+    from scrapy_rep.record import Record
 
 # The approximate memory of a record without its texts, in bytes.
 _RECORD = 600
@@ -76,11 +71,6 @@ class Snapshot(NamedTuple):
     """Decides whether an older copy is followed, and how much of a body is read."""
 
     @property
-    def weight(self) -> int:
-        copy = self.entry.copy
-        return _RECORD + len(self.entry.result.body) + (len(copy.body) if copy else 0)
-
-    @property
     def row(self) -> tuple[object, ...]:
         """The values of all columns except ``id``, ``crawl`` and ``sha256``."""
         entry, result = self.entry, self.entry.result
@@ -109,52 +99,14 @@ class Snapshot(NamedTuple):
         return answer.body[: self.dialect.size_limit + 1]
 
 
-class Decided(NamedTuple):
-    """A decision; each field is the column of that name."""
-
-    time: float
-    origin: str
-    url: str
-    page: str | None
-    agent: str | None
-    layer: Layer
-    verdict: Verdict
-    reason: str
-
-    fetched: float | None
-    """When the robots.txt that decided was fetched; None if no robots.txt decided."""
-
-    line: int | None
-    statement: str | None
-
-    form: str | None = None
-    """The form of *url* that was refused; None if that is *url* as written."""
-
-    source: str | None = None
-    """Where a usage statement was found, such as ``tdmrep.json``."""
-
-    via: str | None = None
-    """How a browser came to *url*, and from which page; None if a spider requested it."""
-
-    @property
-    def weight(self) -> int:
-        texts = self.url, self.page, self.statement, self.form, self.via
-        return _RECORD + sum(map(len, filter(None, texts)))
-
-
-def url_text(url: str) -> str:
-    """Return a URL as a ledger stores it: without user and password."""
-    return storable(without_credentials(url), MAX_URL)
-
-
-def storable(written: str, at_most: int = MAX_TEXT) -> str:
-    """Return *written* as SQLite can store it, cut at *at_most* characters."""
-    if len(written) > at_most:
-        written = written[: at_most - 1] + "…"
-    if written.isascii():
-        return written
-    # SQLite stores no lone surrogates.
-    return written.encode("utf-8", "replace").decode("utf-8")
+def weight(record: Record | Snapshot) -> int:
+    """Return the approximate memory of *record* in bytes."""
+    if isinstance(record, Snapshot):
+        entry = record.entry
+        copy = entry.copy
+        return _RECORD + len(entry.result.body) + (len(copy.body) if copy else 0)
+    texts = record.url, record.page, record.statement, record.form, record.via
+    return _RECORD + sum(map(len, filter(None, texts)))
 
 
 def _json(value: Any) -> str:

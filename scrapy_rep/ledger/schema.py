@@ -70,12 +70,13 @@ CREATE TABLE decision (
     form TEXT,                  -- the refused form of url; NULL: url as written
     source TEXT,                -- place of a usage statement: robots.txt,
                                 -- tdmrep.json, header, meta
-    via TEXT                    -- "redirect PAGE": PAGE led a browser to url,
+    via TEXT,                   -- "redirect PAGE": PAGE led a browser to url,
                                 -- "browser PAGE": a browser on PAGE requested url
+    subject TEXT                -- request, page, link, item, file
 );
 """
 
-ADDED = {"decision": ("form TEXT", "source TEXT", "via TEXT")}
+ADDED = {"decision": ("form TEXT", "source TEXT", "via TEXT", "subject TEXT")}
 """The columns that earlier versions of this package did not create."""
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.ledger.files import close_and_merge_log, open_to_write
-from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
+from scrapy_rep.ledger.records import EndedCrawl, Snapshot, StartedCrawl, weight
+from scrapy_rep.record import Record
 from scrapy_rep.sqlitefiles import identity
 
 if TYPE_CHECKING:
@@ -50,14 +51,15 @@ _FIND_SNAPSHOT = (
     "SELECT id FROM snapshot WHERE crawl = ? AND origin = ? AND fetched = ?"
 )
 _DECISION = (
-    "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
-    " verdict, reason, line, statement, form, source, via) VALUES "
+    "INSERT INTO decision (crawl, snapshot, time, subject, verdict, layer, reason, url,"
+    " origin, page, agent, line, statement, form, source, via) VALUES "
 )
-_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FETCHED = Record._fields.index("fetched")
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
-_ROWS_AT_ONCE = 66
+_ROWS_AT_ONCE = 62
 
 # Errors that may pass. After any other error, the same records would fail again.
 _TRANSIENT = (sqlite3.OperationalError, OSError, LedgerError)
@@ -79,8 +81,8 @@ class LedgerWriter:
         self._path = Path(path).absolute()
         self._crawl = crawl
         self._end: EndedCrawl | None = None
-        self._queue: deque[Snapshot | Decided] = deque()
-        self._batch: list[Snapshot | Decided] = []
+        self._queue: deque[Snapshot | Record] = deque()
+        self._batch: list[Snapshot | Record] = []
         # Only one thread changes each of these.
         self._bytes_in = 0
         self._bytes_out = 0
@@ -101,13 +103,13 @@ class LedgerWriter:
     def start(self) -> None:
         self._thread.start()
 
-    def write(self, record: Snapshot | Decided) -> None:
+    def write(self, record: Snapshot | Record) -> None:
         """Queue *record*, to be written within a second, unless the queue is full."""
-        weight = record.weight
-        if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
+        size = weight(record)
+        if self._bytes_in - self._bytes_out + size > _MAX_WAITING:
             self._turned_away += 1
             return
-        self._bytes_in += weight
+        self._bytes_in += size
         self._queue.append(record)
 
     def close(self, end: EndedCrawl) -> None:
@@ -156,7 +158,7 @@ class LedgerWriter:
 
     def _done(self) -> None:
         """Drop the batch, whether or not it was written, to make room for others."""
-        self._bytes_out += sum(record.weight for record in self._batch)
+        self._bytes_out += sum(map(weight, self._batch))
         self._batch = []
 
     def _failed(self, error: Exception) -> None:
@@ -172,7 +174,7 @@ class LedgerWriter:
                 self._connection.close()
             self._connection = None
 
-    def _commit(self, batch: list[Snapshot | Decided], end: EndedCrawl | None) -> None:
+    def _commit(self, batch: list[Snapshot | Record], end: EndedCrawl | None) -> None:
         connection = self._connected()
         # After a plain BEGIN, the first statement would fail without waiting if another
         # process wrote in between.
@@ -181,11 +183,13 @@ class LedgerWriter:
         assert crawl is not None
         decisions = []
         for record in batch:
-            if type(record) is Decided:
+            if type(record) is Record:
                 snapshot = None
                 if record.fetched is not None:
                     snapshot = self._snapshot(crawl, record.origin, record.fetched)
-                decisions.append((crawl, snapshot, *record[:8], *record[9:]))
+                decisions.append(
+                    (crawl, snapshot, *record[:_FETCHED], *record[_FETCHED + 1 :])
+                )
             elif type(record) is Snapshot:
                 self._write_snapshot(crawl, record)
         for at in range(0, len(decisions), _ROWS_AT_ONCE):

@@ -11,7 +11,6 @@ from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import stats
 from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def test_refused_without_the_downloader() -> None:
     assert len(crawl.queues[0]) == 0
     for _, error in crawl.engine.scraper.failed:
         assert isinstance(error, RobotsDenied)
-        assert error.decision.reason is Reason.UNREACHABLE
+        assert error.record.reason == "unreachable"
     values = crawl.crawler.stats.get_stats()
     assert values[stats.GIVEN_UP] == values[stats.FORBIDDEN] == 50
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
+from scrapy_rep.ledger.records import EndedCrawl, Snapshot, StartedCrawl
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.record import Record
 
 ORIGIN = "http://example.com"
 CRAWL = StartedCrawl(
@@ -29,16 +30,16 @@ def snapshot(
     return Snapshot(origin, entry, RFC9309)
 
 
-def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Decided:
-    return Decided(
+def decided(number: int = 0, fetched: float | None = 5.0, **fields: Any) -> Record:
+    return Record(
         time=float(number),
-        origin=ORIGIN,
-        url=f"{ORIGIN}/{number}",
-        page=None,
-        agent="*",
-        layer="robots.txt",
+        subject="request",
         verdict="refused",
+        layer="robots.txt",
         reason="rule",
+        url=f"{ORIGIN}/{number}",
+        origin=ORIGIN,
+        agent="*",
         fetched=fetched,
         line=2,
         statement="Disallow: /",

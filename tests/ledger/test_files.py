@@ -134,7 +134,7 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
         files.open_to_write(path).close()
     found = open_ledger(str(path))
     columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
-    assert columns[-3:] == ["form", "source", "via"]
+    assert columns[-4:] == ["form", "source", "via", "subject"]
     assert len(found.execute("SELECT * FROM body").fetchall()) == 1
     found.close()
 

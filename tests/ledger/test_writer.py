@@ -11,6 +11,7 @@ import pytest
 
 from scrapy_rep.ledger import writer as module
 from scrapy_rep.ledger.reader import open_ledger
+from scrapy_rep.ledger.records import weight
 from scrapy_rep.ledger.writer import LedgerWriter
 from tests.ledger.records import CRAWL, END, ORIGIN, decided, snapshot
 
@@ -152,7 +153,7 @@ def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
-    monkeypatch.setattr(module, "_MAX_WAITING", 10 * decided().weight)
+    monkeypatch.setattr(module, "_MAX_WAITING", 10 * weight(decided()))
     blocker = sqlite3.connect(path, isolation_level=None)
     written(path)
     blocker.execute("BEGIN IMMEDIATE")

@@ -15,8 +15,7 @@ from scrapy.exceptions import UsageError
 
 from scrapy_rep.commands.robotstxt import LoadedRobotsTxt, of_result
 from scrapy_rep.commands.urls import Asked
-from scrapy_rep.ledger.checks import check_values, read_json, read_texts
-from scrapy_rep.ledger.reader import open_ledger, reading
+from scrapy_rep.ledger.reader import open_ledger, read_json, read_texts, reading
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
 from scrapy_rep.protocol.reasons import REASONS, Words
@@ -142,7 +141,6 @@ class Ledger:
         self._connection = open_ledger(path)
         self.robotstxt = lru_cache(maxsize=8)(self._robotstxt)
         with reading(path):
-            check_values(self._connection)
             self.crawls = {
                 row["id"]: PastCrawl(
                     read_texts(row["agents"]),

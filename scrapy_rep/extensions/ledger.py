@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -24,12 +25,10 @@ from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.frontier.hostkeys import origin_at
 from scrapy_rep.frontier.reporter import DecisionReporter
-from scrapy_rep.ledger.files import prepare
-from scrapy_rep.ledger.records import EndedCrawl, Snapshot, StartedCrawl
-from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.record import DONT_OBEY, Layer, Subject, Verdict, made
+from scrapy_rep.record import DONT_OBEY, Layer, Subject, Verdict, made, storable
 from scrapy_rep.settings import OBEY, RepSettings, recorded
 
 if TYPE_CHECKING:
@@ -83,14 +82,15 @@ class Ledger:
 
     def _spider_opened(self, spider: Spider) -> None:
         header, agents = self._identity.header_and_tokens(spider)
-        crawl = StartedCrawl(
-            spider=spider.name,
-            user_agent=header,
-            agents=agents,
-            dialect=self._settings.dialect.name,
-            settings=recorded(self._crawler.settings, self._settings),
-            versions=_versions(),
-            started=time.time(),
+        settings = recorded(self._crawler.settings, self._settings)
+        crawl = (
+            spider.name,
+            storable(header),
+            json.dumps(agents),
+            self._settings.dialect.name,
+            json.dumps(settings, default=str, sort_keys=True),
+            json.dumps(_versions()),
+            time.time(),
         )
         self._writer = LedgerWriter(self._path, crawl)
         connect = self._crawler.signals.connect
@@ -103,7 +103,7 @@ class Ledger:
 
     def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
         assert self._writer is not None
-        self._writer.write(Snapshot(str(origin), entry, self._settings.dialect))
+        self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
 
     def _decided(self, record: Record) -> None:
         assert self._writer is not None
@@ -141,7 +141,12 @@ class Ledger:
             return
         self._checking.stop()
         self._check_writer()
-        end = EndedCrawl(time.time(), reason, dict(self._crawler.stats.get_stats()))
+        counts = {
+            key: value
+            for key, value in self._crawler.stats.get_stats().items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        end = time.time(), reason, json.dumps(counts, sort_keys=True)
         await run_in_thread(self._writer.close, end)
         self._check_writer()
 

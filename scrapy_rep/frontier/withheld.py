@@ -48,36 +48,34 @@ class Withheld:
         key = record.subject, record.verdict, record.reason, _setting(record)
         self._counts[key] = self._counts.get(key, 0) + 1
         self._examples.setdefault(key, record)
-        if record.subject in self._has_said:
-            return
-        if record.subject is Subject.ITEM:
-            self._say(logging.WARNING, "The first item is dropped", record)
-        elif (
-            record.verdict is Verdict.REFUSED
-            and request is not None
-            and request.meta.get("is_start_request")
-        ):
-            self._say(logging.WARNING, "A start request is refused", record)
+        is_first = record.subject not in self._has_said
+        if record.subject is Subject.ITEM and is_first:
+            self._say("The first item is dropped", record)
+        elif is_first and record.verdict is Verdict.REFUSED and _is_start(request):
+            self._say("A start request is refused", record)
 
-    def _say(self, level: int, what: str, record: Record) -> None:
+    def _say(self, what: str, record: Record) -> None:
         self._has_said.add(record.subject)
-        self._log(level, what, record)
+        self._log(what, record)
 
     def _sum_up(self) -> None:
         for key, count in sorted(self._counts.items(), key=lambda each: -each[1]):
-            level, what = _KINDS[key[:2]]
-            self._log(level, f"{what}: {count:,}", self._examples[key], "For example ")
+            _, what = _KINDS[key[:2]]
+            self._log(f"{what}: {count:,}", self._examples[key])
 
-    def _log(self, level: int, what: str, record: Record, lead: str = "") -> None:
+    def _log(self, what: str, record: Record) -> None:
+        level, _ = _KINDS[record.subject, record.verdict]
         words, setting = REASONS.get(record.reason), _setting(record)
-        changes = f". To change this, see {setting}" if setting else ""
-        message = f"{what}, because %(why)s (%(reason)s){changes}. {lead}%(url)s"
-        values = {
-            "why": words.text if words else record.reason,
-            "reason": record.reason,
-            "url": record.url,
-        }
+        changes = f"; {setting} changes this" if setting else ""
+        message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
+        if record.statement:
+            message += " (%(statement)s)"
+        values = record._asdict() | {"why": words.text if words else record.reason}
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def _is_start(request: Request | None) -> bool:
+    return request is not None and bool(request.meta.get("is_start_request"))
 
 
 def _setting(record: Record) -> str:

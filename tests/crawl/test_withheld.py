@@ -38,7 +38,11 @@ def test_each_kind(site: Site, tmp_path: Path) -> None:
     result = run_crawl(
         map(host.url, paths),
         spider=f"{SPIDERS}.PageSpider",
-        settings={"REP_REL": ["ugc"], "REP_PURPOSES": ["train-ai"]},
+        settings={
+            "REP_BACKOFF_MAX": 60,
+            "REP_PURPOSES": ["train-ai"],
+            "REP_REL": ["ugc"],
+        },
     )
     origin = host.origin
     at_once = {

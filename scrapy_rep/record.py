@@ -148,7 +148,7 @@ def of_request(
 ) -> Record:
     """Return the record of a decision by robots.txt, an override or a delay."""
     rule, reason = decision.rule, str(decision.reason)
-    statement = f"{rule.kind.title()}: {rule.pattern}" if rule else None
+    statement = f"{rule.kind.capitalize()}: {rule.pattern}" if rule else None
     layer = Layer.ROBOTS_TXT
     if override is not None:
         layer = Layer.OVERRIDE

@@ -222,7 +222,9 @@ class Hosts:
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
             record = pace.record_of_delay(self.now())
             said = (
-                f"{record.field.title()}: {record.value}" if record else f"{delay:g} s"
+                f"{record.field.capitalize()}: {record.value}"
+                if record
+                else f"{delay:g} s"
             )
             self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
             if delay > _LONG_DELAY:

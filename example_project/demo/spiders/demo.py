@@ -34,6 +34,6 @@ class DemoSpider(scrapy.Spider):
     def refused(self, failure: Failure) -> None:
         if failure.check(RobotsDenied):
             reason = failure.value.record.reason
-            self.logger.info("Not ours: %s (%s)", failure.request.url, reason.value)
+            self.logger.info("Not ours: %s (%s)", failure.request.url, reason)
         else:
             self.logger.error(failure.getErrorMessage())

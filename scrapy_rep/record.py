@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.display import without_credentials
@@ -218,6 +219,8 @@ def forbidden(reason: str, because: Because) -> str:
     return f"must not be indexed: {because or reason}"
 
 
+# Cached, since a page has several statements and several items.
+@lru_cache(maxsize=64)
 def url_text(url: str) -> str:
     """Return a URL as a record has it: without user and password."""
     return storable(without_credentials(url), MAX_URL)

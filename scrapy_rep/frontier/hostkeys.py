@@ -88,8 +88,10 @@ def origin_at(url: str, request: Request | None) -> Origin | None:
     """Return the origin of *url*, at the virtual host of *request*, which fetches it, or has
     fetched it.
     """
-    found = origin_of(url)
     named = request_origin(request) if request is not None else None
+    if request is not None and request.url == url:
+        return named
+    found = origin_of(url)
     # A browser may have been led to another origin, without the virtual host.
     if found is not None and named is not None and named.server == found.server:
         return named

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
+_WITHHOLDS = frozenset({Verdict.REFUSED, Verdict.DROPPED})
+
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
 BACK_OFF = Decision(False, None, None, Reason.BACK_OFF)
@@ -168,10 +170,9 @@ class DecisionReporter:
         response: Response | None = None,
     ) -> None:
         """Count a decision, and send the signal about it."""
-        key = _stat(record)
-        if key is not None:
-            self._crawler.stats.inc_value(key)
-        self._withheld.note(record, request)
+        if record.verdict in _WITHHOLDS:
+            self._crawler.stats.inc_value(_stat(record))
+            self._withheld.note(record, request)
         self._send(rep_decided, record=record, request=request, response=response)
 
     def stated(
@@ -206,16 +207,16 @@ class DecisionReporter:
         self, reason: str, statement: str, origin: Origin | None, url: str
     ) -> None:
         """Report that *origin* has the crawl wait, by what *url* says."""
-        subject, verdict = Subject.REQUEST, Verdict.NOTED
         record = made(
-            subject,
-            verdict,
+            Subject.REQUEST,
+            Verdict.NOTED,
             Layer.DELAY,
             reason,
             url=url,
             origin=origin,
             statement=statement,
         )
+        self._withheld.note(record, None)
         self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
@@ -286,21 +287,18 @@ class DecisionReporter:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
-def _stat(record: Record) -> str | None:
-    """Return the stat that counts decisions like *record*, if there is one."""
+def _stat(record: Record) -> str:
+    """Return the stat that counts what is withheld like *record*."""
     reason, is_use = record.reason, record.layer is Layer.USAGE
-    match record.verdict, record.subject:
-        case Verdict.REFUSED, _:
-            return stats.DENIED.format(reason=reason)
-        case Verdict.DROPPED, Subject.LINK:
-            source = "rel" if record.layer is Layer.REL else "page"
-            return stats.NOFOLLOW.format(source=source)
-        case Verdict.DROPPED, Subject.ITEM:
-            if is_use:
-                return stats.USAGE_DROPPED.format(purpose=reason)
-            return stats.NOINDEX.format(rule=reason)
-        case Verdict.DROPPED, Subject.FILE:
-            if is_use:
-                return stats.USAGE_MEDIA.format(purpose=reason)
-            return stats.MEDIA_REFUSED.format(rule=reason)
-    return None
+    if record.subject is Subject.REQUEST:
+        return stats.DENIED.format(reason=reason)
+    if record.subject is Subject.LINK:
+        source = "rel" if record.layer is Layer.REL else "page"
+        return stats.NOFOLLOW.format(source=source)
+    if record.subject is Subject.ITEM:
+        if is_use:
+            return stats.USAGE_DROPPED.format(purpose=reason)
+        return stats.NOINDEX.format(rule=reason)
+    if is_use:
+        return stats.USAGE_MEDIA.format(purpose=reason)
+    return stats.MEDIA_REFUSED.format(rule=reason)

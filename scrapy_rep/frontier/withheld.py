@@ -43,8 +43,6 @@ class Withheld:
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count *record*, a decision about *request* or about what its page has."""
-        if (record.subject, record.verdict) not in _KINDS:
-            return
         key = record.subject, record.verdict, record.reason, _setting(record)
         self._counts[key] = self._counts.get(key, 0) + 1
         self._examples.setdefault(key, record)

@@ -178,7 +178,10 @@ def snapshot(
 
 def _weight(record: tuple[Any, ...]) -> int:
     """Return the approximate memory of a record, or of a row and its body, in bytes."""
-    return _RECORD + sum(len(each) for each in record if isinstance(each, (str, bytes)))
+    if isinstance(record, Record):
+        texts = record.url, record.page, record.statement, record.form, record.via
+        return _RECORD + sum(map(len, filter(None, texts)))
+    return _RECORD + len(record[1] or b"")
 
 
 class LedgerWriter:

@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 # A warning is for what was withheld of pages that were fetched.
 _KINDS = {
     (Subject.REQUEST, Verdict.REFUSED): (logging.INFO, "Requests refused"),
-    (Subject.REQUEST, Verdict.NOTED): (logging.INFO, "Requests slowed down"),
+    (Subject.REQUEST, Verdict.NOTED): (logging.INFO, "Delays and pauses kept"),
     (Subject.LINK, Verdict.DROPPED): (logging.WARNING, "Links not followed"),
     (Subject.ITEM, Verdict.DROPPED): (logging.WARNING, "Items dropped"),
     (Subject.FILE, Verdict.DROPPED): (logging.WARNING, "Files withheld"),

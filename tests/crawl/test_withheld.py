@@ -53,11 +53,11 @@ def test_each_kind(site: Site, tmp_path: Path) -> None:
         ("INFO", "Requests refused: 4", "(rule)", "REP_OVERRIDES"): "/private/",
         (
             "INFO",
-            "Requests slowed down: 1",
+            "Delays and pauses kept: 1",
             "(delay)",
             "REP_CRAWL_DELAY",
         ): "/robots.txt",
-        ("INFO", "Requests slowed down: 1", "(back-off)", "REP_BACKOFF_MAX"): "/busy",
+        ("INFO", "Delays and pauses kept: 1", "(back-off)", "REP_BACKOFF_MAX"): "/busy",
         ("WARNING", "Links not followed: 3", "(nofollow)", "REP_NOFOLLOW"): "/from-",
         ("WARNING", "Links not followed: 1", "(nofollow)", "REP_REL"): "/ugc",
         ("WARNING", "Items dropped: 2", "(noindex)", "REP_NOINDEX"): "/noindex/",

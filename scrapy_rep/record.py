@@ -7,6 +7,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from scrapy_rep import meta
 from scrapy_rep.protocol.display import without_credentials
 from scrapy_rep.protocol.indexing.statements import Statement
 from scrapy_rep.protocol.robotstxt.decisions import Reason
@@ -27,9 +28,6 @@ MAX_URL = 4096
 
 MAX_TEXT = 1024
 """The most characters of a rule, a statement, a header value or an error to keep."""
-
-DONT_OBEY = "dont_obey_robotstxt"
-"""The reason of a request that its meta key of this name exempts from robots.txt."""
 
 _OF_PACE = frozenset({Reason.BACK_OFF, Reason.CRAWL_DELAY, Reason.VISIT_TIME})
 
@@ -155,7 +153,7 @@ def of_request(
         layer = Layer.OVERRIDE
         statement = statement or f"{override.pattern}: {override.kind}"
     elif decision.reason is Reason.OVERRIDE:
-        layer, reason = Layer.OVERRIDE, DONT_OBEY
+        layer, reason = Layer.OVERRIDE, meta.DONT_OBEY_ROBOTSTXT
     elif decision.reason in _OF_PACE:
         layer = Layer.DELAY
     return made(

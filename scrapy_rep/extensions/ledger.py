@@ -18,8 +18,8 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_rep import meta, stats
 from scrapy_rep import signals as ours
-from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
 from scrapy_rep.fetching.identity import Identity
@@ -28,7 +28,7 @@ from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.record import DONT_OBEY, Layer, Subject, Verdict, made, storable
+from scrapy_rep.record import Layer, Subject, Verdict, made, storable
 from scrapy_rep.settings import OBEY, RepSettings, recorded
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _CHECK_INTERVAL = 1.0
 _MAX_REMEMBERED = 10_000
 
 # The reasons of an allowed request by an override in the settings or by meta.
-_OF_ROBOTSTXT = frozenset({*map(str, Reason), DONT_OBEY})
+_OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 
 class Ledger:

@@ -89,7 +89,7 @@ def origin_at(url: str, request: Request | None) -> Origin | None:
     fetched it.
     """
     named = request_origin(request) if request is not None else None
-    if request is not None and request.url == url:
+    if request is not None and request.url == url and named is not None:
         return named
     found = origin_of(url)
     # A browser may have been led to another origin, without the virtual host.

@@ -55,8 +55,6 @@ SOAKED = {
     **SIDES["ours"],
     "LOG_LEVEL": os.environ.get("SOAK_LOG", "ERROR"),
     "REP_MAX_AGE": HOLDS,
-    "REP_MIN_AGE": HOLDS,
-    "REP_RETRY_TIMES": 0,
     "RETRY_ENABLED": True,
     # A breakdown ends after some responses, not after some time.
     "RETRY_TIMES": 50,

@@ -388,36 +388,6 @@ class RepSettings:
     Example: `REP_DIALECT = "google"`
     """
 
-    download_timeout: float = _SECONDS("REP_DOWNLOAD_TIMEOUT", 30)
-    """The time-out, in seconds, of each request for robots.txt.
-
-    A robots.txt that takes longer counts as unreachable, like one that answers 503.
-
-    Example: `REP_DOWNLOAD_TIMEOUT = 10`
-    """
-
-    redirect_private: bool = _FLAG("REP_REDIRECT_PRIVATE", False)
-    """Whether a robots.txt on a public address may be redirected to a private one.
-
-    By default, a robots.txt on a public address that redirects to a private address (loopback,
-    private network, link-local, reserved) counts as unreachable. Otherwise, a site could make the
-    crawler send requests inside your network. A robots.txt on a private address may redirect
-    anywhere. [Security](../../SECURITY.md) says which addresses are private, and what cannot be
-    checked behind a proxy.
-
-    Example: `REP_REDIRECT_PRIVATE = True`
-    """
-
-    retry_times: int = _count(0)("REP_RETRY_TIMES", 1)
-    """How many times a request for robots.txt is retried at once when there was no answer.
-
-    Only for requests without any answer (connection refused, DNS failure, time-out). After 429 or
-    5xx, robots.txt is fetched again later, as `Retry-After` says. See
-    [how a request waits](../waiting.md).
-
-    Example: `REP_RETRY_TIMES = 3`
-    """
-
     request_meta_keys: tuple[str, ...] = _STRINGS(
         "REP_REQUEST_META_KEYS", ["download_slot"]
     )
@@ -442,20 +412,12 @@ class RepSettings:
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """
 
-    min_age: float = _SECONDS_OR_ZERO("REP_MIN_AGE", 300)
-    """The shortest time, in seconds, for which a robots.txt is used.
-
-    A lower limit, so that `Cache-Control: max-age=0` does not cause a request for robots.txt before
-    each page.
-
-    Example: `REP_MIN_AGE = 60`
-    """
-
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
-    An upper limit for `Cache-Control`, `Expires` and the defaults of the dialects, not less than
-    `REP_MIN_AGE`. After that time the robots.txt is fetched again when the next request needs it.
+    An upper limit for `Cache-Control` and the default of a day. After that time the robots.txt is
+    fetched again when the next request needs it. A robots.txt with `Cache-Control: max-age=0` is used
+    for five minutes, or for as long as this setting says if that is less.
 
     Example: `REP_MAX_AGE = 3600`
     """
@@ -649,7 +611,7 @@ class RepSettings:
 
     @property
     def bounds(self) -> Bounds:
-        return Bounds(self.min_age, self.max_age)
+        return Bounds(max_age=self.max_age)
 
     def demand(self, pace: Pace, now: datetime) -> Demand:
         """What *pace* demands of this crawl at the time *now* (UTC)."""
@@ -669,11 +631,7 @@ class RepSettings:
             field: kind.read(settings, name, default)
             for field, (name, default, kind) in ROWS.items()
         }
-        found = cls(**values, clients=_clients(settings))
-        if found.max_age < found.min_age:
-            allowed = f"at least REP_MIN_AGE, which is {found.min_age:g}"
-            raise SettingError("REP_MAX_AGE", found.max_age, allowed)
-        return found
+        return cls(**values, clients=_clients(settings))
 
 
 ROWS: dict[str, Row] = {

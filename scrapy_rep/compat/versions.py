@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from scrapy import exceptions, signals
+from scrapy import signals
 from scrapy.core import downloader
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.spider import DefaultSpider
-from twisted.internet import error
 from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
@@ -30,18 +29,6 @@ HAS_RUN_IN_THREAD = hasattr(scrapy_asyncio, "run_in_thread")
 
 # Older versions record the moments of download slots on the wall clock.
 SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
-
-NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
-    error.ConnectionRefusedError,
-    error.DNSLookupError,
-    # Scrapy 2.15 and later have errors of their own.
-    *(
-        getattr(exceptions, name)
-        for name in ("DownloadConnectionRefusedError", "CannotResolveHostError")
-        if hasattr(exceptions, name)
-    ),
-)
-"""The errors of a download if there is no server at the host."""
 
 
 def slot_moment(moment: float) -> float:

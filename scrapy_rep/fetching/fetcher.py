@@ -16,10 +16,9 @@ from w3lib.url import safe_url_string
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import has_room, room_in_downloader
-from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
 from scrapy_rep.fetching.decompression import UndecodableBody
-from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.failures import NO_SERVER, in_words
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import HEADERS, AccessResult
@@ -220,12 +219,11 @@ class RobotsTxtFetcher:
             kind = type(exception)
             self._count(stats.EXCEPTION_COUNT.format(type=kind), not fetch.is_judged)
             error, is_dropped = in_words(exception), exception is not fetch.error
+            # If a proxy is unreachable, that says nothing about the site.
+            is_permanent = error in NO_SERVER and not request.meta.get("proxy")
             if is_dropped:
                 error += ", raised by a component (see REP_REQUEST_META_KEYS)"
                 self._log_component(request, exception)
-            # If a proxy is unreachable, that says nothing about the site.
-            no_server = isinstance(exception, NO_SERVER_ERRORS)
-            is_permanent = no_server and not request.meta.get("proxy")
         return AccessResult(
             url=request.url,
             status=None,

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.settings import BaseSettings
 from scrapy.utils.job import job_dir
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
 
-_T = TypeVar("_T")
-
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
 PARSER = "ROBOTSTXT_PARSER"
@@ -67,28 +65,27 @@ class Row(NamedTuple):
 
     name: str
     default: object
-    kind: Kind[Any]
+    kind: Kind
 
 
 @dataclass(frozen=True)
-class Kind(Generic[_T]):
+class Kind:
     """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
 
     allowed: str
     """What a value must be: the end of the error message, and a line of the reference."""
 
-    get: Callable[[BaseSettings, str, Any], _T]
+    get: Callable[[BaseSettings, str, Any], Any]
     """Returns a value, from the settings, the name and the default: a getter of Scrapy's, or one
     around it. For a value that it cannot read, it raises one of _UNREADABLE."""
 
-    is_within: Callable[[_T], bool] = lambda _: True
+    is_within: Callable[[Any], bool] = lambda _: True
     """Whether a value is within the bounds."""
 
-    def __call__(self, name: str, default: object) -> _T:
-        row: Any = field(metadata={"row": Row(name, default, self)})
-        return row  # type: ignore[no-any-return]
+    def __call__(self, name: str, default: object) -> Any:
+        return field(metadata={"row": Row(name, default, self)})
 
-    def read(self, settings: BaseSettings, name: str, default: object) -> _T:
+    def read(self, settings: BaseSettings, name: str, default: object) -> Any:
         """The value of a setting. Raises SettingError if it is not allowed."""
         try:
             found = self.get(settings, name, default)
@@ -135,7 +132,7 @@ _SECONDS_OR_ZERO = Kind(
 )
 
 
-def _count(least: int) -> Kind[int]:
+def _count(least: int) -> Kind:
     def get(settings: BaseSettings, name: str, default: int) -> int:
         found = settings.getint(name, default)
         # getint would read 1.5 as 1.
@@ -146,7 +143,7 @@ def _count(least: int) -> Kind[int]:
     return Kind(f"a whole number, {least} or greater", get, lambda it: it >= least)
 
 
-def _one_of(*allowed: str) -> Kind[str]:
+def _one_of(*allowed: str) -> Kind:
     words = " or ".join(map(repr, allowed))
     return Kind(words, BaseSettings.get, allowed.__contains__)
 
@@ -202,7 +199,7 @@ def _get_dialect(settings: BaseSettings, name: str, default: str) -> Any:
     return found
 
 
-_DIALECT: Kind[Dialect] = Kind(
+_DIALECT = Kind(
     f"{', '.join(map(repr, DIALECTS))}, or the import path of a Dialect",
     _get_dialect,
     lambda found: isinstance(found, Dialect),
@@ -210,7 +207,8 @@ _DIALECT: Kind[Dialect] = Kind(
 
 
 def _dialect_of(settings: BaseSettings) -> Dialect:
-    return _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    found: Dialect = _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    return found
 
 
 def _get_overrides(

@@ -184,7 +184,7 @@ class RobotsTxtFetcher:
             elif answer.status != _PROXY_REFUSES:
                 is_final = True
                 fields = answer.headers.getlist("Set-Cookie")
-                if sum(map(len, fields)) <= _MAX_COOKIES:
+                if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
                     cookies.extract_cookies(answer, request)
         return answer
 

@@ -20,7 +20,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import broad, corpus, crawl, indexing, measures, parts, queues, waiting
+from benchmarks import (
+    broad,
+    corpus,
+    crawl,
+    indexing,
+    jobs,
+    measures,
+    parts,
+    queues,
+    waiting,
+)
 from benchmarks.peers import PEERS
 from benchmarks.table import Row, Table
 
@@ -85,6 +95,7 @@ def chosen(
             broad.broad,
             waiting.waiting,
             queues.queues,
+            jobs.jobs,
         )
     }
     found["crawls"] = lambda _: crawl.crawls(options.pairs, options.pages, say)

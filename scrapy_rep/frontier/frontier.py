@@ -644,6 +644,9 @@ class Frontier:
         is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
+        if self.job_file is not None:
+            left = scope.back_off.until - now
+            self.job_file.note_pause(scope.key, self.clock.time() + left, left)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -673,6 +676,13 @@ class Frontier:
                 pause=in_words,
             )
         return pause if is_new else None
+
+    def resume_pauses(self, pauses: Iterable[tuple[str, float]]) -> None:
+        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
+        now = self.clock.monotonic()
+        for key, left in pauses if self._backoff_max else ():
+            scope = self.core.scopes.get(key)
+            self.core.back_off(scope, now, delay=left, cap=left, sent_at=now)
 
     def _note_success(self, scope: Scope, sent_at: float) -> None:
         found, now = scope.back_off, self.clock.monotonic()
@@ -710,7 +720,7 @@ class Frontier:
     def _refuse_some(self) -> None:
         now = self.clock.monotonic()
         until, pause = now + _SLICE, 0.0
-        while self._refusing and now < until:
+        while self._refusing and now < until and not self.is_stopped:
             queue = self._refusing[0]
             if is_scraper_full(self._crawler):
                 pause = _PAUSE
@@ -724,7 +734,7 @@ class Frontier:
                 pause = _PAUSE
                 break
             now = self.clock.monotonic()
-        self._is_refusing = bool(self._refusing)
+        self._is_refusing = bool(self._refusing) and not self.is_stopped
         if self._is_refusing:
             self.alarms.at(now + pause, self._refuse_some)
         self.flush()

@@ -46,6 +46,11 @@ _SCHEMA = Schema(
         "CREATE INDEX requests_in_order ON requests (host, rank, position)",
         "CREATE TABLE in_flight (number INTEGER PRIMARY KEY)",
         "CREATE TABLE seen (fingerprint INTEGER NOT NULL)",
+        """
+        CREATE TABLE pauses (
+            scope TEXT PRIMARY KEY, until REAL NOT NULL, seconds REAL NOT NULL
+        )
+        """,
         "CREATE TABLE moved (state TEXT NOT NULL)",
     ),
 )
@@ -162,6 +167,7 @@ class JobFile:
         self.path = path
         self._new: dict[int, tuple[HostEntries, Entry]] = {}
         self._seen: list[int] = []
+        self._pauses: dict[str, tuple[float, float]] = {}
         self._offered: tuple[object, int] = None, 0
         self._done: list[tuple[str, int]] = []
         self.in_flight: dict[object, tuple[str, int]] = {}
@@ -285,12 +291,24 @@ class JobFile:
         self._seen += fingerprints
         return self.commit()
 
+    # Pauses.
+
+    def pauses(self, now: float) -> list[tuple[str, float]]:
+        """Return each scope that is to pause, with the seconds from *now* on, by the wall clock."""
+        rows = self._read("SELECT scope, until, seconds FROM pauses")
+        left = ((scope, min(until - now, seconds)) for scope, until, seconds in rows)
+        return [(scope, seconds) for scope, seconds in left if seconds > 0]
+
+    def note_pause(self, scope: str, until: float, seconds: float) -> None:
+        """Note that *scope* pauses until a time by the wall clock, in *seconds*."""
+        self._pauses[scope] = until, seconds
+
     # Transactions.
 
     @property
     def changes(self) -> int:
         """The changes that wait for :meth:`commit`."""
-        return len(self._new) + len(self._seen) + len(self._done)
+        return len(self._new) + len(self._seen) + len(self._done) + len(self._pauses)
 
     def commit(self) -> sqlite3.Error | None:
         """Write all changes in one transaction. Return the error if that fails: then they are
@@ -304,6 +322,10 @@ class JobFile:
             _insert(db, entries)
             db.executemany("INSERT INTO seen VALUES (?)", zip(self._seen))
             db.executemany("INSERT INTO in_flight VALUES (?)", zip(self._marks))
+            db.executemany(
+                "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)",
+                [(scope, *pause) for scope, pause in self._pauses.items()],
+            )
             db.executemany("DELETE FROM requests WHERE number = ?", done)
             db.executemany("DELETE FROM in_flight WHERE number = ?", done)
             db.execute("COMMIT")
@@ -326,6 +348,7 @@ class JobFile:
         self._new.clear()
         self._seen.clear()
         self._done.clear()
+        self._pauses.clear()
         self._marks.clear()
         return None
 

@@ -138,7 +138,7 @@ class HostQueue:
             for queue in resumed:
                 frontier.add(queue)
         request = None
-        while request is None and frontier.has_room:
+        while request is None and frontier.has_room and not frontier.is_stopped:
             found = frontier.next(self.ready)
             if found is None:
                 break
@@ -167,8 +167,6 @@ class HostQueue:
             self._frontier.end(queue)
         self._queues.clear()
         if self._file is not None:
-            self._settle(self._file)
-            self._failed_at = -inf
             self._commit()
         if self._file is not None:
             self._file.close()
@@ -243,6 +241,7 @@ class HostQueue:
             self._frontier.job_file = file
             if state and state != [NAME, _FILE]:
                 move_older_queues(self._kinds, file, folder, state, self._host_in_file)
+            self._frontier.resume_pauses(file.pauses(self._frontier.clock.time()))
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 self._resumed.append(self._add(key, self._requests(key, count)))
@@ -274,8 +273,9 @@ class HostQueue:
         """Write the changes to the file in *seconds*, or at once if there are many."""
         assert self._file is not None
         now = self._frontier.clock.monotonic()
-        at = max(now + seconds, self._failed_at + _RETRY_AFTER)
-        if self._file.changes >= _CHANGES and at <= now + seconds:
+        retry_at = self._failed_at + _RETRY_AFTER
+        at = max(now + seconds, retry_at)
+        if self._file.changes >= _CHANGES and retry_at <= now:
             self._commit()
         elif at < self._commit_at:
             self._commit_at = at
@@ -325,7 +325,7 @@ class HostQueue:
                 most=_MAX_CHANGES,
             )
         self._failed_at = self._frontier.clock.monotonic()
-        self._commit_in(_RETRY_AFTER)
+        self._commit_in(0.0)
         return False
 
     def _stop(self, error: JobError) -> None:

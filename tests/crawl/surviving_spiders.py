@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.squeues import PickleLifoDiskQueue
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -87,21 +88,22 @@ class SlowSurvivorSpider(SurvivorSpider):
 
 
 class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from the page at
-    ``from_path`` to that at ``to_path``.
+    """No file that its process writes may grow beyond ``limit`` octets, from its page number
+    ``first`` to number ``last``.
     """
 
     name = "survivor"
     limit: int
-    from_path: str
-    to_path: str
+    first: int
+    last: int
+    pages = 0
 
     def note_response(self, response: Response) -> Iterator[Any]:
+        self.pages += 1
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if response.url.endswith(self.from_path):
-            # The journal is opened and short; the log is a pipe to a file.
+        if self.pages == self.first:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        elif response.url.endswith(self.to_path):
+        elif self.pages == self.last:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         yield from super().note_response(response)
 
@@ -269,3 +271,20 @@ class FewFilesSpider(PlanSpider):
             for host in range(self.hosts):
                 url = f"http://host-{host}.example/{page}"
                 yield self.request({"url": url})
+
+
+class EchoSpider(SurvivorSpider):
+    """Records the meta and the size of the body of each request."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        request = response.request
+        self.seen["responses"][-1].update(
+            meta=dict(request.meta), size=len(request.body)
+        )
+
+
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A disk queue of a project."""

@@ -330,7 +330,7 @@ class Frontier:
     @property
     def has_room(self) -> bool:
         """Whether the downloader has room for another request from a queue."""
-        return self.hosts is None or self.hosts.fetcher.leaves_room
+        return self.hosts is None or self.hosts.leaves_room
 
     def add(self, queue: BackQueue) -> None:
         """Note that *queue* has requests."""

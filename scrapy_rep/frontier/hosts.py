@@ -107,10 +107,10 @@ class Hosts:
         self._settings = settings
         self._reporter = reporter
         self._identity = identity = Identity.of(crawler)
-        self.fetcher = RobotsTxtFetcher(crawler, settings, self._place)
+        self._fetcher = RobotsTxtFetcher(crawler, settings, self._place)
         self.cache = RobotsTxtCache(
             crawler,
-            self.fetcher,
+            self._fetcher,
             _store_client(crawler, settings),
             settings,
             now=clock.time,
@@ -130,6 +130,11 @@ class Hosts:
         self._resumed_at = clock.monotonic() if job_dir(crawler.settings) else -inf
         self._delayed: set[int] = set()
         self._skipped: set[int] = set()
+
+    @property
+    def leaves_room(self) -> bool:
+        """Whether the downloader has room for a page."""
+        return self._fetcher.leaves_room
 
     @property
     def is_fetching(self) -> bool:

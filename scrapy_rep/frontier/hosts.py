@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.fetching.request import RobotsTxtRequest
     from scrapy_rep.frontier.core import Host, Scope
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.hostkeys import HostKey
@@ -267,11 +268,8 @@ class Hosts:
         the proxies in turn.
         """
         host = self._core.hosts.get(origin)
-        if host is None or host.phase is Phase.OPEN:
-            return
-        if self._add_cause(host, request) and host.known and not host.is_fetching:
-            # Let the next fetch begin with the new proxy, which has not failed.
-            host.causes.rotate()
+        if host is not None and host.phase is not Phase.OPEN:
+            self._add_cause(host, request)
 
     def begin_fetches(self, ready: int) -> None:
         """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
@@ -294,12 +292,11 @@ class Hosts:
         finally:
             self._is_beginning = False
 
-    def _add_cause(self, host: Host, request: Request) -> bool:
-        """Remember a request that needs robots.txt. Return whether it has a new proxy."""
+    def _add_cause(self, host: Host, request: Request) -> None:
+        """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.causes is None:
             host.causes = Causes()
-        found: bool = host.causes.add(self.cache.cause_of(request))
-        return found
+        host.causes.add(self.cache.cause_of(request))
 
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
@@ -312,7 +309,7 @@ class Hosts:
         try:
             stale = None if host.known is None else host.known.entry
             known, is_new = await self.cache.learn(host.origin, causes, stale=stale)
-            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
+            await self._reporter.learned(known, causes[0], is_new=is_new)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -336,13 +333,11 @@ class Hosts:
             return None
         known, is_new = await self.cache.robots(origin, causes)
         if is_new:
-            await self._reporter.learned(known, causes.nth(0), is_new=True)
+            await self._reporter.learned(known, causes[0], is_new=True)
         return known
 
     @asynccontextmanager
-    async def _place(
-        self, request: Request, *, is_redirected: bool
-    ) -> AsyncIterator[None]:
+    async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
         """Have the places of a request for robots.txt, to which delays and pauses apply too."""
         if self._held_back >= _MAX_HELD_BACK:
             why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
@@ -351,7 +346,8 @@ class Hosts:
         try:
             self._held_back += 1
             try:
-                await self._frontier.place(request, is_stranger=is_redirected)
+                is_stranger = request.fetch.is_redirected
+                await self._frontier.place(request, is_stranger=is_stranger)
             finally:
                 self._held_back -= 1
             yield
@@ -365,8 +361,6 @@ class Hosts:
         was_down = host.phase in {Phase.DOWN, Phase.REFUSED}
         was_refused = host.phase is Phase.REFUSED
         host.known, count = known, sum(map(len, host.waiting))
-        if host.causes is not None:
-            host.causes.rotate()
         result, clock = known.entry.result, self._clock
         retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
         no_wait = result.is_permanent or is_interactive(self._crawler)

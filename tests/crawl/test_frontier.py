@@ -387,7 +387,7 @@ def test_many_requests_of_a_host_that_is_given_up(
         [host.url(f"/{number}") for number in range(500)],
         mode=mode,
         spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
-        settings={"REP_RETRY_TIMES": 0, "LOG_LEVEL": "INFO"},
+        settings={"LOG_LEVEL": "INFO"},
     )
     assert len(result.errors) == (500 if errback else 0)
     assert result.stats["rep/given_up"] == 500

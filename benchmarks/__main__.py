@@ -18,21 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-<<<<<<< HEAD
-from benchmarks import broad, corpus, crawl, measures, queues
-=======
-from benchmarks import (
-    broad,
-    corpus,
-    crawl,
-    indexing,
-    jobs,
-    measures,
-    parts,
-    queues,
-    waiting,
-)
->>>>>>> main
+from benchmarks import broad, corpus, crawl, jobs, measures, queues
 from benchmarks.peers import PEERS
 from benchmarks.table import HEAD, line
 
@@ -73,27 +59,8 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-<<<<<<< HEAD
 def chosen(words: list[str]) -> dict[str, Callable[..., Iterator[Row]]]:
-    found = (*measures.ALL, broad.broad, crawl.crawls, queues.queues)
-=======
-def chosen(
-    options: argparse.Namespace,
-) -> dict[str, Callable[[list[bytes]], Iterator[Row]]]:
-    found = {
-        measure.__name__: partial(measure, rounds=options.rounds)
-        for measure in (
-            *measures.ALL,
-            *indexing.ALL,
-            parts.parts,
-            broad.broad,
-            waiting.waiting,
-            queues.queues,
-            jobs.jobs,
-        )
-    }
-    found["crawls"] = lambda _: crawl.crawls(options.pairs, options.pages, say)
->>>>>>> main
+    found = (*measures.ALL, broad.broad, crawl.crawls, queues.queues, jobs.jobs)
     return {
         measure.__name__: measure
         for measure in found

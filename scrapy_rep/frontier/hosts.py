@@ -220,6 +220,13 @@ class Hosts:
         self._core.set_delay(scope, origin, delay, now, since=since)
         if delay and _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+            record = pace.record_of_delay(self.now())
+            said = (
+                f"{record.field.capitalize()}: {record.value}"
+                if record
+                else f"{delay:g} s"
+            )
+            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
             if delay > _LONG_DELAY:
                 self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
         opens_at = now + demand.opens_in
@@ -230,6 +237,9 @@ class Hosts:
                     {"origin": origin, "time": duration(demand.opens_in)},
                     extra={"spider": self._crawler.spider},
                 )
+                hours = pace.record_of_visit_time()
+                said = f"Visit-time: {hours.value}" if hours else ""
+                self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
             scope.hold(opens_at, Hold.VISITING_HOURS)
         return demand
 

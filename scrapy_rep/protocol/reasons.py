@@ -41,6 +41,8 @@ REASONS = {
     "back-off": Words(
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
     ),
+    "delay": Words("the host asks for a delay between requests", "REP_CRAWL_DELAY"),
+    "hours": Words("the host wants no visits at this time", "REP_CRAWL_DELAY"),
     "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),

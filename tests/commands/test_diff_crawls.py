@@ -211,7 +211,7 @@ def test_what_was_refused_for_a_delay(rep: Rep) -> None:
     Path("fast.txt").write_text("User-agent: *\nCrawl-delay: 1\n")
     ended = rep("diff", ledger, "fast.txt")
     assert ended.out == (
-        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900; now: no rule matches\n"
+        f"now allowed\t{ALLOWED}\twas: line 2, Crawl-delay: 900 (the host asks for a longer delay than the crawl accepts); now: no rule matches\n"
         "3 URLs compared: 1 now allowed\n"
     )
     Path("slow.txt").write_text("User-agent: *\nCrawl-delay: 901\n")

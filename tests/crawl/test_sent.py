@@ -199,7 +199,9 @@ def test_odd_hosts(site: Site, mode: str) -> None:
     assert result.stats["rep/denied/rule"] == len(ODD_HOSTS)
     said = [one for one in result.denied if one["reason"] == "bad-url"]
     assert {one["url"] for one in said} == {one["url"] for one in bad}
-    assert len(result.lines("DEBUG", "host or port", "cannot be read")) == len(bad)
+    assert len(
+        result.lines("DEBUG", "Forbidden", "host or port", "can't be read")
+    ) == len(bad)
 
 
 @needs_verbatim

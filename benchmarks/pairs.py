@@ -37,7 +37,7 @@ def in_pairs(
     times = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs + 1):
-            with _on_one_processor():
+            with on_one_processor():
                 # Alternate which side starts first: it takes longer.
                 order = (one, other) if number % 2 else (other, one)
                 crawls = {side.who: _Crawl(side, folder) for side in order}
@@ -91,7 +91,7 @@ def beside(*arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def _on_one_processor() -> Iterator[None]:
+def on_one_processor() -> Iterator[None]:
     """Run the processes started in this block on one processor."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_processor()})

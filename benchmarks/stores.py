@@ -1,11 +1,11 @@
-"""A crawl of a million hosts through the store in memory: does it stay within its bounds?
+"""A crawl of a million hosts through the files in memory: do they stay within their bounds?
 
     python benchmarks/stores.py
-    python benchmarks/stores.py --hosts 100000 --max-bytes 20000000
+    python benchmarks/stores.py --hosts 100000 --mb 20
     python benchmarks/stores.py --corpus PATH     real files: a folder, or a tar archive
 
 The robots.txt of each host is put once, and requested three times, as is that of an
-earlier host. The rate counts hosts; most of the time of a put is compression. RSS is the
+earlier host. Two pages are decided. The rate counts hosts. RSS is the
 growth of the process since before the first host, with its peak, as the operating system
 counts it.
 """
@@ -20,9 +20,11 @@ import tarfile
 import time
 from pathlib import Path
 
-from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.access.results import AccessResult, Entry, robots_of
 from scrapy_rep.protocol.dialect import RFC9309
-from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES, MemoryStore
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.stores import MEMORY
+from scrapy_rep.stores.memory import Memory
 
 START = 1_800_000_000.0
 DAY = 24 * 3600.0
@@ -78,10 +80,7 @@ def main(arguments: list[str]) -> int:
     bodies = corpus(options.corpus) if options.corpus else generated(generator, 5000)
     mean = sum(map(len, bodies)) / len(bodies)
     print(f"{len(bodies)} different robots.txt, {mean:.0f} bytes each on average")
-    print(
-        f"bounds: {options.max_entries} entries,"
-        f" {options.max_bytes / MEGABYTE:.0f} MB\n"
-    )
+    print(f"bound: {options.mb} MB\n")
     crawl(options, bodies, generator)
     return 0
 
@@ -90,7 +89,7 @@ def crawl(
     options: argparse.Namespace, bodies: list[bytes], generator: random.Random
 ) -> None:
     """Visit the hosts, and print the state after every tenth of them."""
-    store = MemoryStore(options.max_entries, options.max_bytes)
+    memory = Memory(options.mb * MEGABYTE, lambda _, entry: robots_of(entry, RFC9309))
     print(
         f"{'hosts':>9} {'entries':>8} {'counted MB':>10} {'RSS MB':>7} {'peak':>6}"
         f" {'hosts/s':>8} {'found':>6}"
@@ -100,39 +99,41 @@ def crawl(
     step = max(options.hosts // 10, 1)
     for host in range(1, options.hosts + 1):
         now = START + host * 0.01
-        meet(store, host, generator.choice(bodies), now)
-        other = generator.randrange(max(1, host - options.max_entries), host + 1)
-        found += store.get(origin(other), now) is not None
+        meet(memory, host, generator.choice(bodies), now)
+        other = generator.randrange(max(1, host - 100_000), host + 1)
+        found += memory.get(origin(other)) is not None
         if host % 1000 == 0 or host == options.hosts:
             peak = max(peak, resident() - before)
         if host % step == 0 or host == options.hosts:
             rate = host / (time.perf_counter() - started)
             grown = resident() - before
             print(
-                f"{host:9} {len(store):8} {store.size / MEGABYTE:10.1f}"
+                f"{host:9} {len(memory):8} {memory.size / MEGABYTE:10.1f}"
                 f" {grown / MEGABYTE:7.1f} {peak / MEGABYTE:6.1f} {rate:8.0f}"
                 f" {found / host:6.0%}",
                 flush=True,
             )
 
 
-def meet(store: MemoryStore, host: int, body: bytes, now: float) -> None:
-    url = f"{origin(host)}/robots.txt"
+def meet(memory: Memory, host: int, body: bytes, now: float) -> None:
+    key = origin(host)
     headers = (
         ("content-type", "text/plain; charset=utf-8"),
         ("cache-control", "max-age=3600"),
         ("etag", f'"{host:x}-5f3"'),
         ("date", "Fri, 15 Jan 2027 08:00:00 GMT"),
     )
+    url = key.robotstxt_url
     result = AccessResult(url=url, status=200, headers=headers, body=body)
-    entry = Entry(result=result, fetched=now, expires=now + DAY)
-    store.put(origin(host), entry, now)
-    for _ in range(3):
-        store.get(origin(host), now)
+    memory.put(key, Entry(result=result, fetched=now, expires=now + DAY), now)
+    for path in ("first", "second"):
+        robots = memory.get(key).parsed
+        robots.is_allowed(key.url(f"/{path}"), "mybot")
+        memory.weigh(key, robots)
 
 
-def origin(host: int) -> str:
-    return f"https://www.host-{host}.example"
+def origin(host: int) -> Origin:
+    return Origin("https", f"www.host-{host}.example", 443)
 
 
 def generated(generator: random.Random, count: int) -> list[bytes]:
@@ -190,8 +191,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--hosts", type=int, default=1_000_000)
-    parser.add_argument("--max-bytes", type=int, default=MAX_BYTES)
-    parser.add_argument("--max-entries", type=int, default=MAX_ENTRIES)
+    parser.add_argument("--mb", type=int, default=MEMORY)
     return parser.parse_args(arguments)
 
 

@@ -41,7 +41,7 @@ def dumps(entry: Entry) -> bytes:
     written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
     if len(written) >= MAX_SIZE:
         raise ValueError(f"{len(written)} bytes are too long to be stored")
-    return zlib.compress(written, 1)
+    return zlib.compress(written)
 
 
 def loads(data: bytes, url: str) -> Entry:

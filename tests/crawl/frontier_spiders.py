@@ -140,6 +140,5 @@ class ShortOfTimeSpider(PlanSpider):
     def from_crawler(
         cls, crawler: Crawler, *args: Any, **kwargs: Any
     ) -> ShortOfTimeSpider:
-        connect = sqlite._connect
-        sqlite._connect = lambda path, _: connect(path, 2.0)
+        sqlite.SqliteStore.__init__.__defaults__ = (2.0,)
         return super().from_crawler(crawler, *args, **kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -273,7 +272,7 @@ def test_hosts_that_another_worker_fetches(
     locked = [site.add(RULES) for _ in range(30)]
     for host in locked:
         origin = str(origin_of(host.origin))
-        assert store.lock(origin, "another worker", 250, time.time())
+        assert store.lock(origin, "another worker", 250)
     store.close()
     others = [site.add(RULES) for _ in range(30)]
     urls = [url for host in locked + others for url in pages(host, 3)]
@@ -357,7 +356,7 @@ def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
     locked, not once for each host.
     """
     path = tmp_path / "robotstxt.sqlite"
-    SqliteStore(path).lock("http://elsewhere", "x", 1, time.time())
+    SqliteStore(path).lock("http://elsewhere", "x", 1)
     hosts = [site.add(RULES) for _ in range(60)]
     urls = [url for host in hosts for url in pages(host, 1)]
     with sqlite3.connect(path, isolation_level=None) as locking:

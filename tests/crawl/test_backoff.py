@@ -14,10 +14,11 @@ import pytest
 from tests import forks
 from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ROOT, run_crawl
+from tests.crawl.crawl import ROOT, run_crawl, start_crawl
 from tests.crawl.pauses import Pause, pauses_of, sent_within, too_many_after
 from tests.crawl.server import Hit, Site
 from tests.crawl.test_ledger import rows
+from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -652,3 +653,22 @@ def test_robotstxt_in_a_slot(site: Site) -> None:
     check_kept(host)
     check_fetched(host, host.url("/any/0"), page)
     assert len(host.robots_hits) == 1
+
+
+@pytest.mark.newest
+def test_a_crawl_that_is_killed(site: Site, tmp_path: Path) -> None:
+    """A crawl with a JOBDIR that is killed within a pause keeps it when it is resumed."""
+    host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "8"))
+    arguments: dict[str, Any] = {
+        "requests": pages(host, 3),
+        "settings": {**SETTINGS, "REP_WAIT_MAX": 30, "JOBDIR": str(tmp_path)},
+    }
+    crawl = start_crawl(**arguments)
+    wait_until(lambda: was_busy(host) or crawl.process.poll() is not None)
+    crawl.process.kill()
+    crawl.wait()
+    result = run_crawl(**arguments)
+    (pause,) = check_kept(host)
+    assert host.hits[-1].time < pause.end + 5
+    check_fetched(host, *pages(host, 3))
+    assert result.lines("INFO", host.name, "answers again")

@@ -288,6 +288,9 @@ class RobotsTxtCache:
         return self._monotonic() - file.learned
 
     def _keep(self, key: Key, entry: Entry) -> File:
+        file = self._memory.get(key)
+        if file is not None and file.entry is entry:
+            return file
         learned = self._monotonic() - self._known_for(key, entry)
         return self._memory.put(key, entry, learned)
 

@@ -56,7 +56,7 @@ class StoreClient:
         self._owner = uuid.uuid4().hex
         self._failures = 0
         self._is_failing = False
-        self._called_again_at = -inf
+        self._paused_until = -inf
         self._has_warned_of_entry = False
         self._is_closed = False
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -136,11 +136,11 @@ class StoreClient:
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
     ) -> _T:
         """The result of a call of the store on a thread, or *otherwise* if the store fails."""
-        if self._is_closed or time.monotonic() < self._called_again_at:
+        if self._is_closed or time.monotonic() < self._paused_until:
             return otherwise
         if self._is_failing:
             # This call tests whether the store works again. Others do not wait for it.
-            self._called_again_at = time.monotonic() + _PAUSE
+            self._paused_until = time.monotonic() + _PAUSE
         failures = self._failures
 
         def call() -> _T:
@@ -158,7 +158,7 @@ class StoreClient:
         except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
             self._failed(error)
             return otherwise
-        self._called_again_at = -inf
+        self._paused_until = -inf
         # A store that is locked can be read, but not written.
         if self._is_failing and writes:
             self._is_failing = False
@@ -182,7 +182,7 @@ class StoreClient:
             )
         self._failures += 1
         self._is_failing = True
-        self._called_again_at = time.monotonic() + _PAUSE
+        self._paused_until = time.monotonic() + _PAUSE
 
     def _warn_of_entry(self, key: Key, error: ValueError) -> None:
         self._crawler.stats.inc_value(stats.STORE_ERRORS)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import fields
-from typing import Any, TypeVar
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy_rep.protocol.access.results import AccessResult, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_SIZE = 1024 * 1024
 """The length limit for an entry with its body, in bytes; twice what any dialect parses."""
@@ -59,51 +63,44 @@ def loads(data: bytes, url: str) -> Entry:
 
 
 def _written(value: Entry | AccessResult) -> dict[str, Any]:
-    found = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {
-        each.name: found[each.name]
-        for each in fields(value)
-        if each.name not in {"url", "body"} and found[each.name] != each.default
+    found = {
+        each.name: (getattr(value, each.name), each.default) for each in fields(value)
     }
+    for name in ("url", "body"):
+        found.pop(name, None)
+    return {name: field for name, (field, default) in found.items() if field != default}
 
 
 def _entry(head: dict[str, Any], body: bytes, url: str) -> Entry:
-    copy, fetched = head.get("copy"), _time(head["fetched"])
-    return Entry(
+    copy = head.get("copy")
+    entry = Entry(
         result=_result(head["result"], body if copy is None else b"", url),
-        fetched=fetched,
-        expires=min(_time(head["expires"]), fetched + KEEP),
-        unreachable_since=_time_or_none(head, "unreachable_since"),
-        attempts=_integer(head.get("attempts", 0)),
         copy=None if copy is None else _result(copy, body, url),
-        copy_fetched=_time_or_none(head, "copy_fetched"),
+        **{name: read(head[name]) for name, read in _OF_ENTRY.items() if name in head},
     )
+    return replace(entry, expires=min(entry.expires, entry.fetched + KEEP))
 
 
 def _result(head: dict[str, Any], body: bytes, url: str) -> AccessResult:
-    status = head["status"]
-    return AccessResult(
-        url=url,
-        status=None if status is None else _integer(status),
-        headers=tuple(
-            (_checked(str, name), _checked(str, value))
-            for name, value in _items(head, "headers")
-        ),
-        body=body,
-        redirects=tuple(_checked(str, each) for each in _items(head, "redirects")),
-        error=_checked(str, head.get("error", "")),
-        is_permanent=head.get("is_permanent") is True,
-    )
-
-
-def _items(head: dict[str, Any], name: str) -> list[Any]:
-    return _checked(list, head.get(name, []))[:_MAX_ITEMS]
+    read_fields = {
+        name: read(head[name]) for name, read in _OF_RESULT.items() if name in head
+    }
+    return AccessResult(url=url, body=body, **read_fields)
 
 
 def _checked(kind: type[_T], value: object) -> _T:
     if not isinstance(value, kind):
         raise TypeError(f"{kind.__name__} expected")
     return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_checked(str, each) for each in _checked(list, value)[:_MAX_ITEMS])
+
+
+def _headers(value: object) -> tuple[tuple[str, str], ...]:
+    pairs = map(_texts, _checked(list, value)[:_MAX_ITEMS])
+    return tuple((name, text) for name, text in pairs)
 
 
 def _integer(value: object) -> int:
@@ -119,5 +116,19 @@ def _time(value: object) -> float:
     return float(value)
 
 
-def _time_or_none(head: dict[str, Any], name: str) -> float | None:
-    return None if head.get(name) is None else _time(head[name])
+_OF_ENTRY: dict[str, Callable[[object], Any]] = {
+    "fetched": _time,
+    "expires": _time,
+    "unreachable_since": _time,
+    "attempts": _integer,
+    "copy_fetched": _time,
+}
+
+_OF_RESULT: dict[str, Callable[[object], Any]] = {
+    "status": lambda value: None if value is None else _integer(value),
+    "headers": _headers,
+    "redirects": _texts,
+    "error": partial(_checked, str),
+    "is_permanent": partial(_checked, bool),
+    "is_dropped": partial(_checked, bool),
+}

@@ -229,7 +229,7 @@ async def test_a_store_that_fails(
     assert await client.get(WHERE) is None
     store.error = None
     assert await client.get(WHERE) is None  # The store is not called.
-    client._called_again_at = -inf
+    client._paused_until = -inf
     monkeypatch.setattr(storeclient, "_PAUSE", 0)
     store.error = StoreError("shared", "gone")
     assert await client.get(WHERE) is None

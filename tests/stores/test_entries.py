@@ -30,6 +30,7 @@ results = st.builds(
     redirects=st.lists(texts, max_size=8).map(tuple),
     error=texts,
     is_permanent=st.booleans(),
+    is_dropped=st.booleans(),
 )
 
 
@@ -74,7 +75,9 @@ def with_fields(body: bytes = b"", /, **changed: object) -> bytes:
 OF_ENTRY = {
     "attempts", "copy", "copy_fetched", "expires", "fetched", "result", "unreachable_since",
 }  # fmt: skip
-FIELDS = sorted({*OF_ENTRY, "error", "headers", "is_permanent", "redirects", "status"})
+FIELDS = sorted(
+    {*OF_ENTRY, "error", "headers", "is_dropped", "is_permanent", "redirects", "status"}
+)
 
 
 def check_use(found: Entry) -> None:

@@ -108,7 +108,8 @@ class StoreClient:
         def renew() -> None:
             # The function of a Scrapy looping call must not return a coroutine.
             if not renewals or renewals[0].called:
-                renewals[:] = [deferred_from_coro(self._lock(key))]
+                renewal = deferred_from_coro(self._lock(key))
+                renewals[:] = [renewal.addErrback(lambda _: None)]
 
         loop = create_looping_call(renew)
         if newer is None:
@@ -118,9 +119,9 @@ class StoreClient:
         finally:
             if loop.running:
                 loop.stop()
-            for renewal in renewals:
+            for last in renewals:
                 # A renewal that ends after the unlock would lock it again.
-                await maybe_deferred_to_future(renewal)
+                await maybe_deferred_to_future(last)
             if has_lock:
                 await self._call(
                     lambda: self._store.unlock(str(key), self._owner), None

@@ -35,8 +35,8 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes, until: float) -> None:
-        """Keep *data* as the data of *key*, at least until the time *until* (in seconds since the
-        epoch), and replace the data before."""
+        """Keep *data*, at most 1 MiB, as the data of *key*, at least until the time *until* (in
+        seconds since the epoch), and replace the data before."""
 
     @abstractmethod
     def lock(self, key: str, owner: str, seconds: float) -> bool:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SIZE = 1024 * 1024
-"""The length limit for an entry with its body, in bytes; twice what any dialect parses."""
+"""The length limit for an entry with its body, in bytes, compressed or not; twice what any
+dialect parses."""
 
 KEEP = 30 * 24 * 3600.0
 """The seconds for which a store keeps an expired entry: while a robots.txt is unreachable,
@@ -43,9 +44,10 @@ def dumps(entry: Entry) -> bytes:
     # Only a successful answer has a body, and only an unsuccessful one has a copy.
     body = entry.result.body if entry.copy is None else entry.copy.body
     written = json.dumps(head, separators=(",", ":")).encode() + b"\n" + body
-    if len(written) >= MAX_SIZE:
+    data = zlib.compress(written)
+    if max(len(written), len(data)) >= MAX_SIZE:
         raise ValueError(f"{len(written)} bytes are too long to be stored")
-    return zlib.compress(written)
+    return data
 
 
 def loads(data: bytes, url: str) -> Entry:

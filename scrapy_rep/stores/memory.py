@@ -126,7 +126,10 @@ class Memory:
         """The file of *key*, which counts as used now; None if it is not in memory."""
         file = self._parsed.get(key)
         if file is None and (packed := self._packed.pop(key)) is not None:
-            return self.put(key, loads(packed.data, url_of(key)), packed.learned)
+            # An entry with times before 1970, by a clock that was set, is forgotten.
+            with suppress(ValueError):
+                entry = loads(packed.data, url_of(key))
+                return self.put(key, entry, packed.learned)
         return file
 
     def put(self, key: Key, entry: Entry, learned: float) -> File:

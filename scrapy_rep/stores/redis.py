@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.stores import Store
+from scrapy_rep.stores.entries import MAX_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,8 +60,10 @@ class RedisStore(Store):
         self._lock_script = self._redis.register_script(_LOCK)
 
     def get(self, key: str) -> bytes | None:
-        data = self._ask(lambda: self._redis.get(f"{self._prefix}:file:{key}"))
-        return data if isinstance(data, bytes) else None
+        # No more than an entry may have; nothing is empty.
+        name = f"{self._prefix}:file:{key}"
+        data = self._ask(lambda: self._redis.getrange(name, 0, MAX_SIZE))
+        return data if data and isinstance(data, bytes) else None
 
     def put(self, key: str, data: bytes, until: float) -> None:
         # By the difference, so that the clocks of server and crawler need not agree.

@@ -22,6 +22,7 @@ from scrapy_rep.sqlitefiles import (
     version_of,
 )
 from scrapy_rep.stores import Store
+from scrapy_rep.stores.entries import MAX_SIZE
 
 if TYPE_CHECKING:
     import os
@@ -38,6 +39,12 @@ SCHEMA = Schema(
     ),
 )
 """A lock is an entry, too: its data are its owner."""
+
+# SQLite does not read the data to find their length.
+_GET = (
+    "SELECT CASE WHEN length(data) <= ? THEN data ELSE 'too long' END"
+    " FROM entries WHERE key = ?"
+)
 
 _LOCK = (
     "INSERT INTO entries (key, until, data) VALUES (:key, :until, :owner)"
@@ -72,7 +79,7 @@ class SqliteStore(Store):
         self._is_closed = False
 
     def get(self, key: str) -> bytes | None:
-        rows, _ = self._execute("SELECT data FROM entries WHERE key = ?", (key,))
+        rows, _ = self._execute(_GET, (MAX_SIZE, key))
         return rows[0][0] if rows else None
 
     def put(self, key: str, data: bytes, until: float) -> None:

@@ -7,6 +7,7 @@ import tracemalloc
 import zlib
 from contextlib import suppress
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -193,6 +194,9 @@ class TestBounds:
         for each in (entry(bytes(MAX_SIZE)), entry(error="x" * MAX_SIZE)):
             with pytest.raises(ValueError, match="bytes are too long to be stored"):
                 dumps(each)
+        random = Random(5).randbytes(MAX_SIZE - 100)
+        with pytest.raises(ValueError, match="bytes are too long to be stored"):
+            dumps(entry(random))
         body = b"#" * 600_000
         assert loads(dumps(entry(body)), URL).result.body == body
 

@@ -151,6 +151,17 @@ def test_a_file_that_is_too_long_to_be_packed() -> None:
     assert memory.get(origin(0)) is None
 
 
+def test_an_entry_by_a_wrong_clock() -> None:
+    """A file with a time that no entry of a store may have is forgotten when others were used
+    since."""
+    memory = Memory(100_000, parse)
+    put(memory, 0, unreachable_since=-5.0, status=503)
+    assert memory.get(origin(0)) is not None
+    for number in range(1, 40):
+        put(memory, number, bytes(1000))
+    assert memory.get(origin(0)) is None
+
+
 @pytest.mark.unmeasured
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 100, 3000])

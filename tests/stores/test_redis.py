@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from scrapy_rep.exceptions import StoreError
+from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.redis import RedisStore
 from tests.stores.places import ORIGIN
 from tests.stores.redis_server import BINARY, RedisServer, free_port
@@ -173,6 +174,13 @@ class TestKeys:
         store.put(ORIGIN, DATA, until())
         with closing(RedisStore(redis_server.url, uuid4().hex)) as other:
             assert other.get(ORIGIN) is None
+
+    def test_large_values_of_others(
+        self, store: RedisStore, client: Redis, prefix: str
+    ) -> None:
+        """No more of a value is read than an entry may have."""
+        client.set(f"{prefix}:file:{ORIGIN}", bytes(5 * MAX_SIZE))
+        assert len(store.get(ORIGIN)) == MAX_SIZE + 1
 
     def test_kinds_of_others(
         self, store: RedisStore, client: Redis, prefix: str

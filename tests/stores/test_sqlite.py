@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.exceptions import StoreError
+from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
 from tests.forks import popen
 from tests.stores.places import ORIGIN
@@ -330,6 +332,22 @@ class TestDamage:
         with closing(SqliteStore(path)) as store:
             for answer in self.calls(store)[:2]:
                 assert answer in {None, StoreError, DATA}
+
+    def test_a_row_of_any_length(self, path: Path) -> None:
+        """Data that are too long for an entry are not read."""
+        self.filled(path)
+        for length, found in ((MAX_SIZE, bytes(MAX_SIZE)), (50 * MAX_SIZE, "too long")):
+            sql(
+                path,
+                f"UPDATE entries SET data = zeroblob({length}) WHERE key = '{ORIGIN}'",
+            )
+            tracemalloc.start()
+            try:
+                with closing(SqliteStore(path)) as store:
+                    assert store.get(ORIGIN) == found
+                assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
+            finally:
+                tracemalloc.stop()
 
     @pytest.mark.parametrize("value", ["NULL", "7", "'text'", "x'00'", "zeroblob(900)"])
     def test_a_damaged_row(self, path: Path, value: str) -> None:

@@ -720,7 +720,7 @@ class Frontier:
     def _refuse_some(self) -> None:
         now = self.clock.monotonic()
         until, pause = now + _SLICE, 0.0
-        while self._refusing and now < until:
+        while self._refusing and now < until and not self.is_stopped:
             queue = self._refusing[0]
             if is_scraper_full(self._crawler):
                 pause = _PAUSE
@@ -734,7 +734,7 @@ class Frontier:
                 pause = _PAUSE
                 break
             now = self.clock.monotonic()
-        self._is_refusing = bool(self._refusing)
+        self._is_refusing = bool(self._refusing) and not self.is_stopped
         if self._is_refusing:
             self.alarms.at(now + pause, self._refuse_some)
         self.flush()

@@ -138,7 +138,7 @@ class HostQueue:
             for queue in resumed:
                 frontier.add(queue)
         request = None
-        while request is None and frontier.has_room:
+        while request is None and frontier.has_room and not frontier.is_stopped:
             found = frontier.next(self.ready)
             if found is None:
                 break

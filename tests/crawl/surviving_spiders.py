@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.squeues import PickleLifoDiskQueue
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
@@ -269,3 +270,20 @@ class FewFilesSpider(PlanSpider):
             for host in range(self.hosts):
                 url = f"http://host-{host}.example/{page}"
                 yield self.request({"url": url})
+
+
+class EchoSpider(SurvivorSpider):
+    """Records the meta and the size of the body of each request."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        request = response.request
+        self.seen["responses"][-1].update(
+            meta=dict(request.meta), size=len(request.body)
+        )
+
+
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A disk queue of a project."""

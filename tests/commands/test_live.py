@@ -1,6 +1,6 @@
 """Subcommands that send requests to live servers, through Scrapy's entry point."""
 
-from __future__ import annotations
+from __future__ import gzip
 
 import contextlib
 import socket

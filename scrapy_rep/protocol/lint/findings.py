@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
-from scrapy_rep.protocol.robotstxt.groups import parse_groups
-from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
+from scrapy_rep.protocol.robotstxt.groups import groups_of
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -77,7 +77,7 @@ class File:
         self.url = url
         """The URL that it was fetched from, or None for a local file."""
 
-        self.groups = parse_groups(body, dialect)[0]
+        self.groups = groups_of(lines(body, dialect), dialect)
         self._texts = decoded_text(body, dialect).split(b"\n")
         self.last_line = len(self._texts)
 

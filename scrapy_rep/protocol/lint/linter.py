@@ -42,7 +42,7 @@ from scrapy_rep.protocol.usage.robotstxt import (
     usage_groups,
 )
 from scrapy_rep.protocol.usage.statements import split_path
-from scrapy_rep.protocol.usage.vocabulary import labels_of, values_of
+from scrapy_rep.protocol.usage.vocabulary import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -337,17 +337,17 @@ def _fragment(line: Written, _file: File) -> Facts:
 # Other records.
 
 _MAX_URL = 65_536
-_READERS: dict[str, tuple[Callable[[str], object], str]] = {
-    "crawl-delay": (pace.crawl_delay, "seconds, as in Crawl-delay: 5"),
-    "request-rate": (pace.request_rate, "pages per seconds, as in Request-rate: 1/5"),
-    "visit-time": (pace.visit_time, "hours in UTC, as in Visit-time: 0600-0845"),
+_GOOD_VALUES = {
+    "crawl-delay": "seconds, as in Crawl-delay: 5",
+    "request-rate": "pages per seconds, as in Request-rate: 1/5",
+    "visit-time": "hours in UTC, as in Visit-time: 0600-0845",
 }
 
 
 def _bad_value(line: Written, file: File) -> Facts:
-    read, meant = _READERS[line.field]
     text = line.value[:_MAX_URL].decode("utf-8", "replace")
-    return file.dialect.crawl_delay and read(text) is None and (line.value, meant)
+    is_bad = file.dialect.crawl_delay and pace.READERS[line.field](text) is None
+    return is_bad and (line.value, _GOOD_VALUES[line.field])
 
 
 def _several_delays(file: File) -> Iterator[Found]:
@@ -409,15 +409,16 @@ def _wrong_preference(line: Written) -> tuple[str, str] | None:
     if b"=" in rest and not is_label and not first.startswith(b"/"):
         return f"{quoted(first)} is no path", f"write {quoted(b'/' + first)}"
     signal, expression = expression_of(Line(line.number, line.field, line.value))
-    labels, values = labels_of(signal), values_of(signal)[:2]
+    rows = [row for row in ROWS if row.signal is signal]
+    labels, values = [row.label for row in rows], [*filter(None, rows[0][2:4])]
     how = f"the labels are {', '.join(labels)}, the values {' or '.join(values)}"
-    for _, message in expression.findings:
-        return message, how
+    if expression.mistake:
+        return expression.mistake, how
     for label, value in expression.pairs:
         if label not in labels:
             return f"{quoted(label.encode())} is no label of {signal}", how
         if label == "use":
-            values = "immediate", "reference", "full"
+            values = ["immediate", "reference", "full"]
         if value not in values:
             return f"{label} has another value", f"write {label}={' or '.join(values)}"
     return None

@@ -216,7 +216,7 @@ class Hosts:
         self._core.set_delay(scope, origin, delay, now, since=since)
         if delay and _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
-            record = pace.record_of_delay(self.now())
+            record = pace.record_of(Reason.CRAWL_DELAY, self.now())
             said = (
                 f"{record.field.capitalize()}: {record.value}"
                 if record
@@ -233,7 +233,7 @@ class Hosts:
                     {"origin": origin, "time": duration(demand.opens_in)},
                     extra={"spider": self._crawler.spider},
                 )
-                hours = pace.record_of_visit_time()
+                hours = pace.record_of(Reason.VISIT_TIME, self.now())
                 said = f"Visit-time: {hours.value}" if hours else ""
                 self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
             scope.hold(opens_at, Hold.VISITING_HOURS)

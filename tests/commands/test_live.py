@@ -1,8 +1,9 @@
 """Subcommands that send requests to live servers, through Scrapy's entry point."""
 
-from __future__ import gzip
+from __future__ import annotations
 
 import contextlib
+import gzip
 import socket
 import sqlite3
 import threading

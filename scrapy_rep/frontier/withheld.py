@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Withheld:
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count *record*, a decision about *request* or about what its page has."""
-        key = record.subject, record.verdict, record.reason, _setting(record)
+        key = record.subject, record.verdict, record.reason, _words(record).setting
         count, first = self._found.get(key, (0, record))
         self._found[key] = count + 1, first
         if record.subject in self._has_said:
@@ -68,20 +69,20 @@ class Withheld:
 
     def _log(self, what: str, record: Record) -> None:
         level, _ = _KINDS[record.subject, record.verdict]
-        words, setting = REASONS.get(record.reason), _setting(record)
+        why, setting = _words(record)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
         if record.statement:
             message += " (%(statement)s)"
-        values = record._asdict() | {"why": words.text if words else record.reason}
+        values = record._asdict() | {"why": why}
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
-def _setting(record: Record) -> str:
-    """Return the setting that changes decisions like *record*; empty if there is none."""
+def _words(record: Record) -> Words:
+    """Return the reason of *record* in words, and the setting that changes it."""
+    reason = record.reason
     if record.layer is Layer.REL:
-        return "REP_REL"
-    if record.verdict is Verdict.NOTED and record.reason == "back-off":
-        return "REP_BACKOFF_MAX"
-    words = REASONS.get(record.reason)
-    return words.setting if words else ""
+        reason = "rel"
+    elif record.verdict is Verdict.NOTED and reason == Reason.BACK_OFF:
+        reason = "pause"
+    return REASONS.get(reason, Words(reason))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -133,23 +132,26 @@ class RobotsTxtRequest(Request):
             raise StopDownload(fail=True)
 
 
-class Causes(deque[Request]):
+class Causes(list[Request]):
     """The requests that wait for one robots.txt, one for each proxy, so that the next attempt
     uses another proxy. More may be added during the fetch.
     """
 
+    __slots__ = ()
+
     def __init__(self, *requests: Request) -> None:
-        super().__init__(requests, maxlen=_MAX_CAUSES)
+        super().__init__(requests)
 
     def add(self, request: Request) -> None:
         """Let the next attempt use *request*, if no cause has its proxy."""
         proxy = request.meta.get("proxy")
         if all(each.meta.get("proxy") != proxy for each in self):
-            self.appendleft(request)
+            self.insert(0, request)
+            del self[_MAX_CAUSES:]
 
     def next(self) -> Request:
         """The request for an attempt. The attempts use them in turn."""
-        self.rotate(-1)
+        self.append(self.pop(0))
         return self[-1]
 
 

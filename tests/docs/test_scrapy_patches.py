@@ -48,11 +48,7 @@ def test_patch_applies(patch: Path) -> None:
     for file, first, old in changes:
         lines = (Path(scrapy.__file__).parents[1] / file).read_text().splitlines()
         assert lines[first - 1 : first - 1 + len(old)] == old, (file, first)
-    assert re.search(
-        r"^\+ +(async )?def test_|^\+(async )?def test_",
-        patch.read_text(),
-        re.MULTILINE,
-    )
+    assert re.search(r"^\+ *(async )?def test_", patch.read_text(), re.MULTILINE)
 
 
 def test_page_names_each_patch() -> None:

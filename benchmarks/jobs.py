@@ -5,7 +5,7 @@
     python -m benchmarks.jobs hosts 100000 3000   a crawl of many hosts of 3 requests, both sides
 
 Each measurement is a process of its own (``python -m benchmarks.jobs part ...``). The two sides
-of a comparison run at the same time and share one processor, as in ``crawl.py``.
+of a comparison run at the same time and share one processor, as in ``pairs.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.utils.test import get_crawler
 
 from benchmarks.broad_crawl import SETTINGS, SIDES
-from benchmarks.crawl import on_one_processor
+from benchmarks.pairs import on_one_processor
 from benchmarks.queue_worker import _engine
 from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment

@@ -32,7 +32,7 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.answers import headers_of
+from scrapy_rep.fetching.fetcher import headers_of
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
 from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
@@ -42,6 +42,7 @@ from scrapy_rep.frontier.hostkeys import (
     host_of,
     is_exempt,
     is_of_http,
+    origin_at,
     request_origin,
     was_redirected,
 )
@@ -49,7 +50,6 @@ from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import host_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -607,13 +607,12 @@ class Frontier:
                     asked = max(asked, _MIN_ASKED)
                 pause = self._back_off(scope, asked, self._backoff_max, found.since)
                 if pause is not None:
-                    self._crawler.signals.send_catch_log(
-                        host_paused,
-                        request=request,
-                        response=response,
-                        seconds=pause,
-                        spider=self._crawler.spider,
-                    )
+                    said = str(response.status)
+                    if after := response.headers.get(b"Retry-After"):
+                        said += f", Retry-After: {after.decode('latin-1')}"
+                    url = response.url
+                    where = origin_at(url, request)
+                    self._reporter.slowed("back-off", said, where, url)
             elif scope.back_off is not None:
                 self._note_success(scope, found.since)
         self._leave(request)

@@ -2,10 +2,10 @@
 
     python -m benchmarks --only jobs          the timed rows, in the table
     python -m benchmarks.jobs size            the size of the file while a queue grows and empties
-    python -m benchmarks.jobs hosts 100000    a crawl of many hosts of 3 requests, both sides
+    python -m benchmarks.jobs hosts 100000 3000   a crawl of many hosts of 3 requests, both sides
 
 Each measurement is a process of its own (``python -m benchmarks.jobs part ...``). The two sides
-of a comparison run at the same time and share one processor, as in ``crawl.py``.
+of a comparison run at the same time and share one processor, as in ``pairs.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.utils.test import get_crawler
 
 from benchmarks.broad_crawl import SETTINGS, SIDES
-from benchmarks.crawl import on_one_processor
+from benchmarks.pairs import on_one_processor
 from benchmarks.queue_worker import _engine
 from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment
@@ -208,7 +208,9 @@ class ThreeSpider(Spider):
         for page in range(3):
             for host in range(int(self.hosts)):
                 url = f"http://www.host-{host:06}.example/section/page-{page}.html"
-                yield Request(url)
+                self.crawler.engine.crawl(Request(url))
+        return
+        yield
 
     def parse(self, response: Response) -> None:
         self.crawler.stats.inc_value("pages")
@@ -329,14 +331,15 @@ def report_size(number: int) -> None:
                 print(f"| {name} | {hosts:,} | {cells} |", flush=True)
 
 
-def report_hosts(hosts: int) -> None:
-    """Crawl in two runs: the first is stopped after a third of the pages."""
-    third, most = hosts, 10 * hosts
+def report_hosts(hosts: int, pages: int) -> None:
+    """Crawl in three runs: two are stopped after some pages, with all requests in the queue."""
     with tempfile.TemporaryDirectory() as folder:
         for side, files in (("ours", 256), ("stock", 4 * hosts + 1_000)):
             job = tempfile.mkdtemp(dir=folder)
-            for pages in (third, most):
-                one = start(folder, "crawl", side, hosts, files, pages, job=job)
+            for most in (pages, pages, 0):
+                if side == "stock" and not most:
+                    break  # It would take hours.
+                one = start(folder, "crawl", side, hosts, files, most, job=job)
                 try:
                     found = result(one)
                 except RuntimeError as error:
@@ -353,7 +356,7 @@ def main() -> None:
     elif what == "size":
         report_size(int(rest[0]) if rest else 50_000)
     else:
-        report_hosts(int(rest[0]) if rest else 100_000)
+        report_hosts(*map(int, rest or (100_000, 3_000)))
 
 
 if __name__ == "__main__":

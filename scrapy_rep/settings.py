@@ -33,9 +33,7 @@ from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
 from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.stores import ALLOWED, open_store
-from scrapy_rep.stores.base import Store
-from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
+from scrapy_rep.stores import ALLOWED, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -313,7 +311,7 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | type[St
             raise TypeError
         return found
     try:
-        open_store(value, max_entries=1, max_bytes=1).close()
+        open_store(value)
     except StoreNotInstalled as error:
         allowed = f"a store whose package is installed ({error})"
         raise SettingError(name, _displayed(name, value), allowed) from None
@@ -432,24 +430,12 @@ class RepSettings:
     and uses the store again when it works; `rep/store/errors` counts the failures. With a `JOBDIR`,
     the default is `sqlite:///JOBDIR/robotstxt.sqlite`.
 
+    Any of these addresses may end with `?mb=64`, or `&mb=64` after another option: that many
+    megabytes of memory is what robots.txt files may take in this process, 128 by default. Beyond it,
+    those that were not used for longest are forgotten, and read from the store or fetched again
+    when they are next needed.
+
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
-    """
-
-    store_max_entries: int = _count(1)("REP_STORE_MAX_ENTRIES", MAX_ENTRIES)
-    """The most hosts that the store in memory keeps.
-
-    Only for the store in memory. The least recently used robots.txt is removed first.
-
-    Example: `REP_STORE_MAX_ENTRIES = 10000`
-    """
-
-    store_max_bytes: int = _count(1)("REP_STORE_MAX_BYTES", MAX_BYTES)
-    """The most bytes that the store in memory uses.
-
-    Only for the store in memory. The least recently used robots.txt is removed first, and fetched
-    again when needed.
-
-    Example: `REP_STORE_MAX_BYTES = 67108864`
     """
 
     wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)

@@ -21,12 +21,12 @@ from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
-from scrapy_rep.stores.memory import MemoryStore
+from tests.stores.places import SharedMemory
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
 
 
-class OwnStore(MemoryStore):
+class OwnStore(SharedMemory):
     pass
 
 
@@ -281,8 +281,6 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
     ],
     "REP_REQUEST_META_KEYS": [("", ()), ("a,b", ("a", "b")), ('["a,b"]', ("a,b",))],
     "REP_STORE": [("sqlite:///a.sqlite", "sqlite:///a.sqlite")],
-    "REP_STORE_MAX_BYTES": [("1", 1)],
-    "REP_STORE_MAX_ENTRIES": [("1", 1)],
     "REP_USAGE": [("ignore", "ignore")],
     "REP_USAGE_UNKNOWN": [("deny", False)],
     "REP_WAIT_MAX": [("0", 0.0), ("60", 60.0)],

@@ -43,11 +43,8 @@ REP_LEDGER_LEVEL = "all"
 
 # Where robots.txt files are kept: "memory://", "sqlite:///FILE" for later crawls, or
 # "redis://HOST" for several machines. With a JOBDIR, the default is a file in it.
+# "?mb=64" at the end limits the memory that they take; 128 MB is the default.
 # REP_STORE = "memory://"
-
-# Number of hosts whose robots.txt is kept in memory at most, and the bytes of all.
-# REP_STORE_MAX_ENTRIES = 100000
-# REP_STORE_MAX_BYTES = 134217728
 
 # For several workers on one queue in Redis: seconds without a heartbeat after which
 # other workers get a worker's requests.

@@ -20,7 +20,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -174,12 +174,23 @@ def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
     }
 
 
-def fail(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Call the errback of *request* with *error*, as if its download had failed."""
+def fail(
+    crawler: Crawler, request: Request, error: Exception, on_end: Callable[[], object]
+) -> None:
+    """Call the errback of *request* with *error*, as if its download had failed. Call *on_end*
+    when the errback has ended.
+    """
     enqueue = _find(crawler.engine, "scraper.enqueue_scrape")
-    if request.errback is not None and enqueue is not None:
+    if request.errback is None or enqueue is None:
+        on_end()
+        return
+
+    def ended(_: object) -> None:
+        on_end()
         # The engine checks for the end of the crawl only after a download; there was none.
-        enqueue(Failure(error), request).addBoth(lambda _: wake(crawler))
+        wake(crawler)
+
+    enqueue(Failure(error), request).addBoth(ended)
 
 
 _getter = cache(attrgetter)

@@ -17,7 +17,7 @@ from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.settings import DEFAULTS
-from scrapy_rep.stores.lru import LRU
+from scrapy_rep.stores.memory import LRU
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The limits of the cache of fetched files. A file that is dropped is fetched again.
-_MAX_KEPT = 5_000
+# The limit of the cache of fetched files. A file that is dropped is fetched again.
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
 
@@ -115,7 +114,7 @@ class PresentFiles:
     def __init__(self, profile: Profile, web: Web) -> None:
         self._profile = profile
         self._web = web
-        self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
+        self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_BYTES_KEPT)
 
     def override(self, origin: Origin) -> LoadedRobotsTxt | None:
         """Return the robots.txt that REP_OVERRIDES sets for *origin*, or None."""

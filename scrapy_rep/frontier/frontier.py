@@ -32,7 +32,7 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.answers import headers_of
+from scrapy_rep.fetching.fetcher import headers_of
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
 from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket

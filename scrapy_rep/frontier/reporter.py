@@ -107,6 +107,9 @@ class Case(NamedTuple):
         if decision.rule is not None:
             kind, pattern, line = decision.rule
             why += f", line {line} ({kind}: {pattern})"
+            if decision.reason is not Reason.RULE:
+                words, setting = REASONS[decision.reason]
+                why += f": {words} ({setting})"
         else:
             more = REASONS[decision.reason].text
             if decision.reason is Reason.UNREACHABLE and self.entry is not None:

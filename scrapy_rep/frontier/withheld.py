@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 from scrapy_rep.record import Layer, Record, Subject, Verdict
 
 if TYPE_CHECKING:
@@ -36,51 +37,52 @@ class Withheld:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._counts: dict[tuple[Subject, Verdict, str, str], int] = {}
-        self._examples: dict[tuple[Subject, Verdict, str, str], Record] = {}
+        self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
+        """How often there was each kind and reason, and the first record of it."""
         self._has_said: set[Subject] = set()
         crawler.signals.connect(self._sum_up, signals.spider_closed)
 
     def note(self, record: Record, request: Request | None) -> None:
         """Count *record*, a decision about *request* or about what its page has."""
-        key = record.subject, record.verdict, record.reason, _setting(record)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        self._examples.setdefault(key, record)
-        is_first = record.subject not in self._has_said
-        if record.subject is Subject.ITEM and is_first:
-            self._say("The first item is dropped", record)
-        elif is_first and record.verdict is Verdict.REFUSED and _is_start(request):
-            self._say("A start request is refused", record)
-
-    def _say(self, what: str, record: Record) -> None:
+        key = record.subject, record.verdict, record.reason, _words(record).setting
+        count, first = self._found.get(key, (0, record))
+        self._found[key] = count + 1, first
+        if record.subject in self._has_said:
+            return
+        if record.subject is Subject.ITEM:
+            what = "The first item is dropped"
+        elif (
+            record.verdict is Verdict.REFUSED
+            and request is not None
+            and request.meta.get("is_start_request")
+        ):
+            what = "A start request is refused"
+        else:
+            return
         self._has_said.add(record.subject)
         self._log(what, record)
 
     def _sum_up(self) -> None:
-        for key, count in sorted(self._counts.items(), key=lambda each: -each[1]):
-            _, what = _KINDS[key[:2]]
-            self._log(f"{what}: {count:,}", self._examples[key])
+        for count, first in sorted(self._found.values(), key=lambda each: -each[0]):
+            _, what = _KINDS[first.subject, first.verdict]
+            self._log(f"{what}: {count:,}", first)
 
     def _log(self, what: str, record: Record) -> None:
         level, _ = _KINDS[record.subject, record.verdict]
-        words, setting = REASONS.get(record.reason), _setting(record)
+        why, setting = _words(record)
         changes = f"; {setting} changes this" if setting else ""
         message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
         if record.statement:
             message += " (%(statement)s)"
-        values = record._asdict() | {"why": words.text if words else record.reason}
+        values = record._asdict() | {"why": why}
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
-def _is_start(request: Request | None) -> bool:
-    return request is not None and bool(request.meta.get("is_start_request"))
-
-
-def _setting(record: Record) -> str:
-    """Return the setting that changes decisions like *record*; empty if there is none."""
+def _words(record: Record) -> Words:
+    """Return the reason of *record* in words, and the setting that changes it."""
+    reason = record.reason
     if record.layer is Layer.REL:
-        return "REP_REL"
-    if record.verdict is Verdict.NOTED and record.reason == "back-off":
-        return "REP_BACKOFF_MAX"
-    words = REASONS.get(record.reason)
-    return words.setting if words else ""
+        reason = "rel"
+    elif record.verdict is Verdict.NOTED and reason == Reason.BACK_OFF:
+        reason = "pause"
+    return REASONS.get(reason, Words(reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import socket
 import sqlite3
 import threading
@@ -53,7 +54,7 @@ def test_check(site: Site, tmp_path: Path, mode: tuple[str, ...]) -> None:
     urls = [host.url(f"/basket/{number}") for number, host in enumerate(hosts)]
     ended = scrapy_rep(
         "check", "-", *AS_MYBOT, *JSON, *mode, "-s", "USER_AGENT=mybot/2.0",
-        "-s", "REP_RETRY_TIMES=0", stdin="\n".join(urls), cwd=tmp_path,
+        stdin="\n".join(urls), cwd=tmp_path,
     )  # fmt: skip
     assert ended.status == 1
     # Scrapy warns of features that need a reactor.
@@ -269,7 +270,7 @@ def test_a_server_that_closes(tmp_path: Path) -> None:
                     server.accept()[0].close()
 
         threading.Thread(target=close, daemon=True).start()
-        ended = scrapy_rep("check", url, "-s", "REP_RETRY_TIMES=0", cwd=tmp_path)
+        ended = scrapy_rep("check", url, cwd=tmp_path)
         server.shutdown(socket.SHUT_RDWR)
     assert ended.status == 1
     why = "unreachable (no answer: connection closed by the server)"
@@ -283,7 +284,7 @@ def test_diff(site: Site, tmp_path: Path) -> None:
     old = site.add(ROBOTS)
     new = site.add("User-agent: *\nDisallow: /tea")
     urls = "\n".join([new.url("/tea"), new.url("/basket/"), old.url("/tea"), "/coffee"])
-    asked = ("diff", old.origin, new.origin, *AS_MYBOT, "-s", "REP_RETRY_TIMES=0")
+    asked = ("diff", old.origin, new.origin, *AS_MYBOT)
     ended = scrapy_rep(*asked, "--urls", "-", *JSON, stdin=urls, cwd=tmp_path)
     assert ended.status == 1
     records = ended.records("diff")
@@ -328,7 +329,7 @@ def test_diff_of_a_crawl(site: Site, tmp_path: Path) -> None:
             [down.url("/c")],
         )
     ended = scrapy_rep(
-        "diff", ledger, "live", *JSON, "--purge-list", "purge", "-s", "REP_RETRY_TIMES=0",
+        "diff", ledger, "live", *JSON, "--purge-list", "purge",
         cwd=tmp_path,
     )  # fmt: skip
     assert ended.status == 1
@@ -343,3 +344,15 @@ def test_diff_of_a_crawl(site: Site, tmp_path: Path) -> None:
     assert counts.items() <= summary.items()
     assert (tmp_path / "purge").read_text() == shop.url("/basket/1") + "\n"
     assert (len(shop.robots_hits), len(shop.pages)) == (1, 0)
+
+
+def test_a_compressed_robotstxt(site: Site) -> None:
+    """A command reads all members of a compressed robots.txt, as a crawl does, and takes one
+    without its end for unreachable.
+    """
+    members = [gzip.compress(line) for line in (b"User-agent: *\n", b"Disallow: /a\n")]
+    headers = {"Content-Encoding": "gzip"}
+    whole = site.add(Answer(b"".join(members), headers=headers))
+    cut = site.add(Answer(b"".join(members)[:-9], headers=headers))
+    assert "line 2, Disallow: /a" in scrapy_rep("check", whole.url("/a")).out
+    assert "ends early, is damaged" in scrapy_rep("check", cut.url("/a")).out

@@ -408,7 +408,7 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
         tmp_path,
         **ABORT,
         then=[{"url": silent.url("/later"), "meta": {"playwright": False}}],
-        REP_DOWNLOAD_TIMEOUT=100,
+        DOWNLOAD_TIMEOUT=100,
     )
     print(result.log)
     assert result.error(host.url("/page"))["error"] == "TimeoutError"

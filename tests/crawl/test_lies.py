@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
 
-SETTINGS = {"DNS_TIMEOUT": 3, "REP_RETRY_TIMES": 1}
+SETTINGS = {"DNS_TIMEOUT": 3}
 TOO_MANY_REDIRECTS = {
     "a redirect to itself",
     "a redirect back and forth",
@@ -83,7 +83,7 @@ def start(
         [*[page.request for page in pages], *urls],
         mode=mode,
         spider="tests.crawl.lie_spiders.LiedToSpider",
-        settings={**SETTINGS, "REP_DOWNLOAD_TIMEOUT": patience},
+        settings={**SETTINGS, "DOWNLOAD_TIMEOUT": patience},
         names=FEW_FAILURES,
     )
 

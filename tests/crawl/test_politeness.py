@@ -245,7 +245,7 @@ def test_a_new_robotstxt(site: Site) -> None:
     late = site.add([answer(free), answer(DELAY.format(0.4))], name="127.0.0.2")
     settings = {
         **IMPATIENT,
-        "REP_MIN_AGE": 1,
+        "REP_MAX_AGE": 1,
         # This is slow enough that the first robots.txt becomes stale before all pages are
         # sent.
         "DOWNLOAD_DELAY": 0.05,

@@ -83,7 +83,7 @@ def test_a_dead_proxy_and_a_good_one(site: Site, mode: str) -> None:
     result = run_crawl(
         requests,
         mode=mode,
-        settings={"REP_WAIT_MAX": 30, "REP_RETRY_TIMES": 0},
+        settings={"REP_WAIT_MAX": 30},
     )
     pages = [f"{ORIGIN}/public/{number}" for number in range(5)]
     assert good.pages == [*pages, f"{ORIGIN}/robots.txt"]

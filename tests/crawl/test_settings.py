@@ -118,10 +118,9 @@ def test_good_values_start(site: Site) -> None:
     host = site.add()
     settings = {
         "REP_DIALECT": "scrapy_rep.CLASSIC",
-        "REP_DOWNLOAD_TIMEOUT": "0.5",
+        "REP_MAX_AGE": "0.5",
         "REP_OVERRIDES": '{"*.example.com": "ignore", "[::1]:8080": "obey"}',
         "REP_REQUEST_META_KEYS": "download_slot,session",
-        "REP_RETRY_TIMES": 0,
         "ROBOTSTXT_USER_AGENT": ["one-bot", "Other_Bot"],
     }
     result = run_crawl([host.url("/public")], settings=settings)

@@ -154,7 +154,7 @@ def test_robotstxt_that_is_not_to_be_had(site: Site, mode: str) -> None:
     no_http = site.add(Answer(status=f"abc {raw} \x1b[31mFAKE LINE"))  # type: ignore[arg-type]
     nowhere = site.add(redirect(f"http://{raw}:99999999/"))
     hosts = [chain, no_http, nowhere]
-    settings = {"REP_DOWNLOAD_TIMEOUT": 3, "REP_RETRY_TIMES": 0}
+    settings = {"DOWNLOAD_TIMEOUT": 3}
     result = crawl([host.url("/page") for host in hosts], mode, **settings)
     assert faked(result.log) == []
     assert result.lines("WARNING", no_http.robotstxt, "is unreachable")
@@ -185,7 +185,7 @@ def test_passwords_in_urls(site: Site, mode: str) -> None:
     ]
     # Some of Scrapy's download handlers refuse a URL with user information.
     plain = [host.url(path) for path in ("/page", "/private")]
-    result = crawl([*urls, *plain], mode, REP_REL=["nofollow"], REP_RETRY_TIMES=0)
+    result = crawl([*urls, *plain], mode, REP_REL=["nofollow"])
     ours = [line for line in result.log.splitlines() if "[scrapy_rep" in line]
     assert len(ours) > 20
     assert [line for line in ours if "secret" in line or "name:" in line] == []

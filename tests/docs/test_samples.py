@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+import sys
 from argparse import ArgumentParser
 from base64 import b64decode
 from configparser import ConfigParser
@@ -26,6 +27,7 @@ from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.record import of_request
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
+from tests.crawl import own_store
 from tests.docs.pages import PAGES, ROOT, Sample, python, samples
 from tests.example import PROJECT, environment
 
@@ -88,8 +90,10 @@ def test_sessions(page: str) -> None:
 @pytest.mark.parametrize(
     "sample", [each for each in python("code") if PANDAS not in each.code], ids=str
 )
-def test_code(sample: Sample) -> None:
+def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of code runs, if a response or a file for it exists."""
+    for name in ("myproject", "myproject.stores"):
+        monkeypatch.setitem(sys.modules, name, own_store)
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
     response = HtmlResponse("https://example.com/")
     page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")

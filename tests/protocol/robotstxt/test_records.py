@@ -8,6 +8,7 @@ import pytest
 
 from scrapy_rep.protocol.dialect import GOOGLE
 from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 AT = "https://example.com/robots.txt"
 
@@ -243,7 +244,6 @@ Visit-time: 0600-0845
 Disallow:
 """
     pace = RobotsTxt.parse(body).pace("bot")
-    assert [pace.record_of_delay(at(hour)).line for hour in (8, 12)] == [8, 13]
-    assert pace.record_of_visit_time().line == 14
-    assert RobotsTxt.parse(b"").pace("bot").record_of_delay(at(8)) is None
-    assert RobotsTxt.parse(b"").pace("bot").record_of_visit_time() is None
+    delays = [pace.refusal(Reason.CRAWL_DELAY, at(hour), "bot") for hour in (8, 12)]
+    assert [decision.line for decision in delays] == [8, 13]
+    assert pace.refusal(Reason.VISIT_TIME, at(8), "bot").line == 14

@@ -21,8 +21,9 @@
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
 --                               at which that request has a place
 --   :learning:WORKER set        queues whose robots.txt the worker fetches
---   :number, :ended             how many requests were pushed, which numbers them; and how
---                               many of these are done
+--   :number, :ended             the number of the last request that was pushed; and that, less
+--                               the count of requests that are not done
+--   :recounted                  set if requests were counted again, until a worker has logged it
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :unknown.

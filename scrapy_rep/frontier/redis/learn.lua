@@ -25,8 +25,8 @@ for _, queue in ipairs(call('ZRANGEBYSCORE', unknown, '-inf', now, 'LIMIT', 0, q
     else
         call('ZADD', unknown, now + RESCUE, queue)
         call('SADD', prefix .. ':learning:' .. worker, queue)
-        local request = call('ZRANGE', key_of(queue), 0, 0)[1]
-        table.insert(found, { queue, tonumber(state[1]) or 0, string.sub(request, 15) })
+                local request = call('ZRANGE', key_of(queue), 0, 0)[1]
+        table.insert(found, { queue, tonumber(state[1]) or 0, request })
     end
 end
 return { 0, now, found }

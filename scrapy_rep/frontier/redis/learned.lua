@@ -1,21 +1,23 @@
--- Needs: common, places, arriving, returning
--- A worker reports the robots.txt of a queue, or that it will not fetch it.
+-- Needs: common, places, arriving, returning, counting
+-- A worker reports the robots.txt of a queue, or that it does not fetch it.
 --
--- ARGV: worker, queue; and if robots.txt is known: how long it holds, its crawl delay, how long
--- ago it was fetched, and how long until its visit time.
+-- ARGV: worker, queue, a request of the queue that cannot be read, which is removed; and if
+-- robots.txt is known: how long it holds, its crawl delay, how long ago it was fetched, and how
+-- long until its visit time.
 local worker, queue = ARGV[1], ARGV[2]
 local key = prefix .. ':host:' .. host_of(queue)
 begin()
 call('SREM', prefix .. ':learning:' .. worker, queue)
-if not ARGV[3] then
+if not ARGV[4] then
+    if ARGV[3] ~= '' then note_ended(call('ZREM', key_of(queue), ARGV[3])) end
     forget_learning(queue)
     return 1
 end
 
-local holds, delay = tonumber(ARGV[3]), tonumber(ARGV[4])
+local holds, delay = tonumber(ARGV[4]), tonumber(ARGV[5])
 local free = tonumber(call('HGET', key, 'free')) or 0
 -- The fetch of robots.txt was a request to the host too, after which its delay applies.
-free = math.max(free, now + delay - ARGV[5])
+free = math.max(free, now + delay - ARGV[6])
 call('HSET', key, 'known', 1, 'k ' .. queue, now + holds, 'free', free)
 local before = call('HGET', key, 'd ' .. queue)
 if delay > 0 then
@@ -48,5 +50,5 @@ if delay > 0 or before then
 end
 call('PEXPIRE', key, math.max(call('PTTL', key), holds + RESCUE))
 call('ZREM', prefix .. ':unknown', queue)
-if not is_empty(queue) then call('ZADD', prefix .. ':ready', now + ARGV[6], queue) end
+if not is_empty(queue) then call('ZADD', prefix .. ':ready', now + ARGV[7], queue) end
 return 1

@@ -29,10 +29,6 @@ _AT_ONCE = 32
 _PAUSE = 0.1
 _IDLE_PAUSE = 0.5
 
-# The seconds for which the robots.txt of a queue counts as known if its first request can't
-# be read.
-_UNREADABLE_HOLDS = 60.0
-
 # Terms that depend on the time of day are valid for this many seconds after the opening.
 _CHANGES_AFTER = 60.0
 
@@ -99,7 +95,7 @@ class Learning:
         frontier: Frontier,
         worker: Worker,
         owner: Owner,
-        read: Callable[[bytes], Request | None],
+        read: Callable[..., Request | None],
         enough: int,
     ) -> None:
         self.core = frontier.core
@@ -144,13 +140,15 @@ class Learning:
     def begin(self, unknown: Unknown) -> None:
         """Begin to fetch the robots.txt of a queue."""
         name = unknown.queue
-        request = self._read(unknown.data)
+        request = self._read(unknown.data, is_taken=True)
         frontier, hosts = self._frontier, self._frontier.hosts
-        if request is None or hosts is None:
-            # Then the request can be popped, which logs the error and removes it.
-            self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
+        if request is None:
+            # The next one may do as well.
+            self._worker.learned(name, None, unreadable=unknown.item)
+            self.again_at = float("-inf")
             return
         key = frontier.key_of(request)
+        assert hosts is not None  # Else no robots.txt is wanted.
         queue = RemoteQueue(
             frontier, key, self, worker=self._worker, name=name, first=request
         )

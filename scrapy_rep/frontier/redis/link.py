@@ -116,19 +116,19 @@ class Link:
         """Note that the server works, and has taken all requests that waited for it."""
         if self.is_failing:
             self.is_failing = False
-            self._log(logging.INFO, "The queue in Redis works again")
+            self.log(logging.INFO, "The queue in Redis works again")
 
     def _failed(self, error: Exception) -> None:
         if not self.is_failing:
             self.is_failing = True
-            self._log(
+            self.log(
                 logging.WARNING,
                 "The queue in Redis fails (%(error)s): this worker keeps new requests in "
                 "memory, and takes requests again when the server works again",
                 error=f"{type(error).__name__}: {error}",
             )
 
-    def _log(self, level: int, message: str, **values: object) -> None:
+    def log(self, level: int, message: str, **values: object) -> None:
         # An empty mapping must not be passed as the argument of a message without values.
         extra = {"spider": self._crawler.spider}
         logger.log(level, message, *([values] if values else []), extra=extra)

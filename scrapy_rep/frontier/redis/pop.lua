@@ -1,4 +1,4 @@
--- Needs: common, places
+-- Needs: common, places, counting
 -- Record which requests have ended, and hand out the best request of a host that is ready.
 --
 -- ARGV: worker, deadline, how many queues to check, concurrency limit, gap, limits of some
@@ -35,7 +35,7 @@ for index = first_left, #ARGV, 4 do
     local fetched = ARGV[index + 2] == '1'
     leave(worker, ARGV[index], ARGV[index + 1], fetched, 0, tonumber(ARGV[index + 3]))
 end
-if ended > 0 then call('INCRBY', prefix .. ':ended', ended) end
+note_ended(ended)
 
 local function park(queue, host, moment)
     begin()

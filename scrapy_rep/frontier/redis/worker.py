@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,8 +55,12 @@ class Unknown(NamedTuple):
     delay: float
     """The crawl delay of other origins of its host, in seconds."""
 
-    data: bytes
-    """One of its requests."""
+    item: bytes
+    """One of its requests, after its number."""
+
+    @property
+    def data(self) -> bytes:
+        return self.item[_NUMBER:]
 
 
 class Limits(NamedTuple):
@@ -206,13 +211,11 @@ class Worker:
         """The number of requests on the server that are not done, and of those that wait in
         the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
-        keys = f"{self._prefix}:number", f"{self._prefix}:ended"
-        found = self._link.ask("MGET", *keys)
+        found = self._link.run("count", [self._prefix])
         if found is None:
             # Zero would end the crawl.
             return max(self._count + self.unsent, 1)
-        number, ended = (int(each or 0) for each in found)
-        self._count = number - ended
+        self._count = found
         return self._count + self.unsent
 
     # Hosts.
@@ -223,16 +226,19 @@ class Worker:
         if found is None:
             return []
         return [
-            Unknown(queue.decode(), delay / 1000, data)
-            for queue, delay, data in found[0]
+            Unknown(queue.decode(), delay / 1000, item)
+            for queue, delay, item in found[0]
         ]
 
-    def learned(self, queue: str, terms: Terms | None) -> bool:
+    def learned(
+        self, queue: str, terms: Terms | None, *, unreadable: bytes = b""
+    ) -> bool:
         """Report that the robots.txt of *queue* is known or, without *terms*, must be fetched
-        by another worker. Return whether the server has recorded it.
+        by another worker. Remove the request that is *unreadable*, if any. Return whether the
+        server has recorded it.
         """
         times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
-        return self._run("learned", queue, *times) is not None
+        return self._run("learned", queue, unreadable, *times) is not None
 
     def acquire(self, number: str, host: str) -> bool | None:
         """Take the only place at *host*. Return whether it was free; None if the server fails."""
@@ -256,8 +262,14 @@ class Worker:
         if found is None:
             return 0
         self._last_beat = now
-        time, returned, is_new = found
+        time, returned, is_new, is_recounted = found
         self._link.note_time(time)
+        if is_recounted:
+            self._link.log(
+                logging.WARNING,
+                "A counter of the queue in Redis was lost or garbled: the requests were counted "
+                "again, and none of them is lost",
+            )
         self.generation += is_new
         return int(returned)
 

@@ -374,3 +374,43 @@ def test_restart(caplog: pytest.LogCaptureFixture) -> None:
         assert len(crawl.queue) == 0
         assert len(messages(caplog, logging.WARNING)) == 1
         crawl.closed()
+
+
+@pytest.mark.parametrize("counter", ["number", "ended"])
+@pytest.mark.parametrize("value", ["lost", "text", "list"])
+def test_counter_that_is_lost_or_garbled(
+    shared: Shared, caplog: pytest.LogCaptureFixture, counter: str, value: str
+) -> None:
+    """If a counter of the queue is lost or garbled, the requests are counted again, with
+    one warning. The crawl loses no request, sends none twice, and ends.
+    """
+    caplog.set_level(logging.INFO)
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    other = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    for number in range(6):
+        crawl.push(f"{A}/{number}")
+    crawl.settle()
+    crawl.answer(f"{A}/0")
+    crawl.settle()
+    key = shared.key(counter)
+    shared.redis.delete(key)
+    if value == "text":
+        shared.redis.set(key, "spam")
+    elif value == "list":
+        shared.redis.rpush(key, "spam")
+    assert len(other.queue) == 5
+    for number in range(6, 9):
+        crawl.push(f"{A}/{number}")
+    crawl.settle()
+    assert len(crawl.queue) == 8
+    for _ in range(8):
+        for each in (crawl, other):
+            for url in each.on_network:
+                each.answer(url)
+            each.settle()
+    assert len(crawl.queue) == len(other.queue) == 0
+    crawl.settle(20)
+    sent = [request.url for request in crawl.sent + other.sent]
+    assert sorted(sent) == [f"{A}/{number}" for number in range(9)]
+    warnings = messages(caplog, logging.WARNING)
+    assert [text[:30] for text in warnings] == ["A counter of the queue in Redi"]

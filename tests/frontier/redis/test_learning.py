@@ -37,7 +37,8 @@ def test_unknown_until_it_is_learned(shared: Shared) -> None:
     push(one, PAGES, "1", "2")
     push(one, PAGES, "first", priority=1)
     assert pop(one) is None
-    assert one.learn(8, 8) == [(PAGES, 0.0, b"first")]
+    (unknown,) = one.learn(8, 8)
+    assert (unknown.queue, unknown.delay, unknown.data) == (PAGES, 0.0, b"first")
     assert learn(two) == []
     assert learn(one) == []
     assert pop(two) is None
@@ -169,7 +170,8 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     push(worker, PAGES, "1", "2", "3")
     push(worker, SECURE, "s")
     found = take(worker, at_once=8)
-    assert worker.learn(8, 8) == [(SECURE, 2.0, b"s")]
+    (unknown,) = worker.learn(8, 8)
+    assert (unknown.queue, unknown.delay, unknown.data) == (SECURE, 2.0, b"s")
     assert not worker.acquire("x", "a.example")
     end(worker, found)
     worker.report()

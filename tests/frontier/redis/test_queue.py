@@ -64,26 +64,45 @@ def test_request_that_cant_be_read(
     assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
 
 
-def test_what_cant_be_read_of_an_unknown_host(
-    shared: Shared, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_cant_be_read_keeps_the_delay(
+    shared: Shared, caplog: pytest.LogCaptureFixture, *, is_known: bool
 ) -> None:
-    """A request that can't be deserialized is removed also if the
-    robots.txt of its host is unknown.
+    """A request that can't be deserialized is removed with one error at once. All workers
+    keep the delay of its host as before, whether its robots.txt is known or not.
     """
-    WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/1").meta.clear()
-    crawl = WorkerCrawl(shared)
-    crawl.push(f"{A}/2")
-    crawl.settle()
-    if crawl.on_network:
-        crawl.answer(crawl.on_network[0])
-    shared.advance(60)
-    for _ in range(2):
-        crawl.settle(1)
-        if crawl.on_network:
-            crawl.answer(crawl.on_network[0])
-    assert f"{A}/2" in [request.url for request in crawl.sent]
+    text = "User-agent: *\nCrawl-delay: 5"
+    other = WorkerCrawl(shared, serializer=AS_JSON)
+    other.die()  # It only pushes.
+    crawls = [WorkerCrawl(shared, CONCURRENT_REQUESTS=1) for _ in range(3)]
+    starts: list[float] = []
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            for crawl in crawls:
+                for request in list(crawl.downloader.network):
+                    body = text if is_robotstxt(request) else ""
+                    crawl.answer(request, body, runs=False)
+                crawl.settle(0.25)
+
+    for crawl in crawls:
+        crawl.downloader.on_send.append(
+            lambda _: starts.append(shared.clock.monotonic())
+        )
+    if is_known:
+        crawls[0].push(f"{A}/0")
+        work(8)
+    for number in range(3):
+        other.push(f"{A}/bad{number}").meta.clear()
+    for number in range(3):
+        crawls[0].push(f"{A}/{number + 1}")
+    work(40)
+    gaps = [after - before for before, after in pairwise(starts)]
+    assert len(gaps) == 3 + is_known
+    assert all(5 <= gap <= 8 for gap in gaps), gaps
+    assert len(crawls[0].queue) == 0
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
+    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"] * 3
 
 
 def test_refused_and_cant_be_read(

@@ -9,4 +9,4 @@ local workers = prefix .. ':workers'
 begin()
 local is_new = call('ZADD', workers, now + ARGV[2], ARGV[1])
 local dead = ARGV[3] == '1' and call('ZRANGEBYSCORE', workers, '-inf', now, 'LIMIT', 0, 1)[1]
-return { now, dead and retire(dead, true) or 0, is_new, call('DEL', prefix .. ':recounted') }
+return { now, dead and retire(dead, FETCHED) or 0, is_new, call('DEL', prefix .. ':recounted') }

@@ -13,6 +13,7 @@ from scrapy_rep.compat.internals import (
     requests_in_progress,
     slot_state,
 )
+from scrapy_rep.frontier.hostkeys import host_of
 from scrapy_rep.frontier.redis.worker import Limits
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Taken(NamedTuple):
 
     generation: int
     kept: int
+    last_pause: int
     """The values of the worker's counters when it took the request."""
 
 
@@ -49,6 +51,9 @@ class InFlight:
         self._places: dict[Request, Taken] = {}
         self._acquired: dict[str, str] = {}
         self._fetched: set[Request] = set()
+        self._successes: dict[Request | str, int] = {}
+        """The requests that have succeeded after a pause, or the hosts, for acquired places; and
+        the number of that pause."""
 
     @property
     def requests(self) -> list[str]:
@@ -63,8 +68,17 @@ class InFlight:
 
     def add(self, request: Request, popped: Popped, slot: str) -> None:
         worker = self._worker
-        taken = Taken(popped.number, popped.host, slot, worker.generation, worker.kept)
-        self._taken[request] = self._places[request] = taken
+        taken = Taken(
+            popped.number,
+            popped.host,
+            slot,
+            worker.generation,
+            worker.kept,
+            worker.last_pause,
+        )
+        self._taken[request] = taken
+        if popped.has_place:
+            self._places[request] = taken
 
     # Turns at hosts.
 
@@ -89,11 +103,36 @@ class InFlight:
         # While the server fails, this worker alone keeps the delay.
         return found is not False
 
-    def release(self, host: str, delay: float) -> None:
-        """Let another worker send to *host* after *delay* seconds."""
+    def release(self, host: str, delay: float, *, fetched: bool) -> None:
+        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
         number = self._acquired.pop(host, None)
         if number is not None:
-            self._worker.release(number, host, delay)
+            self._worker.release(
+                number,
+                host,
+                delay,
+                fetched=fetched,
+                pause=self._successes.pop(host, 0),
+            )
+
+    def give_up(self, request: Request) -> None:
+        """Give the place of *request* back, if it has one: its host asked for a pause meanwhile."""
+        if request in self._places:
+            self._leave(request)
+
+    # Back-off.
+
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Tell the other workers that *host* has asked for a pause."""
+        self._worker.back_off(host, pause, own)
+
+    def succeeded(self, request: Request) -> None:
+        """Note that a host has answered *request* after a pause, without asking for another."""
+        taken = self._places.get(request)
+        if taken is not None:
+            self._successes[request] = taken.last_pause
+        else:
+            self._successes[host_of(request)] = self._worker.last_pause
 
     def _is_held(self, taken: Taken) -> bool:
         """Whether this worker still has the request *taken*: as far as it knows, its lease has
@@ -105,7 +144,7 @@ class InFlight:
 
     def on_left_downloader(self, request: Request) -> bool:
         """Note that *request* was sent, or failed. Return whether it is from the queue."""
-        if request not in self._places:
+        if request not in self._taken:
             return False
         self._fetched.add(request)
         return True
@@ -134,7 +173,13 @@ class InFlight:
         _, gap = self._limits_of(taken.slot)
         own_gap = gap if gap != self.limits.gap else 0
         fetched = request in self._fetched
-        self._worker.left(taken.number, taken.host, fetched=fetched, gap=own_gap)
+        self._worker.left(
+            taken.number,
+            taken.host,
+            fetched=fetched,
+            pause=self._successes.pop(request, 0),
+            gap=own_gap,
+        )
 
     @cached_property
     def limits(self) -> Limits:

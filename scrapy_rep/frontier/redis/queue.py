@@ -72,7 +72,13 @@ class HostQueue(Base):
         self._prefix = f"{{{self.key}}}"
         obeys = self._frontier.hosts is not None
         self._worker = Worker(
-            link, self._clock, self._prefix, settings.queue_lease, obeys=obeys
+            link,
+            self._clock,
+            self._prefix,
+            settings.queue_lease,
+            obeys=obeys,
+            wait_max=settings.wait_max,
+            on_paused=self._frontier.paused_elsewhere,
         )
         enough = max(_MIN_READY, 2 * crawler.settings.getint("CONCURRENT_REQUESTS"))
         self._learning = Learning(

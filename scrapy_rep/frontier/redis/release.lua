@@ -1,7 +1,6 @@
 -- Needs: common, places
--- Free a place that was acquired. ARGV: worker, number, host, delay, which is 0 if the host got
--- no request.
+-- Free a place that was acquired. ARGV: worker, number, host, what has become of the request, its
+-- delay.
 begin()
-local delay = tonumber(ARGV[4])
-leave(ARGV[1], ARGV[2], ARGV[3], delay > 0, delay, 0)
+leave(ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), 0)
 return 1

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy_rep.frontier.clock import Clock
     from scrapy_rep.frontier.redis.learning import Terms
@@ -33,6 +33,9 @@ _PART_OF_LEASE = 1 / 4
 # that the keys of hosts expire on the server.
 _LONGEST = 86_400.0
 
+# In seconds, about thirty years.
+_FOREVER = 1e9
+
 
 class Popped(NamedTuple):
     """A request that was popped."""
@@ -40,6 +43,8 @@ class Popped(NamedTuple):
     number: str
     queue: str
     data: bytes
+    has_place: bool = True
+    """Whether it may be sent. If not, it is to be refused: its host asks for too long a pause."""
 
     @property
     def host(self) -> str:
@@ -84,8 +89,21 @@ class Worker:
     """
 
     def __init__(
-        self, link: Link, clock: Clock, prefix: str, lease: float, *, obeys: bool = True
+        self,
+        link: Link,
+        clock: Clock,
+        prefix: str,
+        lease: float,
+        *,
+        obeys: bool = True,
+        wait_max: float = _FOREVER,
+        on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
     ) -> None:
+        """*on_paused* is called for each pause of a host that any worker has reported: with the
+        name of the host, the seconds that are left, the last pause that was doubled, and for how
+        long the host has asked for pauses. Requests that would wait longer than *wait_max* are
+        handed out during a pause, to be refused.
+        """
         self._link = link
         self._clock = clock
         self._prefix = prefix
@@ -100,6 +118,12 @@ class Worker:
         and again after its lease had expired, and other workers got what it had."""
 
         self._name = uuid.uuid4().hex
+        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
+        self._on_paused = on_paused
+        self._pauses: dict[str, tuple[float, float]] = {}
+        self.last_pause = 0
+        """The number of the last pause that this worker knows."""
+
         self._left: list[str | int] = []
         self._done: list[tuple[str, int]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
@@ -112,11 +136,20 @@ class Worker:
 
     # The ends of requests.
 
-    def left(self, number: str, host: str, *, fetched: bool, gap: int = 0) -> None:
+    def left(
+        self,
+        number: str,
+        host: str,
+        *,
+        fetched: bool,
+        pause: int = 0,
+        gap: int = 0,
+    ) -> None:
         """Report that a request has left the downloader. *fetched* is whether it was sent to
-        its host. *gap* is the delay of its download slot in milliseconds, if not the default.
+        its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
+        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download slot in milliseconds, if not the default.
         """
-        self._left += (number, host, int(fetched), gap)
+        self._left += (number, host, max(int(fetched), pause), gap)
 
     def done(self, number: str, kept: int = 0) -> None:
         """Report that the callback of a request has ended. *kept* is the value of
@@ -161,6 +194,7 @@ class Worker:
         """Pop the best request of a host that is ready; None if there is none."""
         while self._unsent and self._push(self._unsent[0]):
             self._unsent.popleft()
+        self._report_pauses()
         taken = self.kept - len(self._unsent)
         done = [number for number, last in self._done if last <= taken]
         is_crowded = len(self._unsent) >= MAX_UNSENT
@@ -169,6 +203,7 @@ class Worker:
         found = self._ask(
             "pop",
             *(0 if is_crowded else looks, *limits, self._all_known),
+            *(self._wait_max, self.last_pause),
             *(len(done), *done, *self._left),
         )
         if found is None:
@@ -177,14 +212,17 @@ class Worker:
         self._done = [one for one in self._done if one[1] > taken]
         if not self._unsent:
             self._link.note_recovery()
+        again, (self.last_pause, pauses), *handed_out = found
+        for host, *times in pauses:
+            self._on_paused(host.decode(), *(each / 1000 for each in times))
         if is_crowded:
             return None
-        again, *handed_out = found
         self.again = again / 1000
         if not handed_out:
             return None
-        queue, item = handed_out
-        return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
+        queue, item, *place = handed_out
+        number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+        return Popped(number, queue.decode(), data, has_place=bool(place))
 
     def report(self) -> None:
         """Report which requests have ended, without popping another."""
@@ -247,9 +285,36 @@ class Worker:
             return None if self._link.is_failing else False
         return bool(found[0])
 
-    def release(self, number: str, host: str, delay: float) -> None:
-        """Free a place that was acquired. Its host is ready again in *delay* seconds."""
-        self._run("release", number, host, round(delay * 1000))
+    def release(
+        self,
+        number: str,
+        host: str,
+        delay: float,
+        *,
+        fetched: bool,
+        pause: int = 0,
+    ) -> None:
+        """Free a place that was acquired. The arguments are those of :meth:`left`, and *delay* that
+        of the host, in seconds.
+        """
+        fate = max(int(fetched), pause)
+        self._run("release", number, host, fate, round(delay * 1000))
+
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Report that *host* has asked for a pause of *pause* seconds. *own* is the last one that
+        was doubled. If the server fails, it is reported later.
+        """
+        self._pauses[host] = self._clock.monotonic() + pause, own
+        self._report_pauses()
+
+    def _report_pauses(self) -> None:
+        for host, (until, own) in list(self._pauses.items()):
+            pause = max(until - self._clock.monotonic(), 0.0)
+            times = [round(each * 1000) for each in (pause, own)]
+            keys = [self._prefix]
+            if self._link.run("back_off", keys, host, *times, self._wait_max) is None:
+                return
+            del self._pauses[host]
 
     # This worker.
 

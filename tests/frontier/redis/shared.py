@@ -137,9 +137,7 @@ class Shared:
     def __exit__(self, *exc_info: object) -> None:
         self._patches.close()
 
-    def worker(
-        self, lease: float = LEASE, *, lives: bool = True, obeys: bool = True
-    ) -> Worker:
+    def worker(self, lease: float = LEASE, *, lives: bool = True, **how: Any) -> Worker:
         crawler: Any = SimpleNamespace(spider=None)
         vars(crawler)["_scrapy_rep_components"] = {
             Frontier: SimpleNamespace(clock=self.clock)
@@ -147,7 +145,7 @@ class Shared:
         connection = link.Link(crawler)
         connection.connect(self.redis)
         self._patches.callback(connection.close)
-        worker = Worker(connection, self.clock, PREFIX, lease, obeys=obeys)
+        worker = Worker(connection, self.clock, PREFIX, lease, **how)
         # The server looks for dead workers in the order of names: make that predictable.
         worker._name = f"{next(self._numbers):032x}"
         if lives:
@@ -240,11 +238,11 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
 
 
 def end(
-    worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0, kept: int = 0
+    worker: Worker, popped: Popped, *, fetched: bool = True, kept: int = 0, **how: Any
 ) -> None:
     """End a request, with its callback. The server learns it with the next call."""
     host = popped.queue.partition("\t")[0]
-    worker.left(popped.number, host, fetched=fetched, gap=gap)
+    worker.left(popped.number, host, fetched=fetched, **how)
     worker.done(popped.number, kept)
 
 

@@ -101,7 +101,7 @@ def test_no_memory(shared: Shared) -> None:
         assert two.beat() == 0
         assert pop(one, at_once=2) is not None
         assert two.acquire("x", "c.example")
-        two.release("x", "c.example", 1.0)
+        two.release("x", "c.example", 1.0, fetched=True)
         two.retire()
         assert one.count_all() == 3 + 2
     assert pop(one, at_once=9) is not None

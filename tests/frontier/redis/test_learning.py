@@ -181,7 +181,7 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     assert pop(worker) is None
     assert worker.acquire("x", "a.example")
     assert pop(worker) is None
-    worker.release("x", "a.example", 2.0)
+    worker.release("x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert pop(worker) is None
     shared.advance(0.001)

@@ -276,7 +276,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            member.worker.release(name, host, delay)
+            member.worker.release(name, host, delay, fetched=bool(delay))
             self.model.releases(member, name, delay)
 
     # Time.

@@ -283,7 +283,7 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
     assert two.acquire("x", "a.example")
     assert not one.acquire("y", "a.example")
     assert pop(one) is None
-    two.release("x", "a.example", 2.0)
+    two.release("x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert pop(one) is None
     shared.advance(2)
@@ -292,7 +292,7 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
     assert not two.acquire("x", "a.example")
     shared.advance(2)
     assert two.acquire("x", "a.example")
-    two.release("x", "a.example", 0.0)
+    two.release("x", "a.example", 0.0, fetched=False)
     assert pop(one) == "2"
 
 
@@ -302,7 +302,7 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
     """
     one, two = shared.worker(), shared.worker()
     assert one.acquire("x", "a.example")
-    one.release("x", "a.example", 2.0)
+    one.release("x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert not two.acquire("y", "a.example")
     shared.advance(0.001)
@@ -310,7 +310,7 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
     assert two.acquire("y", "a.example")
     shared.advance(LEASE / 2)
     assert not one.acquire("x", "a.example")
-    two.release("y", "a.example", 0.0)
+    two.release("y", "a.example", 0.0, fetched=False)
     assert shared.names() == {"workers"}
 
 

@@ -66,6 +66,9 @@ end
 -- When to check a queue that waits for an event, in case that the event never comes.
 local RESCUE = 3600 * 1000
 
+-- How many queues that are not ready one call checks.
+local LOOKS = 32
+
 -- How long a place stays reserved for a request that did not get it. Workers ask again after
 -- two seconds at most.
 local PATIENCE = 3000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,8 @@ from scrapy_rep.frontier.hostkeys import host_of
 from scrapy_rep.frontier.redis.worker import Limits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
 
@@ -31,7 +32,7 @@ class Taken(NamedTuple):
     slot: str
 
     generation: int
-    kept: int
+    pushed: int
     last_pause: int
     """The values of the worker's counters when it took the request."""
 
@@ -47,6 +48,9 @@ class InFlight:
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
         self._worker = worker
+        self.on_ended: Callable[[], None] = lambda: None
+        """Called when there is something to report."""
+
         self._taken: dict[Request, Taken] = {}
         self._places: dict[Request, Taken] = {}
         self._acquired: dict[str, str] = {}
@@ -73,7 +77,7 @@ class InFlight:
             popped.host,
             slot,
             worker.generation,
-            worker.kept,
+            worker.pushed,
             worker.last_pause,
         )
         self._taken[request] = taken
@@ -107,18 +111,15 @@ class InFlight:
         """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
         number = self._acquired.pop(host, None)
         if number is not None:
-            self._worker.release(
-                number,
-                host,
-                delay,
-                fetched=fetched,
-                pause=self._successes.pop(host, 0),
-            )
+            pause = self._successes.pop(host, 0)
+            self._worker.left(number, host, fetched=fetched, pause=pause, delay=delay)
+            self.on_ended()
 
     def give_up(self, request: Request) -> None:
         """Give the place of *request* back, if it has one: its host asked for a pause meanwhile."""
         if request in self._places:
             self._leave(request)
+            self.on_ended()
 
     # Back-off.
 
@@ -163,7 +164,7 @@ class InFlight:
         for request in ended:
             if request in fetched or not closing:
                 taken = self._taken.pop(request)
-                self._worker.done(taken.number, taken.kept)
+                self._worker.done(taken.number, taken.pushed)
             # Otherwise the closing spider may not have sent it, so it returns to the queue.
             fetched.discard(request)
 
@@ -187,8 +188,7 @@ class InFlight:
         exist."""
         slots = self._crawler.settings.getdict("DOWNLOAD_SLOTS")
         of_hosts = {slot: self._limits_of(slot) for slot in slots}
-        text = json.dumps(of_hosts) if of_hosts else ""
-        return Limits(*self._limits_of(""), text)
+        return Limits(*self._limits_of(""), of_hosts)
 
     def _limits_of(self, slot: str) -> tuple[int, int]:
         """The concurrency of a download slot, and the milliseconds between its requests."""

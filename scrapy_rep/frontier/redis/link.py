@@ -8,18 +8,19 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis.wire import Script, calls_to
 from scrapy_rep.log import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from redis.commands.core import Script
     from scrapy.crawler import Crawler
-
-    from scrapy_rep.frontier.redis.wire import Client
 
 logger = get_logger(__name__)
 
@@ -32,6 +33,14 @@ _PAUSE = 2.0
 # The seconds by which the deadline of a call is later than its timeout, since clocks of two
 # machines can differ.
 _MARGIN = 1.0
+
+# Options that a pool of redis-py adds to its connections, which redirect them to another
+# server during its maintenance, and make them wait longer meanwhile.
+_OF_POOLS = (
+    "maint_notifications_config",
+    "maint_notifications_pool_handler",
+    "oss_cluster_maint_notifications_handler",
+)
 
 _NEEDS = re.compile("-- Needs: (.*)")
 
@@ -46,25 +55,45 @@ class Link:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._clock = Frontier.of(crawler).clock
-        self._calls: Client | None = None
+        self._client: Any = None
         self._scripts: dict[str, Script] = {}
         self._offset: float | None = None
         self._failed_at: float | None = None
         self.is_failing = False
         """Whether a call has failed, and :meth:`note_recovery` was not called since."""
 
+        self.is_full = False
+        """Whether the last call failed because the server has no memory left."""
+
         self.has_lost_answer = False
         """Whether the server may have run a call whose answer did not arrive."""
 
     def connect(self, client: Any) -> None:
-        """Use the server of *client*."""
-        if self._calls is None:
-            self._calls = calls_to(client, _TIMEOUT, self._clock)
+        """Use the server of *client*, with a connection of its own unless that is a cluster."""
+        if self._client is not None:
+            return
+        self._client = client
+        if isinstance(client, Redis):
+            pool = client.connection_pool
+            options = {
+                **{
+                    k: v
+                    for k, v in pool.connection_kwargs.items()
+                    if k not in _OF_POOLS
+                },
+                "socket_timeout": _TIMEOUT,
+                "socket_connect_timeout": _TIMEOUT,
+                "retry": Retry(NoBackoff(), 0),
+                "retry_on_timeout": False,
+                "decode_responses": False,
+            }
+            own = ConnectionPool(connection_class=pool.connection_class, **options)
+            self._client = Redis(connection_pool=own)
 
     def close(self) -> None:
         """Close the connection; a later call opens it again."""
-        if self._calls is not None:
-            self._calls.close()
+        if isinstance(self._client, Redis):
+            self._client.connection_pool.disconnect()
 
     @property
     def is_paused(self) -> bool:
@@ -89,22 +118,15 @@ class Link:
 
     def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
         """Run the script *name*, and return its result; None if the server fails."""
-        assert self._calls is not None
-        return self._try(self._calls.run, self._script(name), keys, args)
-
-    def ask(self, *command: str | bytes | float) -> Any:
-        """Send *command*, and return the answer; None if the server fails."""
-        assert self._calls is not None
-        return self._try(self._calls.ask, *command)
-
-    def _try(self, call: Callable[..., Any], *args: Any) -> Any:
+        self.is_full = False
         if self.is_paused:
             return None
         try:
-            found = call(*args)
+            found = self._script(name)(keys, args)
         except (RedisError, OSError) as error:
             self._failed(error)
             if _is_out_of_memory(error):
+                self.is_full = True
                 return None
             self._failed_at = self._clock.monotonic()
             self.has_lost_answer = True
@@ -135,7 +157,7 @@ class Link:
 
     def _script(self, name: str) -> Script:
         if name not in self._scripts:
-            self._scripts[name] = Script(source(name))
+            self._scripts[name] = self._client.register_script(source(name))
         return self._scripts[name]
 
 

@@ -23,9 +23,10 @@ end
 -- when it got the request. A request that was sent before the host's last pause says nothing.
 local FETCHED = 1
 
--- Free the place of a worker at a host, if it *had* one. If *fetched*, the host got a request,
--- so that its delay begins. *delay* is the delay that the worker knows.
-local function free_place(host, had, fetched, delay, gap)
+-- Free the place that a worker has for a request. If *fetched*, the host got a request, so that
+-- its delay begins. *delay* is the delay that the worker knows.
+local function leave(worker, number, host, fetched, gap, delay)
+    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
     local key = prefix .. ':host:' .. host
     local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked', 'paused')
     local out = (tonumber(state[1]) or 0) - (had and 1 or 0)
@@ -55,10 +56,4 @@ local function free_place(host, had, fetched, delay, gap)
     else
         call('DEL', key)
     end
-end
-
--- Free the place that a worker has for a request.
-local function leave(worker, number, host, fetched, delay, gap)
-    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
-    free_place(host, had, fetched, delay, gap)
 end

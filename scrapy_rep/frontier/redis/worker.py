@@ -6,18 +6,18 @@ import json
 import logging
 import uuid
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scrapy_rep.frontier.clock import Clock
     from scrapy_rep.frontier.redis.learning import Terms
     from scrapy_rep.frontier.redis.link import Link
 
-# The number of queues that one call checks to find one whose host is ready. Those that are
-# not ready are rescheduled, so that each is checked once.
-_LOOKS = 32
+# The most requests that one call pushes.
+AT_ONCE = 100
 
 # While more requests than this wait in memory for the server, none is popped, since its
 # callback would make even more.
@@ -77,8 +77,11 @@ class Limits(NamedTuple):
     gap: int
     """Milliseconds between the starts of two requests."""
 
-    of_hosts: str = ""
-    """The different limits of some hosts, as JSON."""
+    of_hosts: Mapping[str, tuple[int, int]] = {}
+    """The different limits of some hosts."""
+
+
+NO_LIMITS = Limits(1, 0)
 
 
 class Worker:
@@ -108,7 +111,7 @@ class Worker:
         self._clock = clock
         self._prefix = prefix
         self._lease = round(lease * 1000)
-        self._all_known = int(not obeys)
+        self._all_known = not obeys
         self.beat_every = lease * _PART_OF_LEASE
         """The seconds between two heartbeats."""
 
@@ -124,11 +127,15 @@ class Worker:
         self.last_pause = 0
         """The number of the last pause that this worker knows."""
 
-        self._left: list[str | int] = []
+        self._left: list[list[str | int]] = []
         self._done: list[tuple[str, int]] = []
+        self._back: list[str] = []
+        self._known: list[list[str | int]] = []
+        self._removed: list[list[str]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
-        self.kept = 0
-        """The number of pushed requests so far that were kept in memory first."""
+        self._seen_key = ""
+        self.pushed = 0
+        """The number of requests that were pushed so far."""
 
         self._count = 0
         self.again = 0.0
@@ -144,26 +151,42 @@ class Worker:
         fetched: bool,
         pause: int = 0,
         gap: int = 0,
+        delay: float = 0.0,
     ) -> None:
         """Report that a request has left the downloader. *fetched* is whether it was sent to
         its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
-        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download slot in milliseconds, if not the default.
+        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download
+        slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
+        server may not know it.
         """
-        self._left += (number, host, max(int(fetched), pause), gap)
+        fate = max(int(fetched), pause)
+        self._left.append([number, host, fate, gap, round(delay * 1000)])
 
-    def done(self, number: str, kept: int = 0) -> None:
-        """Report that the callback of a request has ended. *kept* is the value of
-        :attr:`kept` when it was popped.
+    def done(self, number: str, pushed: int = 0) -> None:
+        """Report that the callback of a request has ended. *pushed* is the value of
+        :attr:`pushed` when it was popped.
 
         The report waits until the server has all requests that were pushed since then, since
         the callback may have made them.
         """
-        self._done.append((number, self.kept if self.kept > kept else 0))
+        self._done.append((number, self.pushed if self.pushed > pushed else 0))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a request has ended, so that there may be room for another."""
+        return bool(self._left or self._done)
 
     @property
     def has_reports(self) -> bool:
-        """Whether there is something to report or to push."""
-        return bool(self._left or self._done or self._unsent)
+        """Whether there is something to report, or to push."""
+        return bool(
+            self._left
+            or self._done
+            or self._unsent
+            or self._known
+            or self._removed
+            or self._back
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -182,68 +205,125 @@ class Worker:
 
     # Requests.
 
-    def push(self, *record: str | bytes | float) -> None:
-        """Add a request to the queue, or keep it in memory if the server fails. *record* is
-        the queue, score, data, key of the set of fingerprints, and fingerprint.
+    def push(
+        self,
+        queue: str,
+        score: int,
+        data: bytes,
+        seen: tuple[str, str] = ("", ""),
+        *,
+        on_seen: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Collect a request for the next call. *seen* is the key of the set of fingerprints and
+        its fingerprint. If the set has that already, the request is not added to the queue, and
+        *on_seen* is called.
         """
-        if self._unsent or not self._push(record):
-            self._unsent.append(record)
-            self.kept += 1
+        key, fingerprint = seen
+        self._seen_key = key or self._seen_key
+        self._unsent.append((queue, score, data, fingerprint, on_seen))
+        self.pushed += 1
 
-    def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
-        """Pop the best request of a host that is ready; None if there is none."""
-        while self._unsent and self._push(self._unsent[0]):
-            self._unsent.popleft()
+    def back(self, number: str) -> None:
+        """Report that this worker does not use a request that was handed out."""
+        self._back.append(number)
+
+    def exchange(
+        self,
+        limits: Limits = NO_LIMITS,
+        *,
+        wanted: int = 0,
+        quota: int = 0,
+        enough: int = 0,
+    ) -> tuple[list[Popped], list[Unknown]]:
+        """Report and push what was collected. Return at most *wanted* requests, the best ones of
+        hosts that are ready; and at most *quota* queues whose robots.txt this worker is to fetch,
+        none if *enough* are ready.
+        """
         self._report_pauses()
-        taken = self.kept - len(self._unsent)
-        done = [number for number, last in self._done if last <= taken]
-        is_crowded = len(self._unsent) >= MAX_UNSENT
         # If there is no answer, the server is not asked again at once.
         self.again = float("inf")
-        found = self._ask(
-            "pop",
-            *(0 if is_crowded else looks, *limits, self._all_known),
-            *(self._wait_max, self.last_pause),
-            *(len(done), *done, *self._left),
-        )
+        if len(self._unsent) >= MAX_UNSENT:
+            wanted = 0
+        order: dict[str, Any] = {
+            "wanted": wanted,
+            "quota": quota,
+            "enough": enough,
+            "places": limits.at_once,
+            "gap": limits.gap,
+            "hosts": limits.of_hosts,
+            "all_known": self._all_known,
+            "wait_max": self._wait_max,
+        }
+        found: list[Any] | None = []
+        while found is not None and len(self._unsent) > AT_ONCE:
+            found = self._send({**order, "wanted": 0, "quota": 0}, AT_ONCE)
+        if found is not None:
+            found = self._send(order, AT_ONCE)
+        if found is None and self._link.is_full and self._unsent:
+            # It still accepts everything else, which frees memory.
+            found = self._send(order, 0)
         if found is None:
-            return None
-        self._left.clear()
-        self._done = [one for one in self._done if one[1] > taken]
+            return [], []
         if not self._unsent:
             self._link.note_recovery()
-        again, (self.last_pause, pauses), *handed_out = found
+        again, self.last_pause, pauses, popped, unknown = found
         for host, *times in pauses:
             self._on_paused(host.decode(), *(each / 1000 for each in times))
-        if is_crowded:
+        if wanted:
+            self.again = again / 1000
+        return (
+            [_popped(queue, item, is_sent) for queue, item, is_sent in popped],
+            [
+                Unknown(queue.decode(), delay / 1000, item)
+                for queue, delay, item in unknown
+            ],
+        )
+
+    def _send(self, order: dict[str, Any], most: int) -> list[Any] | None:
+        """Send all reports, and at most *most* of the collected requests. Return the rest of the
+        answer; None if the server fails.
+        """
+        records = list(islice(self._unsent, most))
+        taken = self.pushed - len(self._unsent) + len(records)
+        order |= {
+            "last_pause": self.last_pause,
+            "known": self._known,
+            "removed": self._removed,
+            "left": self._left,
+            "back": self._back,
+            "done": [number for number, last in self._done if last <= taken],
+        }
+        words = [word for record in records for word in record[:4]]
+        keys = [self._seen_key or self._prefix]
+        found = self._ask("exchange", json.dumps(order), *words, keys=keys)
+        if found is None:
             return None
-        self.again = again / 1000
-        if not handed_out:
-            return None
-        queue, item, *place = handed_out
-        number, data = item[:_NUMBER].decode(), item[_NUMBER:]
-        return Popped(number, queue.decode(), data, has_place=bool(place))
+        seen, *rest = found
+        for index in seen:
+            records[index][-1]()
+        for _ in records:
+            self._unsent.popleft()
+        for each in (self._known, self._removed, self._left, self._back):
+            each.clear()
+        self._done = [one for one in self._done if one[1] > taken]
+        return rest
 
     def report(self) -> None:
-        """Report which requests have ended, without popping another."""
+        """Report and push what was collected."""
         for _ in range(2):  # The server may refuse the first call as late.
-            self.pop(Limits(1, 0), looks=0)
+            self.exchange()
             if not self.has_reports:
                 break
 
-    def take(self, queue: str) -> tuple[Popped | None, int]:
-        """Pop a request of *queue* even if its host is not ready, and return it with the
-        number of those that are left; None if there is none."""
-        found = self._ask("take", queue)
-        if not found:
-            return None, 0 if found == [] else 1
-        number, data, left = found
-        return Popped(number.decode(), queue, data), left
-
-    def count_queue(self, queue: str) -> int:
-        """The number of requests in *queue*; 0 if the server fails."""
-        found = self._link.ask("ZCARD", f"{self._prefix}:queue:{queue}")
-        return 0 if found is None else int(found)
+    def take(self, queue: str, count: int) -> tuple[list[Popped], int]:
+        """Pop at most *count* requests of *queue*, to refuse them, even if its host is not ready.
+        Return them and the number of those that are left, at least 1 if the server fails.
+        """
+        found = self._ask("take", queue, count)
+        if found is None:
+            return [], 1
+        items, left = found
+        return [_popped(queue.encode(), item, 0) for item in items], left
 
     def count_all(self) -> int:
         """The number of requests on the server that are not done, and of those that wait in
@@ -258,25 +338,16 @@ class Worker:
 
     # Hosts.
 
-    def learn(self, quota: int, enough: int) -> list[Unknown]:
-        """Return at most *quota* queues to fetch robots.txt for; none if *enough* are ready."""
-        found = self._ask("learn", quota, enough, self._all_known)
-        if found is None:
-            return []
-        return [
-            Unknown(queue.decode(), delay / 1000, item)
-            for queue, delay, item in found[0]
-        ]
-
-    def learned(
-        self, queue: str, terms: Terms | None, *, unreadable: bytes = b""
-    ) -> bool:
+    def learned(self, queue: str, terms: Terms | None) -> None:
         """Report that the robots.txt of *queue* is known or, without *terms*, must be fetched
-        by another worker. Remove the request that is *unreadable*, if any. Return whether the
-        server has recorded it.
+        by another worker.
         """
         times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
-        return self._run("learned", queue, unreadable, *times) is not None
+        self._known.append([queue, *times])
+
+    def remove(self, unknown: Unknown) -> None:
+        """Report that the request of a queue cannot be read, and is to be removed."""
+        self._removed.append([unknown.queue, unknown.item[:_NUMBER].decode()])
 
     def acquire(self, number: str, host: str) -> bool | None:
         """Take the only place at *host*. Return whether it was free; None if the server fails."""
@@ -284,21 +355,6 @@ class Worker:
         if found is None:
             return None if self._link.is_failing else False
         return bool(found[0])
-
-    def release(
-        self,
-        number: str,
-        host: str,
-        delay: float,
-        *,
-        fetched: bool,
-        pause: int = 0,
-    ) -> None:
-        """Free a place that was acquired. The arguments are those of :meth:`left`, and *delay* that
-        of the host, in seconds.
-        """
-        fate = max(int(fetched), pause)
-        self._run("release", number, host, fate, round(delay * 1000))
 
     def back_off(self, host: str, pause: float, own: float) -> None:
         """Report that *host* has asked for a pause of *pause* seconds. *own* is the last one that
@@ -358,21 +414,18 @@ class Worker:
         """Return everything that this worker has to the queue."""
         self._run("retire")
 
-    def _push(self, record: tuple[Any, ...]) -> bool:
-        queue, score, data, set_key, fingerprint = record
-        keys = [self._prefix, set_key or self._prefix]
-        args = (self._link.deadline, queue, score, data, fingerprint)
-        found = self._link.run("push", keys, *args)
-        return found is not None and found >= 0
+    def _run(
+        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
+    ) -> Any:
+        return self._link.run(script, [self._prefix, *keys], self._name, *args)
 
-    def _run(self, script: str, *args: str | bytes | float) -> Any:
-        return self._link.run(script, [self._prefix], self._name, *args)
-
-    def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
+    def _ask(
+        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
+    ) -> list[Any] | None:
         """Run a script, and return its result; None if the server fails, or refuses the call as
         late or because this worker is not registered. After a refusal, send a heartbeat.
         """
-        found = self._run(script, self._link.deadline, *args)
+        found = self._run(script, self._link.deadline, *args, keys=keys)
         if found is None:
             return None
         is_refused, now, *rest = list[Any](found)
@@ -381,3 +434,8 @@ class Worker:
             self.beat(looks=False)
             return None
         return rest
+
+
+def _popped(queue: bytes, item: bytes, has_place: int) -> Popped:
+    number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+    return Popped(number, queue.decode(), data, has_place=bool(has_place))

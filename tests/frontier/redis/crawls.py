@@ -74,7 +74,13 @@ class WorkerCrawl(Crawl):
         if isinstance(request, str):
             errback = self.crawler.spider.failed
             request = Request(request, errback=errback, meta=meta)
-        return super().push(request, queue)
+        found = super().push(request, queue)
+        self.send()
+        return found
+
+    def send(self) -> None:
+        """Send what the worker has collected, before it would do so itself."""
+        self.queue._worker.report()
 
     def enqueue(self, request: Request) -> bool:
         """Push *request* unless it is a duplicate, as scrapy-redis' scheduler does."""

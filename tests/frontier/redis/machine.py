@@ -107,6 +107,11 @@ class Model:
         expires = self.now + ms(LEASE)
         self.accounts.setdefault(member, Account(expires)).expires = expires
 
+    def lives_again(self, member: Member) -> None:
+        """The worker has called the server, and sent a heartbeat if that took it for dead."""
+        if member not in self.accounts:
+            self.lives(member)
+
     def beats(self, member: Member) -> int:
         """Return how many requests of a dead worker come back."""
         self.lives(member)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 
 from tests.frontier.fakes import FakeStoreClient, is_robotstxt
@@ -352,7 +352,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped, other = crawls
     text = "User-agent: *\nCrawl-delay: 3"
     other.push(f"{A}/1")
-    for _ in range(2):
+    for _ in range(3):
         other.settle(4)
         for url in other.on_network:
             other.answer(url, text if url.endswith(".txt") else "")
@@ -459,14 +459,21 @@ def test_clear(shared: Shared) -> None:
 
 
 def test_duplicates(shared: Shared) -> None:
-    """A request that any worker has pushed is dropped as a duplicate,
-    unless it has dont_filter.
+    """A request that any worker has pushed is dropped as a duplicate, with the signal
+    of Scrapy, unless it has dont_filter.
     """
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
-    assert one.enqueue(Request(f"{A}/1"))
-    assert not one.enqueue(Request(f"{A}/1"))
-    assert not two.enqueue(Request(f"{A}/1"))
-    assert two.enqueue(Request(f"{A}/1", dont_filter=True))
+    dropped: list[tuple[WorkerCrawl, str]] = []
+    for crawl in (one, two):
+        crawl.crawler.signals.connect(
+            lambda request, crawl=crawl: dropped.append((crawl, request.url)),
+            signals.request_dropped,
+            weak=False,
+        )
+    for crawl in (one, one, two):
+        crawl.enqueue(Request(f"{A}/1"))
+    two.enqueue(Request(f"{A}/1", dont_filter=True))
+    assert dropped == [(one, f"{A}/1"), (two, f"{A}/1")]
     assert len(one.queue) == 2
     assert shared.redis.scard(SEEN) == 1
 

@@ -34,6 +34,11 @@ from tests.frontier.redis.shared import (
     PAGES,
     SECURE,
     Shared,
+    learned,
+    refuse,
+    release,
+    take_one,
+    unknown_to,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +90,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for queue, each in zip((PAGES, SECURE, OTHER), known, strict=True):
             if each is not None:
                 each = each._replace(opens=0.0)
-                self.members[0].worker.learned(queue, each)
+                learned(self.members[0].worker, queue, each)
                 self.model.learned(self.members[0], queue, each)
 
     # Workers.
@@ -122,12 +127,12 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member not in self.model.accounts:
             return
-        found = member.worker.pop(self.limits)
+        found = take_one(member.worker, self.limits)
         self.model.tells(member)
         if found is not None:
             self.model.popped(member, found)
             del member.had[found.number], member.places[found.number]
-        for unknown in member.worker.learn(1, 8):
+        for unknown in unknown_to(member.worker, 1, 8):
             self.model.learns(member, unknown.queue)
             member.learning.remove(unknown.queue)
         member.worker._link.has_lost_answer = True
@@ -160,8 +165,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
             rank = next(self.number)
             item = Item(f"{queue} {rank}", queue, (-priority, rank))
             worker = self.member(number).worker
-            worker.push(queue, -priority, item.name.encode(), "", "")
+            worker.push(queue, -priority, item.name.encode())
             self.model.items.append(item)
+        self.tell(number)
 
     @rule(number=members, times=st.integers(1, 5))
     def pop(self, number: int, times: int) -> None:
@@ -171,7 +177,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def pop_one(self, number: int) -> Popped | None:
         member = self.member(number)
         model = self.model
-        found = member.worker.pop(self.limits)
+        found = take_one(member.worker, self.limits)
         if member not in model.accounts:
             assert found is None
             model.lives(member)
@@ -213,7 +219,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not member.worker.has_reports:
             return
         member.worker.report()
-        self.model.lives(member) if member not in self.model.accounts else None
+        self.model.lives_again(member)
         self.model.tells(member)
 
     # Hosts.
@@ -221,10 +227,12 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(number=members, quota=st.integers(1, 3))
     def learn(self, number: int, quota: int) -> None:
         member = self.member(number)
-        found = member.worker.learn(quota, 8)
+        found = unknown_to(member.worker, quota, 8)
         if member not in self.model.accounts:
             assert not found
             self.model.lives(member)
+            return
+        self.model.tells(member)
         for unknown in found:
             self.model.learns(member, unknown.queue)
             assert ms(unknown.delay) == self.model.host(unknown.queue).delay
@@ -235,7 +243,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member.learning:
             queue = min(member.learning)
-            member.worker.learned(queue, terms)
+            learned(member.worker, queue, terms)
+            self.model.lives_again(member)
+            self.model.tells(member)
             self.model.learned(member, queue, terms)
 
     @precondition(lambda self: any(member.learning for member in self.members))
@@ -246,7 +256,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not member.learning:
             return
         queue = min(member.learning)
-        popped, left = member.worker.take(queue)
+        popped, left = refuse(member.worker, queue)
         if member not in self.model.accounts:
             self.model.lives(member)
             assert (popped, left) == (None, 1)
@@ -276,7 +286,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            member.worker.release(name, host, delay, fetched=bool(delay))
+            release(member.worker, name, host, delay, fetched=bool(delay))
+            self.model.lives_again(member)
+            self.model.tells(member)
             self.model.releases(member, name, delay)
 
     # Time.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from scrapy_rep.addon import Addon
     from scrapy_rep.backoff import back_off
     from scrapy_rep.exceptions import RobotsDenied
+    from scrapy_rep.frontier.dupefilter import DupeFilter
     from scrapy_rep.frontier.queue import HostQueue
     from scrapy_rep.protocol.agents import product_tokens
     from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
@@ -27,6 +28,7 @@ __all__ = [
     "Addon",
     "Decision",
     "Dialect",
+    "DupeFilter",
     "Finding",
     "HostQueue",
     "IndexingRules",
@@ -49,6 +51,7 @@ _MODULES = {
     "Addon": "addon",
     "Decision": "protocol.robotstxt.decisions",
     "Dialect": "protocol.dialect",
+    "DupeFilter": "frontier.dupefilter",
     "Finding": "protocol.lint.findings",
     "HostQueue": "frontier.queue",
     "IndexingRules": "protocol.indexing.rules",

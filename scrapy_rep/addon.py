@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
@@ -34,6 +35,7 @@ class Addon:
     def update_settings(self, settings: BaseSettings) -> None:
         settings.set(OBEY, True, "addon")
         settings.set("SCHEDULER_PRIORITY_QUEUE", "scrapy_rep.HostQueue", "addon")
+        _use_dupefilter(settings)
         _prepare_for_workers(settings)
         _replace_scrapys_own(settings)
         for name, component in (
@@ -47,6 +49,13 @@ class Addon:
             )
         # An invalid setting stops Scrapy at the start, not at the first request.
         RepSettings.from_settings(settings)
+
+
+def _use_dupefilter(settings: BaseSettings) -> None:
+    """Replace Scrapy's default duplicate filter by the one that shares the file of HostQueue."""
+    name = "DUPEFILTER_CLASS"
+    if settings.getpriority(name) == SETTINGS_PRIORITIES["default"]:
+        settings.set(name, "scrapy_rep.DupeFilter", "addon")
 
 
 def _prepare_for_workers(settings: BaseSettings) -> None:

@@ -129,14 +129,28 @@ class MediaUsageDenied(IgnoreRequest):
         self.denial = denial
 
 
-class QueueStateError(ValueError):
-    """A crawl cannot be resumed from the queue in its JOBDIR. The message says what to do."""
+class JobError(Exception):
+    """A crawl cannot use the queue in its JOBDIR. The message says what to do."""
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(
-            f"{folder}: this queue is damaged, or a SCHEDULER_PRIORITY_QUEUE other than "
-            "scrapy_rep.HostQueue and Scrapy's own wrote it. Resume the crawl with the "
-            "class that wrote it, or start a new crawl in an empty JOBDIR."
+    @classmethod
+    def unusable(cls, path: object, why: object) -> JobError:
+        """The error for a file, or a folder of older queues, that cannot be read or written."""
+        return cls(
+            visible(
+                f"{path} cannot be used: {why}. Nothing was deleted. Mend the cause or restore "
+                "the JOBDIR from a copy, and resume the crawl; or start a new one in an empty "
+                "JOBDIR"
+            )
+        )
+
+    @classmethod
+    def in_use(cls, folder: object) -> JobError:
+        """The error for a JOBDIR that another process uses."""
+        return cls(
+            visible(
+                f"Another crawl uses the queue in {folder}. Wait until it has ended, or give this "
+                "crawl a JOBDIR of its own"
+            )
         )
 
 

@@ -22,7 +22,7 @@ class Schema(NamedTuple):
     """The SQL that makes the tables, in an empty file or in one of an earlier version."""
 
 
-FAILURES = (sqlite3.Error, MemoryError)
+FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
 """The errors that reading a damaged file can raise. MemoryError is raised for a row that
 claims a huge size, and has no message."""
 

@@ -6,11 +6,13 @@ returns a neutral value, and logs one warning that names it.
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy.utils.defer import deferred_from_coro
 from twisted.python.failure import Failure
 
 from scrapy_rep.compat.versions import slot_moment
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.dupefilters import RFPDupeFilter
 
 logger = get_logger(__name__)
 
@@ -35,6 +38,9 @@ _warn = cache(
 
 PROXY_AUTH_META_KEY = "_auth_proxy"
 """The meta key for the proxy to which the ``Proxy-Authorization`` header of a request belongs."""
+
+
+_HEXADECIMAL = re.compile("(?:[0-9a-f]{2})+")
 
 
 class SlotState(NamedTuple):
@@ -55,6 +61,12 @@ def is_closing(crawler: Crawler) -> bool:
     if _find(crawler.engine, "_slot") is None:  # It is closed.
         return hasattr(crawler.engine, "_slot")
     return _find(crawler.engine, "_slot.closing") is not None
+
+
+def close_spider(crawler: Crawler, reason: str) -> None:
+    """Begin to close the spider, as Scrapy's own extensions do."""
+    if crawler.engine is not None and not is_closing(crawler):
+        deferred_from_coro(crawler.engine.close_spider_async(reason=reason))
 
 
 def wake(crawler: Crawler) -> None:
@@ -90,7 +102,7 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
         return SlotState(*limits, bool(slot.queue), last_seen)
     concurrency = _find(downloader, "domain_concurrency")
     own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
-    delay = own.get("delay", _find(downloader, "_delay") or 0.0)
+    delay = own.get("delay", crawler.settings.getfloat("DOWNLOAD_DELAY"))
     concurrency = own.get("concurrency", concurrency)
     return None if concurrency is None else SlotState(concurrency, delay=delay)
 
@@ -139,6 +151,18 @@ def image_fields(crawler: Crawler) -> list[str]:
     pipelines = _find(crawler.engine, "scraper.itemproc.middlewares") or ()
     fields = (getattr(pipeline, "images_urls_field", None) for pipeline in pipelines)
     return [field for field in dict.fromkeys(fields) if isinstance(field, str)]
+
+
+def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
+    """The fingerprints that Scrapy's duplicate filter has read from its file."""
+    found = getattr(dupefilter, "_fingerprints", None)
+    if found is None:  # Scrapy 2.18 and earlier.
+        found = _find(dupefilter, "fingerprints") or ()
+    written = (_HEXADECIMAL.fullmatch(each) for each in found if isinstance(each, str))
+    return {
+        *(each for each in found if isinstance(each, bytes)),
+        *(bytes.fromhex(match[0]) for match in written if match),
+    }
 
 
 def fail(crawler: Crawler, request: Request, error: Exception) -> None:

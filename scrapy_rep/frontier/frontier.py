@@ -21,6 +21,7 @@ from scrapy_rep import stats
 from scrapy_rep.compat.browsers import is_for_browser
 from scrapy_rep.compat.internals import (
     active_requests,
+    close_spider,
     download_slot,
     fail,
     is_closing,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 
     from scrapy_rep.frontier.core import Host, Line, Ready, Scope
     from scrapy_rep.frontier.hosts import Hosts
-    from scrapy_rep.frontier.priorityqueue import HostRequests
+    from scrapy_rep.frontier.jobfile import JobFile
+    from scrapy_rep.frontier.requests import FileRequests, MemoryRequests
 
 logger = get_logger(__name__)
 
@@ -141,7 +143,7 @@ class BackQueue(Ticket):
         key: HostKey,
         line: Line,
         owner: Owner,
-        requests: HostRequests,
+        requests: MemoryRequests | FileRequests,
     ) -> None:
         host, obeys = frontier.host_of(key)
         super().__init__(line, host, frontier.scopes_of(key), obeys=obeys)
@@ -234,6 +236,15 @@ class Frontier:
 
         self.queues: list[Owner] = []
         self.leases: Leases | None = None
+        self.job_file: JobFile | None = None
+        """The file of a JOBDIR; None without one, or if it cannot be used."""
+
+        self.unsent: WeakSet[Request] = WeakSet()
+        """The requests that failed only because the spider closed."""
+
+        self.is_stopped = False
+        """Whether no queue may hand out a request any more."""
+
         self._in_flight: dict[Request, InFlight] = {}
         self._own: set[Request] = set()
         """Those of them for robots.txt: they get their places before they are in the engine."""
@@ -248,6 +259,8 @@ class Frontier:
         self._will_flush = False
         self._popped = 0
         self._has_warned = False
+        self._is_open = False
+        self._closes_for = ""
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._response_downloaded, signals.response_downloaded)
@@ -430,6 +443,17 @@ class Frontier:
         self.core.tick(self.clock.monotonic())
         self.flush()
         wake(self._crawler)
+
+    def stop(self, reason: str) -> None:
+        """Let no queue hand out another request, and close the spider with *reason*."""
+        self.is_stopped = True
+        self._closes_for = reason
+        self.alarms.at(self.clock.monotonic(), self._close_spider)
+
+    def _close_spider(self) -> None:
+        # A spider that is not open yet is closed when it is.
+        if self._is_open:
+            close_spider(self._crawler, self._closes_for)
 
     # For requests in the downloader.
 
@@ -635,9 +659,11 @@ class Frontier:
         is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
+        left = scope.back_off.until - now
         if self.leases is not None:
-            left = scope.back_off.until - now
             self.leases.back_off(scope.key, left, scope.back_off.own)
+        if self.job_file is not None:
+            self.job_file.note_pause(scope.key, self.clock.time() + left, left)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
         collected.set_value(stats.PAUSED, round(paused, 3))
@@ -678,6 +704,13 @@ class Frontier:
         until, since = now + pause, now - lasted
         self.core.paused_elsewhere(scope, now, until=until, own=own, since=since)
 
+    def resume_pauses(self, pauses: Iterable[tuple[str, float]]) -> None:
+        """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""
+        now = self.clock.monotonic()
+        for key, left in pauses if self._backoff_max else ():
+            scope = self.core.scopes.get(key)
+            self.core.back_off(scope, now, delay=left, cap=left, sent_at=now)
+
     def _note_success(self, scope: Scope, sent_at: float) -> None:
         found, now = scope.back_off, self.clock.monotonic()
         self.core.succeeded(scope, now, sent_at=sent_at)
@@ -714,7 +747,7 @@ class Frontier:
     def _refuse_some(self) -> None:
         now = self.clock.monotonic()
         until, pause = now + _SLICE, 0.0
-        while self._refusing and now < until:
+        while self._refusing and now < until and not self.is_stopped:
             queue = self._refusing[0]
             if is_scraper_full(self._crawler):
                 pause = _PAUSE
@@ -728,7 +761,7 @@ class Frontier:
                 pause = _PAUSE
                 break
             now = self.clock.monotonic()
-        self._is_refusing = bool(self._refusing)
+        self._is_refusing = bool(self._refusing) and not self.is_stopped
         if self._is_refusing:
             self.alarms.at(now + pause, self._refuse_some)
         self.flush()
@@ -798,6 +831,7 @@ class Frontier:
         for ticket in waiters:
             self._end(ticket, is_granted=False)
         for ticket in waiters:
+            self.unsent.add(ticket.request)
             if ticket.call is not None and not ticket.call.called:
                 ticket.call.errback(
                     SpiderClosing(f"The spider closed while {ticket.request} waited")
@@ -852,6 +886,9 @@ class Frontier:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
     def _spider_opened(self) -> None:
+        self._is_open = True
+        if self.is_stopped:
+            self.alarms.at(self.clock.monotonic(), self._close_spider)
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_closed(self) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from hashlib import sha256
+import logging
+from math import inf
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from scrapy.pqueues import DownloaderAwarePriorityQueue, ScrapyPriorityQueue
+from scrapy.utils.python import global_object_name
 
-from scrapy_rep.exceptions import QueueStateError
+from scrapy_rep.compat.internals import requests_in_progress, wake
+from scrapy_rep.exceptions import JobError
 from scrapy_rep.frontier.frontier import BackQueue, Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
-from scrapy_rep.frontier.priorityqueue import HostRequests, QueueClasses
+from scrapy_rep.frontier.jobfile import JobFile
+from scrapy_rep.frontier.oldjobs import NAME, move_older_queues
+from scrapy_rep.frontier.requests import FileRequests, MemoryRequests, QueueClasses
+from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import written_origin
 
 if TYPE_CHECKING:
@@ -23,14 +26,22 @@ if TYPE_CHECKING:
     from scrapy.pqueues import QueueProtocol
     from typing_extensions import Self
 
-_NAME = "scrapy_rep.HostQueue"
+logger = get_logger(__name__)
 
-# The hexadecimal digits in the name of a back queue's folder.
-_NAME_LENGTH = 32
+_FILE = "requests.sqlite"
 
-# The number of requests that each pop moves to the back queues, from a queue that Scrapy's
-# own class has written.
-_SORTED_AT_ONCE = 50
+# Why a spider is closed that cannot use this file.
+_REASON = "jobdir_unusable"
+
+# Changes are written to the file of a JOBDIR when a page is done, at this number of changes, or
+# after these seconds.
+_CHANGES = 100
+_COMMIT_AFTER = 0.05
+
+# If the file cannot be written, it is tried again after these seconds, and while more changes than
+# this wait in memory, no request is popped, since its callback would make more.
+_RETRY_AFTER = 1.0
+_MAX_CHANGES = 10_000
 
 
 class HostQueue:
@@ -38,10 +49,12 @@ class HostQueue:
 
     For Scrapy's setting ``SCHEDULER_PRIORITY_QUEUE``. A host is ready when its robots.txt
     is known, its delay has passed, it is open for visits, and its download slot is not
-    full. Until then its requests stay in Scrapy's own queues (``SCHEDULER_MEMORY_QUEUE``,
-    ``SCHEDULER_DISK_QUEUE``): on disk, in a crawl with a JOBDIR. The ready host with the
-    fewest requests under way goes first; of several, the one that has waited longest.
-    ``push`` and ``pop`` cost O(log hosts).
+    full. The ready host with the fewest requests under way goes first; of several, the one that has
+    waited longest. ``push`` and ``pop`` cost O(log hosts).
+
+    Without a JOBDIR, requests wait in Scrapy's own queues (``SCHEDULER_MEMORY_QUEUE``). With
+    one, all of them are in one SQLite file, each until its callback has ended, in the order that
+    ``SCHEDULER_DISK_QUEUE`` names. The process may be killed at any moment.
 
     A host is an origin in a download slot: its http and https do not wait for each
     other's robots.txt, but share a slot and a delay.
@@ -62,25 +75,22 @@ class HostQueue:
         start_queue_cls: type[QueueProtocol] | None = None,
     ) -> None:
         """*key* is the folder of a queue on disk, and empty for one in memory. *startprios*
-        is what :meth:`close` returned, of this class or of Scrapy's. Raises QueueStateError
-        for anything else.
+        is what :meth:`close` returned, of this class, an earlier version, or Scrapy's.
         """
         self._crawler = crawler
-        self._queue_cls = downstream_queue_cls
-        self._start_queue_cls = start_queue_cls
-        self._folder = key
         self._kinds = QueueClasses(crawler, downstream_queue_cls, start_queue_cls)
         self._frontier = Frontier.of(crawler)
         self._frontier.queues.append(self)
         self._queues: dict[HostKey, BackQueue] = {}
         self._count = 0
-        self._unsorted: DownloaderAwarePriorityQueue | ScrapyPriorityQueue | None = None
         self._resumed: list[BackQueue] = []
+        self._file: JobFile | None = None
+        self._is_on_disk = bool(key)
+        self._commit_at = inf
+        self._failed_at = -inf
         self.ready = self._frontier.core.ready()
-        if startprios:
-            self._resume(startprios)
-        elif key:
-            self._remove_leftovers()
+        if key:
+            self._open(Path(key), startprios)
 
     def __len__(self) -> int:
         return self._count
@@ -92,7 +102,7 @@ class HostQueue:
     def push(self, request: Request, *, is_exempt: bool = False) -> None:
         """Add *request*. If it *is_exempt*, it does not wait for robots.txt.
 
-        Raises the error of Scrapy's queue class if that cannot serialize the request.
+        Raises ValueError if it cannot be written to the file of a JOBDIR.
         """
         key = self._frontier.key_of(request)
         if is_exempt:
@@ -102,9 +112,12 @@ class HostQueue:
             queue.requests.push(request)
             self._count += 1
         else:
-            requests = HostRequests(self._kinds, self._path(key), ())
+            requests = self._requests(key)
             requests.push(request)
             self._frontier.add(self._add(key, requests))
+        if self._file is not None:
+            self._file.add_offered(request)
+            self._commit_in(_COMMIT_AFTER)
         if "proxy" in request.meta:
             self._frontier.note_cause(key, request)
         self._frontier.flush()
@@ -112,24 +125,27 @@ class HostQueue:
     def pop(self) -> Request | None:
         """Remove and return the best request of the next host; None if no host is ready."""
         frontier = self._frontier
+        if frontier.is_stopped:
+            return None
         frontier.settle()
+        if self._file is not None:
+            self._settle(self._file)
+            if self._file.changes >= _MAX_CHANGES:
+                return None
         if self._resumed:
             # Only now: no robots.txt may be fetched before the spider is open.
             resumed, self._resumed = self._resumed, []
             for queue in resumed:
                 frontier.add(queue)
-        if self._unsorted is not None:
-            self._sort_some()
         request = None
-        while request is None and frontier.has_room:
+        while request is None and frontier.has_room and not frontier.is_stopped:
             found = frontier.next(self.ready)
             if found is None:
                 break
             try:
                 request = self._take(found)
             finally:
-                # There is no request, or an error, if an earlier process was killed while
-                # it wrote the file.
+                # There is no request, or an error, if it cannot be read.
                 frontier.popped(found, request)
                 if found:
                     frontier.add(found)
@@ -144,21 +160,30 @@ class HostQueue:
         return queue.requests.peek() if isinstance(queue, BackQueue) else None
 
     def close(self) -> Any:
-        """Close all queues. Return the state from which a queue of this class resumes with
-        the files in the folder; the scheduler writes it as JSON.
+        """Write what is left to the file, and close it. Return a state for the scheduler, which
+        writes it as JSON: only this class can resume from it.
         """
-        state = [
-            [*_written(key), prios]
-            for key, queue in self._queues.items()
-            if (prios := queue.requests.close())
-        ]
         for queue in self._queues.values():
             self._frontier.end(queue)
         self._queues.clear()
-        unsorted = self._unsorted.close() if self._unsorted is not None else None
+        if self._file is not None:
+            self._settle(self._file)
+            self._failed_at = -inf
+            self._commit()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._kinds.unreadable:
+            self._log(
+                logging.ERROR,
+                "%(count)d requests in the queue could not be read, and were not sent. They stay "
+                "in %(file)s for the next run",
+                count=self._kinds.unreadable,
+                file=_FILE,
+            )
         # A list, so that Scrapy's own queue class stops with its message that only the class
         # that wrote a queue can read it.
-        return [_NAME, state, unsorted]
+        return [NAME, _FILE]
 
     # For the frontier.
 
@@ -178,99 +203,153 @@ class HostQueue:
         before = len(queue)
         try:
             return queue.requests.pop()
+        except JobError as error:
+            self._stop(error)
+            return None
         finally:
             self._count -= before - len(queue)
 
-    def _add(self, key: HostKey, requests: HostRequests) -> BackQueue:
+    def _requests(self, key: HostKey, saved: int = 0) -> MemoryRequests | FileRequests:
+        if self._file is not None:
+            return FileRequests(self._kinds, self._file, host_in_file(key), saved)
+        if self._is_on_disk:
+            raise ValueError("The queue of this JOBDIR cannot be used")
+        return MemoryRequests(self._kinds)
+
+    def _add(self, key: HostKey, requests: MemoryRequests | FileRequests) -> BackQueue:
         queue = BackQueue(self._frontier, key, self.ready, self, requests)
         self._queues[key] = queue
         self._count += len(queue)
         return queue
 
     def _drop(self, queue: BackQueue) -> None:
-        if self._queues.pop(queue.key, None) is None:
-            return
-        queue.requests.close()
-        self._frontier.end(queue)
-        if queue.requests.folder:
-            # The folder stays if the queue class has not removed all of its files.
-            with suppress(OSError):
-                Path(queue.requests.folder).rmdir()
+        if self._queues.pop(queue.key, None) is not None:
+            self._frontier.end(queue)
 
-    def _path(self, key: HostKey) -> str:
-        return self._path_of(_written(key))
+    # The file of a JOBDIR.
 
-    def _path_of(self, written: list[object]) -> str:
-        """Return the folder of a back queue. Its name contains no text from a URL."""
-        if not self._folder:
-            return ""
-        name = json.dumps(written)
-        return f"{self._folder}/{sha256(name.encode()).hexdigest()[:_NAME_LENGTH]}"
-
-    # Files of another run.
-
-    def _remove_leftovers(self) -> None:
-        """Remove the files of a process that was killed before it wrote its state. Without
-        the state, a queue on these files would return requests that were done already, and
-        lose as many new ones.
-        """
-        for folder in Path(self._folder).glob("[0-9a-f]" * _NAME_LENGTH):
-            rmtree(folder, ignore_errors=True)
-
-    def _resume(self, state: Any) -> None:
+    def _open(self, folder: Path, state: Any) -> None:
+        for kind in self._kinds.of_other_packages():
+            self._log(
+                logging.WARNING,
+                "%(kind)s is not used: with scrapy_rep.HostQueue, the requests of a JOBDIR are in "
+                "%(file)s. Of SCHEDULER_DISK_QUEUE and SCHEDULER_START_DISK_QUEUE, only the order "
+                "of Scrapy's own classes counts",
+                kind=global_object_name(kind),
+                file=_FILE,
+            )
         try:
-            self._read(state)
-        except (AttributeError, RecursionError, TypeError, ValueError) as error:
-            raise QueueStateError(self._folder) from error
+            self._file = file = JobFile(folder / _FILE)
+            self._frontier.job_file = file
+            if state and state != [NAME, _FILE]:
+                move_older_queues(self._kinds, file, folder, state, self._host_in_file)
+            self._frontier.resume_pauses(file.pauses(self._frontier.clock.time()))
+            for host, count in file.hosts():
+                key = _key_in_file(host, file)
+                self._resumed.append(self._add(key, self._requests(key, count)))
+        except JobError as error:
+            self._stop(error)
 
-    def _read(self, state: Any) -> None:
-        if isinstance(state, dict):
-            self._unsorted = self._scrapys_own(DownloaderAwarePriorityQueue, state)
+    def _host_in_file(self, request: Request) -> str:
+        return host_in_file(self._frontier.key_of(request))
+
+    def _settle(self, file: JobFile) -> None:
+        """Note which requests are done, and write that at once."""
+        if self._note_done(file):
+            self._commit_in(0.0)
+        elif file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
+
+    def _note_done(self, file: JobFile) -> bool:
+        """Note which requests are done. Those that a closing spider did not send are not. Return
+        whether there are any.
+        """
+        ended = file.in_flight.keys() - requests_in_progress(self._crawler)
+        for request in ended:
+            taken = file.in_flight.pop(request)
+            if request not in self._frontier.unsent:
+                file.done(*taken)
+        return bool(ended)
+
+    def _commit_in(self, seconds: float) -> None:
+        """Write the changes to the file in *seconds*, or at once if there are many."""
+        assert self._file is not None
+        now = self._frontier.clock.monotonic()
+        at = max(now + seconds, self._failed_at + _RETRY_AFTER)
+        if self._file.changes >= _CHANGES and at <= now + seconds:
+            self._commit()
+        elif at < self._commit_at:
+            self._commit_at = at
+            self._frontier.alarms.at(at, self._commit_if_due)
+
+    def _commit_if_due(self) -> None:
+        if self._commit_at <= self._frontier.clock.monotonic():
+            self._commit()
+
+    def _commit(self) -> None:
+        self._commit_at = inf
+        if self._file is None:
             return
-        if isinstance(state, list) and all(isinstance(each, int) for each in state):
-            self._unsorted = self._scrapys_own(ScrapyPriorityQueue, state)
+        # Nothing is popped while the downloader is full, or the spider closes.
+        self._note_done(self._file)
+        if self._file.changes and not self._write(self._file):
             return
-        name, queues, unsorted = state
-        if name != _NAME:
-            raise ValueError(name)
-        for *row, prios in queues:
-            slot, url, _, *is_service = row
-            requests = HostRequests(self._kinds, self._path_of(row), prios)
-            key = HostKey(slot, written_origin(url) if url else None, *is_service)
-            if len(requests):
-                self._resumed.append(self._add(key, requests))
-        if unsorted:
-            self._read(unsorted)
+        if self._file.in_flight:
+            self._commit_in(_COMMIT_AFTER)
 
-    def _scrapys_own(self, kind: Any, state: Any) -> Any:
-        queue = kind(
-            self._crawler,
-            self._queue_cls,
-            self._folder,
-            state,
-            start_queue_cls=self._start_queue_cls,
-        )
-        self._count += len(queue)
-        return queue
+    def _write(self, file: JobFile) -> bool:
+        """Write the changes to *file*. Return whether that succeeded."""
+        try:
+            error = file.commit()
+        except JobError as damage:
+            self._stop(damage)
+            return False
+        if error is None:
+            if self._failed_at > -inf:
+                self._log(
+                    logging.INFO,
+                    "%(path)s can be written again",
+                    path=file.path,
+                )
+                self._failed_at = -inf
+                wake(self._crawler)
+            return True
+        if self._failed_at == -inf:
+            self._log(
+                logging.WARNING,
+                "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile, and no "
+                "more than %(most)d of them. The crawl tries again each second. If it ends before "
+                "that succeeds, the next run fetches the pages again that are not in the file as "
+                "done",
+                path=file.path,
+                error=error,
+                most=_MAX_CHANGES,
+            )
+        self._failed_at = self._frontier.clock.monotonic()
+        self._commit_in(_RETRY_AFTER)
+        return False
 
-    def _sort_some(self) -> None:
-        """Move some requests to back queues, from the queue that Scrapy's own class wrote."""
-        assert self._unsorted is not None
-        for _ in range(_SORTED_AT_ONCE):
-            request = self._unsorted.pop()
-            if request is None:
-                # If requests are left, they cannot be read.
-                self._count -= len(self._unsorted)
-                self._unsorted.close()
-                self._unsorted = None
-                return
-            self._count -= 1
-            self.push(request)
+    def _stop(self, error: JobError) -> None:
+        """Close the spider: nothing can be done without the file."""
+        self._log(logging.ERROR, "The crawl stops: %(error)s", error=error)
+        if self._file is not None:
+            self._file.close()
+            self._file = self._frontier.job_file = None
+        self._frontier.stop(_REASON)
+
+    def _log(self, level: int, message: str, **values: object) -> None:
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
 
-def _written(key: HostKey) -> list[object]:
-    """Return *key* as JSON values for the state and the folder name. ``is_service`` is left
-    out if it is not set, so that the folders of earlier versions are found.
-    """
-    flags = [False, *([True] if key.is_service else [])]
-    return [key.slot, key.origin and str(key.origin), *flags]
+def host_in_file(key: HostKey) -> str:
+    """Return *key* as the file of a JOBDIR has it: JSON."""
+    flags = [True] if key.is_service else []
+    return json.dumps([key.slot, key.origin and str(key.origin), *flags])
+
+
+def _key_in_file(host: str, file: JobFile) -> HostKey:
+    try:
+        slot, origin, *is_service = json.loads(host)
+        return HostKey(slot, written_origin(origin) if origin else None, *is_service)
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise JobError.unusable(file.path, f"it names no host: {error}") from error

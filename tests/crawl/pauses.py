@@ -1,7 +1,7 @@
 """The judge of back-off: the pauses that a host asked for, and what crawls sent in them.
 
-All moments are those of the host's access log, by the clock of the server. A host's answer is
-sent before a crawl can know of it, so a crawl that keeps a pause from then on keeps it here.
+All moments are by one clock: those of the host's access log, and those at which the crawl read an
+answer. On a busy machine, these can be far apart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIRST, LONGEST = 1.0, 60.0
 """The pauses that a crawl chooses itself: the shortest, and ``REP_BACKOFF_MAX``."""
 
-TRANSIT = 0.25
+TRANSIT = 0.5
 """How many seconds after an answer the host may log a request that was in flight before."""
 
 READING = 0.1
@@ -31,22 +31,30 @@ EARLY = 0.01
 
 class Pause(NamedTuple):
     begin: float
-    """When the host sent the answer that asks for it."""
+    """When the crawl read the answer that asks for it; when the host sent it, if that is all
+    that is known."""
     end: float
     asked: bool
     """Whether the host said how long it is."""
 
 
 def pauses_of(
-    hits: Iterable[Hit], *, delay: float = 0.0, longest: float = LONGEST
+    hits: Iterable[Hit],
+    *,
+    delay: float = 0.0,
+    longest: float = LONGEST,
+    read: Iterable[tuple[float, str]] = (),
 ) -> list[Pause]:
-    """Return the pauses for which a host with the crawl delay *delay* asked.
+    """Return the pauses for which a host with the crawl delay *delay* asked. *read* are the
+    moments at which the crawl has read answers, each with the path: a pause begins when the crawl
+    has read the answer.
 
     An answer that does not say how long asks for a second; for twice as long as the last such
     pause if it answers a request that was sent after that pause, and none since has succeeded;
     and for nothing of its own if it answers a request that was in flight when a pause began.
     """
     found: list[Pause] = []
+    moments = sorted(read)
     chosen = over = 0.0
     answered = [hit for hit in hits if hit.answered is not None]
     for hit in sorted(answered, key=lambda hit: hit.answered):
@@ -60,7 +68,13 @@ def pauses_of(
         if seconds is None:
             chosen = seconds = min(max(2 * chosen, FIRST), longest)
         end = hit.answered + max(seconds, delay)
-        found.append(Pause(hit.answered, end, hit.answer.pause is not None))
+        known = (
+            moment
+            for moment, path in moments
+            if path == hit.path and moment >= hit.answered
+        )
+        begin = min(next(known, hit.answered), end)
+        found.append(Pause(begin, end, hit.answer.pause is not None))
         over = max(over, end)
     return found
 

@@ -24,7 +24,7 @@ MODE_SETTINGS = {
     "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
     "reactorless": {"TWISTED_REACTOR_ENABLED": False},
 }
-SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
+SEEN = ("responses", "errors", "items", "denied", "parsed", "sent", "read")
 
 
 def run(spec: dict[str, Any]) -> tuple[Crawler, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, Spider, signals
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-SEEN = ("responses", "errors", "items", "denied", "parsed", "sent")
+SEEN = ("responses", "errors", "items", "denied", "parsed", "sent", "read")
 WIRE_META = ("download_slot", "proxy", "session", "download_timeout")
 
 
@@ -33,6 +34,7 @@ class NotingSpider(Spider):
         connect = crawler.signals.connect
         connect(spider.note_item, signals.item_scraped)
         connect(spider.note_sent, signals.request_reached_downloader)
+        connect(spider.note_read, signals.response_downloaded)
         if hasattr(signals, "robots_parsed"):
             connect(spider.note_parsed, signals.robots_parsed)
         try:
@@ -67,6 +69,9 @@ class NotingSpider(Spider):
 
     def note_item(self, item: dict[str, Any]) -> None:
         self.seen["items"].append(item)
+
+    def note_read(self, response: Response) -> None:
+        self.seen["read"].append({"url": response.url, "time": time.monotonic()})
 
     def note_sent(self, request: Request) -> None:
         meta = {key: request.meta[key] for key in WIRE_META if key in request.meta}

@@ -14,10 +14,11 @@ import pytest
 from tests import forks
 from tests.crawl.answers import Answer, Busy, busy
 from tests.crawl.conftest import CHOSEN, check
-from tests.crawl.crawl import ROOT, run_crawl
+from tests.crawl.crawl import ROOT, run_crawl, start_crawl
 from tests.crawl.pauses import Pause, pauses_of, sent_within, too_many_after
 from tests.crawl.server import Hit, Site
 from tests.crawl.test_ledger import rows
+from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,13 +91,23 @@ def was_busy(host: Host) -> bool:
 
 
 def check_kept(
-    host: Host, count: int = 1, *, places: int = PLACES, **rules: float
+    host: Host,
+    count: int = 1,
+    *,
+    result: CrawlResult | None = None,
+    places: int = PLACES,
+    **rules: float,
 ) -> list[Pause]:
     """Check that nothing was sent to *host* within its pauses but what was in flight, that
     requests after them became more one by one, and that there were *count* pauses or more.
     Return the pauses.
     """
-    pauses = pauses_of(host.hits, **rules)
+    read = [
+        (one["time"], one["url"].removeprefix(host.origin))
+        for one in (result.read if result is not None else ())
+        if one["url"].startswith(f"{host.origin}/")
+    ]
+    pauses = pauses_of(host.hits, read=read, **rules)
     wrong = sent_within(pauses, host.hits, places)
     assert wrong == [], (
         f"{len(wrong)} requests within pauses{told(host, pauses, wrong)}"
@@ -272,7 +283,7 @@ def test_the_queue(crawled: Crawled) -> None:
     from the queue for 2 seconds. Its pages are all fetched in the end.
     """
     host = crawled.hosts["queue"]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 18))
     assert crawled.errors(host) == []
 
@@ -282,7 +293,7 @@ def test_no_retry_after(crawled: Crawled) -> None:
     request for a second. Its pages are all fetched in the end.
     """
     host = crawled.hosts["silent"]
-    check_kept(host, 2)
+    check_kept(host, 2, result=crawled.result)
     check_fetched(host, *pages(host, 20))
     assert crawled.errors(host) == []
 
@@ -290,7 +301,7 @@ def test_no_retry_after(crawled: Crawled) -> None:
 def test_files(crawled: Crawled) -> None:
     """The files of a media pipeline wait for the end of a pause, and are all fetched."""
     host = crawled.hosts["files"]
-    check_kept(host, places=MEDIA_PLACES)
+    check_kept(host, result=crawled.result, places=MEDIA_PLACES)
     check_fetched(host, *pages(host, 12, "file"))
     fetched = [
         file["url"] for item in crawled.result.items for file in item.get("files", ())
@@ -303,7 +314,7 @@ def test_every_way(crawled: Crawled) -> None:
     ``dont_obey_robotstxt`` keep the pauses that any of them was answered with.
     """
     host = crawled.hosts["every way"]
-    check_kept(host, 2, places=MEDIA_PLACES)
+    check_kept(host, 2, result=crawled.result, places=MEDIA_PLACES)
     kinds = ("page", "any", "file", "more")
     check_fetched(host, *(url for kind in kinds for url in pages(host, 6, kind)))
 
@@ -313,7 +324,7 @@ def test_nobody_goes_round(crawled: Crawled) -> None:
     of their own, with ``dont_obey_robotstxt``, for a file, and what a callback downloads.
     """
     host = crawled.hosts["paused"]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     kinds = ("page", "queue", "slot", "any", "file", "more")
     check_fetched(host, *(url for kind in kinds for url in pages(host, 1, kind)))
 
@@ -329,7 +340,7 @@ def test_a_healthy_host_is_not_slowed_down(crawled: Crawled) -> None:
 def test_a_date(crawled: Crawled, name: str) -> None:
     """``Retry-After`` with a date counts by the clock of the server, even if that is wrong."""
     host = crawled.hosts[name]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 3))
 
 
@@ -337,7 +348,7 @@ def test_a_date(crawled: Crawled, name: str) -> None:
 def test_a_useless_retry_after(crawled: Crawled, name: str) -> None:
     """If ``Retry-After`` says nothing usable, the pause is the same as without it."""
     host = crawled.hosts[name]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 3))
 
 
@@ -346,7 +357,7 @@ def test_a_burst(crawled: Crawled) -> None:
     does not double with each of them.
     """
     host = crawled.hosts["burst"]
-    (pause,) = check_kept(host)
+    (pause,) = check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, PLACES))
     again = min(hit.time for hit in host.hits if hit.time > pause.end)
     assert again < pause.begin + 3
@@ -358,8 +369,11 @@ def test_a_crawl_delay(crawled: Crawled, name: str, seconds: float) -> None:
     not end it.
     """
     host = crawled.hosts[name]
-    (pause,) = check_kept(host, delay=float(name.removesuffix(" s")))
-    assert pause.end - pause.begin == pytest.approx(seconds)
+    (pause,) = check_kept(
+        host, result=crawled.result, delay=float(name.removesuffix(" s"))
+    )
+    (hit,) = [hit for hit in host.hits if isinstance(hit.answer, Busy)]
+    assert pause.end - hit.answered == pytest.approx(seconds)
     check_fetched(host, *pages(host, 1))
 
 
@@ -368,7 +382,7 @@ def test_a_day(crawled: Crawled) -> None:
     those in the queue, files, and what a callback downloads. The log and the stats say so.
     """
     host = crawled.hosts["day"]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     urls = pages(host, 30)
     errors = crawled.errors(host)
     found = {(error["error"], error.get("reason")) for error in errors}
@@ -391,7 +405,7 @@ def test_forever(crawled: Crawled) -> None:
     so on. After REP_WAIT_MAX its requests are refused, and the log says why.
     """
     host = crawled.hosts["forever"]
-    check_kept(host, 2)
+    check_kept(host, 2, result=crawled.result)
     assert len(host.hits) <= 1 + 3 + 2
     errors = crawled.errors(host)
     assert sorted(error["url"] for error in errors) == pages(host, 3)
@@ -405,7 +419,7 @@ def test_robotstxt_asks_for_a_pause(crawled: Crawled, name: str) -> None:
     not even requests with ``dont_obey_robotstxt``. The pages are fetched after it.
     """
     host = crawled.hosts[name]
-    check_kept(host)
+    check_kept(host, result=crawled.result)
     assert len(host.robots_hits) == 2
     served = {hit.path for hit in host.hits if hit.path != "/robots.txt"}
     assert served == {"/any/0", "/page/0", "/page/1", "/page/2"}
@@ -414,7 +428,7 @@ def test_robotstxt_asks_for_a_pause(crawled: Crawled, name: str) -> None:
 def test_robotstxt_waits(crawled: Crawled) -> None:
     """A robots.txt that is needed within a pause is fetched after it."""
     host = crawled.hosts["robots later"]
-    (pause,) = check_kept(host)
+    (pause,) = check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 3))
     (hit,) = host.robots_hits
     assert hit.time > pause.end - 0.01
@@ -469,7 +483,7 @@ def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
         spider="tests.crawl.backoff_spiders.SlowDownSpider",
         settings=SETTINGS,
     )
-    (pause,) = check_kept(host)
+    (pause,) = check_kept(host, result=result)
     check_fetched(host, *pages(host, 14))
     check_fetched(healthy, *pages(healthy, 14))
     assert healthy.hits[-1].time < pause.end
@@ -517,7 +531,7 @@ def test_a_host_that_is_back(site: Site) -> None:
             probe: [{"url": url} for url in more],
         },
     )
-    check_kept(host)
+    check_kept(host, result=result)
     assert result.error(first).get("reason") == "back-off"
     assert len(result.errors) == 1
     check_fetched(host, probe, *more)
@@ -543,7 +557,7 @@ def test_a_queue_on_disk(site: Site, tmp_path: Path) -> None:
     host = limit(site.add(RULES), 10, busy(429, "1", delay=0.05), each=True)
     settings = {**SETTINGS, "JOBDIR": str(tmp_path)}
     result = run_crawl(pages(host, 14), settings=settings)
-    check_kept(host)
+    check_kept(host, result=result)
     check_fetched(host, *pages(host, 14))
     assert result.errors == []
 
@@ -566,8 +580,8 @@ def test_a_shorter_longest_pause(site: Site) -> None:
     asking = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "1"))
     settings = {**SETTINGS, "REP_BACKOFF_MAX": 0.2, "REP_WAIT_MAX": 10}
     result = run_crawl([*pages(host, 1), *pages(asking, 1)], settings=settings)
-    check_kept(host, 4, longest=0.2)
-    check_kept(asking)
+    check_kept(host, 4, result=result, longest=0.2)
+    check_kept(asking, result=result)
     check_fetched(host, *pages(host, 1))
     check_fetched(asking, *pages(asking, 1))
     assert seconds_of(host) < 1 + 2
@@ -616,7 +630,7 @@ def test_closing_does_not_wait(site: Site, tmp_path: Path) -> None:
         files={late: pages(host, 3, "file")},
         more={late: pages(host, 3, "more")},
     )
-    check_kept(host)
+    check_kept(host, result=result)
     assert result.stats["finish_reason"] == "closespider_timeout"
     assert result.stats["elapsed_time_seconds"] < 60
     assert host.pages == ["/page/0"]
@@ -643,12 +657,31 @@ def test_robotstxt_in_a_slot(site: Site) -> None:
     other = site.add(RULES)
     other.answers["/late"] = Answer(after=lambda: was_busy(host))
     late, page = other.url("/late"), host.url("/page/0")
-    run_crawl(
+    result = run_crawl(
         [{"url": host.url("/any/0"), "meta": {"dont_obey_robotstxt": True}}, late],
         spider=SPIDER,
         settings=SETTINGS,
         follow={late: [{"url": page, "meta": {"download_slot": "own"}}]},
     )
-    check_kept(host)
+    check_kept(host, result=result)
     check_fetched(host, host.url("/any/0"), page)
     assert len(host.robots_hits) == 1
+
+
+@pytest.mark.newest
+def test_a_crawl_that_is_killed(site: Site, tmp_path: Path) -> None:
+    """A crawl with a JOBDIR that is killed within a pause keeps it when it is resumed."""
+    host = limit(site.add(RULES, name="127.0.0.2"), 1, busy(429, "8"))
+    arguments: dict[str, Any] = {
+        "requests": pages(host, 3),
+        "settings": {**SETTINGS, "REP_WAIT_MAX": 30, "JOBDIR": str(tmp_path)},
+    }
+    crawl = start_crawl(**arguments)
+    wait_until(lambda: was_busy(host) or crawl.process.poll() is not None)
+    crawl.process.kill()
+    crawl.wait()
+    result = run_crawl(**arguments)
+    (pause,) = check_kept(host, result=result)
+    assert host.hits[-1].time < pause.end + 5
+    check_fetched(host, *pages(host, 3))
+    assert result.lines("INFO", host.name, "answers again")

@@ -192,21 +192,26 @@ def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, 
 
 @pytest.mark.parametrize("state", ['["scrapy_rep.HostQueue", 5, 7]', '{"a": 5}', "{"])
 def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
-    """A queue state that can't be read stops the crawl before anything is fetched. If the
-    state is this package's, the error says what to do.
+    """A queue state that can't be read stops the crawl before anything is fetched, with an error
+    that says what to do.
     """
     hosts, asked, settings = stopped(site, tmp_path)
     before = len(hosts[0].hits)
     (tmp_path / "requests.queue" / "active.json").write_text(state)
     result = run_crawl(asked, settings=settings)
     assert len(hosts[0].hits) == before
-    assert result.exit_code or result.stats["log_count/ERROR"]
-    if state != "{":  # That one stops Scrapy before this package reads it.
-        assert "Resume the crawl with the class that wrote it" in result.log
+    if state == "{":  # This one stops Scrapy before this package reads it.
+        assert result.exit_code
+        return
+    (line,) = result.lines("ERROR")
+    assert f"{tmp_path}/requests.queue cannot be used" in line
+    assert "Nothing was deleted" in line
+    assert "Traceback" not in result.log
+    assert result.stats["finish_reason"] == "jobdir_unusable"
 
 
 def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:
-    """Requests in damaged files are lost, as with Scrapy's own queue, and the crawl ends."""
+    """A crawl whose queue is damaged ends, and fetches nothing that is forbidden."""
     hosts, asked, settings = stopped(site, tmp_path)
     files = [
         path

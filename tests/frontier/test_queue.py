@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from shutil import rmtree
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -18,7 +19,6 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
-from scrapy_rep.exceptions import QueueStateError
 from scrapy_rep.frontier.queue import HostQueue
 from tests.frontier.fakes import Crawl, page
 
@@ -153,50 +153,85 @@ def test_resumed(tmp_path: Path, obey: bool, disk_queue: Any) -> None:
     again = on_disk(crawl, tmp_path, state, disk_queue=disk_queue)
     assert len(again) == len(requests())
     assert contents(again) == expected()
-    assert not any(again.close()[1:])
+    again.close()
+    assert rows(tmp_path, "requests") == 0
 
 
-def test_files_of_a_process_that_was_killed(tmp_path: Path) -> None:
-    """The queue removes the files of a killed process, which cannot be resumed, and no other
-    files in the folder.
+def kill(queue: Any) -> None:
+    """Do what the operating system does with the files of a process that is killed."""
+    queue._file._close()
+
+
+def rows(folder: Path, table: str) -> int:
+    with closing(sqlite3.connect(folder / "requests.sqlite")) as database:
+        (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return int(count)
+
+
+def test_a_process_that_was_killed(tmp_path: Path) -> None:
+    """After a process was killed, the next run has the requests that had waited, and those that
+    were in flight. These are the first of their host.
     """
-    (tmp_path / "notes").mkdir()
-    killed = on_disk(Crawl(obey=False), tmp_path)
-    for request in requests():
-        killed.push(request)
-    assert len(list(tmp_path.iterdir())) > 1
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    assert contents(queue) == []
-    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
-    queue.push(requests()[0])
-    assert len(contents(queue)) == 1
-
-
-def test_files_that_are_gone(tmp_path: Path) -> None:
-    """A host queue whose files were deleted between two runs is dropped; the other host queues
-    are resumed.
-    """
-    queue = on_disk(Crawl(obey=False), tmp_path)
-    queue.push(Request("http://a.example/1"))
-    (lost,) = tmp_path.iterdir()
-    queue.push(Request("http://b.example/1"))
-    state = queue.close()
-    rmtree(lost)
     crawl = Crawl(obey=False)
-    again = on_disk(crawl, tmp_path, state)
-    assert len(again) == 1
-    assert [text.split()[0] for text in contents(again)] == ["http://b.example/1"]
-    assert not len(crawl.frontier.core.scopes)
+    queue = on_disk(crawl, tmp_path)
+    for number in range(150):
+        queue.push(Request(f"http://a.example/{number}"))
+    in_flight = []
+    for _ in range(2):
+        in_flight.append(queue.pop())
+        crawl.crawler.engine._slot.inprogress.add(in_flight[-1])
+    for number in range(150, 250):
+        queue.push(Request(f"http://a.example/{number}"))
+    kill(queue)
+    assert rows(tmp_path, "in_flight") == 2
+    again = on_disk(Crawl(obey=False), tmp_path)
+    popped = [again.pop() for _ in range(8)]
+    assert [one.url for one in popped[:2]] == [one.url for one in in_flight]
+    kill(again)
 
 
-def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
-    """The folder of a host is deleted with its last request."""
+def test_the_file_is_empty_at_the_end(tmp_path: Path) -> None:
+    """The file of a queue that is closed after its last request has none."""
     queue = on_disk(Crawl(obey=False), tmp_path)
     for request in requests():
         queue.push(request)
-    assert any(tmp_path.iterdir())
     assert contents(queue) == expected()
-    assert not any(tmp_path.iterdir())
+    queue.close()
+    assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
+
+
+def test_damaged_while_it_is_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If another program damages the file while a crawl runs, the crawl stops with one error."""
+    crawl = Crawl(obey=False)
+    queue = on_disk(crawl, tmp_path)
+    for request in requests():
+        queue.push(request)
+    queue._commit()
+    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
+        database.execute("DELETE FROM requests")
+        database.commit()
+    assert queue.pop() is None
+    assert queue.pop() is None
+    assert crawl.frontier.is_stopped
+    (error,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert "The crawl stops" in error
+    queue.close()
+
+
+def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A second crawl with the same JOBDIR stops with a message, and sends nothing."""
+    queue = on_disk(Crawl(obey=False), tmp_path)
+    crawl = Crawl(obey=False)
+    second = on_disk(crawl, tmp_path)
+    assert "Another crawl uses the queue" in caplog.text
+    with pytest.raises(ValueError, match="cannot be used"):
+        second.push(requests()[0])
+    memory_queue = crawl.queues[0]
+    memory_queue.push(requests()[0])
+    assert memory_queue.pop() is None
+    queue.close()
 
 
 def test_resumed_in_order(tmp_path: Path) -> None:
@@ -219,28 +254,25 @@ def test_resumed_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [DownloaderAwarePriorityQueue, ScrapyPriorityQueue])
 def test_resumed_from_scrapys_own(tmp_path: Path, kind: Any) -> None:
-    """The queue resumes one that Scrapy's own class wrote, also over several runs, if a run
-    in between sorted only a part of it by host.
-    """
+    """The queue resumes one that Scrapy's own class wrote, in the same order for each host."""
     crawl = Crawl(obey=False)
     theirs = on_disk(crawl, tmp_path, kind=kind)
     for number in range(3):
         for request in requests():
             theirs.push(request.replace(url=f"{request.url}-{number}"))
-    count = len(theirs)
-    queue = on_disk(crawl, tmp_path, theirs.close())
-    assert len(queue) == count
-    first = queue.pop()
-    assert len(queue) == count - 1
-    state = queue.close()
-    assert state[2]
-    again = on_disk(Crawl(obey=False), tmp_path, state)
-    found = contents(again)
-    assert len(found) == len(queue) == count - 1
-    found.append(f"{first.url} {first.priority} {first.meta}")
-    once = [line for line in found if "-1 " in line]
-    assert sorted(line.replace("-1 ", " ", 1) for line in once) == expected()
-    assert not any(again.close()[1:])
+    state = theirs.close()
+    queue = on_disk(Crawl(obey=False), tmp_path, state)
+    assert len(queue) == 3 * len(requests())
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    kill(queue)
+    # The scheduler still has the old state, since the process was killed.
+    found = contents(again := on_disk(Crawl(obey=False), tmp_path, state))
+    for number in range(3):
+        some = [line for line in found if f"-{number} " in line]
+        assert (
+            sorted(line.replace(f"-{number} ", " ", 1) for line in some) == expected()
+        )
+    again.close()
 
 
 def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
@@ -258,7 +290,6 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
         ["redis", [], None],
         ["scrapy_rep.HostQueue", [["slot"]], None],
         ["scrapy_rep.HostQueue", 5, None],
-        ["scrapy_rep.HostQueue", [["slot", 7, False, [0]]], None],
         ["scrapy_rep.HostQueue", [["slot", None, False, 7]], None],
         ["scrapy_rep.HostQueue", [], {"slot": 5}],
         {"slot": 5},
@@ -268,10 +299,18 @@ def test_scrapys_own_does_not_go_on_with_ours(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_state_of_something_else(tmp_path: Path, state: Any) -> None:
-    """For a state of another class, the error names the folder and says what to do."""
-    with pytest.raises(QueueStateError, match=f"{tmp_path}.*wrote it"):
-        on_disk(Crawl(obey=False), tmp_path, state)
+def test_a_state_of_something_else(
+    tmp_path: Path, state: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a state of another class, the crawl stops. The error names the folder, and says what to
+    do.
+    """
+    queue = on_disk(crawl := Crawl(obey=False), tmp_path, state)
+    assert crawl.frontier.is_stopped
+    assert queue.pop() is None
+    (error,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert str(tmp_path) in error
+    assert "another SCHEDULER_PRIORITY_QUEUE wrote it" in error
 
 
 def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
@@ -293,17 +332,6 @@ def test_a_request_that_cant_be_written(tmp_path: Path) -> None:
     assert len(queue) == 1
     state = queue.close()
     assert len(on_disk(crawl, tmp_path, state)) == 1
-
-
-def test_no_text_of_a_stranger_in_a_path(tmp_path: Path) -> None:
-    """Whatever the name of a download slot, its folder is inside that of the queue."""
-    crawl = Crawl(obey=False)
-    queue = on_disk(crawl, tmp_path / "queue")
-    for slot in ("../..", "/etc", "a" * 1000, "a\0b", ""):
-        queue.push(Request("http://a.example/", meta={"download_slot": slot}))
-    assert [path.name for path in tmp_path.iterdir()] == ["queue"]
-    assert len(list((tmp_path / "queue").iterdir())) == 5
-    assert len(contents(queue)) == 5
 
 
 def test_peek(tmp_path: Path) -> None:

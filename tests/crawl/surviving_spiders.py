@@ -1,0 +1,289 @@
+"""Spiders and components for crawls with a JOBDIR that are killed, stopped and resumed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request, signals
+from scrapy.exceptions import CloseSpider, IgnoreRequest
+from scrapy.http import TextResponse
+from scrapy.squeues import PickleLifoDiskQueue
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+
+from tests.crawl.spiders import PlanSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from twisted.python.failure import Failure
+
+
+async def sleep(seconds: float) -> None:
+    """Wait in any mode."""
+    waiting: Deferred[None] = Deferred()
+    call_later(seconds, waiting.callback, None)
+    await maybe_deferred_to_future(waiting)
+
+
+class SurvivorSpider(PlanSpider):
+    """Makes an item of each page, and follows its links.
+
+    It writes the beginning and the end of each callback, each item and each refusal to the
+    file ``journal``, at once, so that a test can read it after the process was killed. The
+    times are of the monotonic clock, which all processes share.
+    """
+
+    name = "survivor"
+    journal: str
+    _file: int | None = None
+
+    def note(self, what: str, url: str) -> None:
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            self._file = os.open(self.journal, flags)
+        os.write(self._file, f"{time.monotonic()} {what} {url}\n".encode())
+
+    def note_item(self, item: dict[str, Any]) -> None:
+        self.note("item", item["url"])
+
+    def note_error(self, failure: Failure) -> None:
+        super().note_error(failure)
+        self.note(self.seen["errors"][-1].get("reason", "error"), failure.request.url)
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        self.note("begin", response.url)
+        super().note_response(response)
+        yield {"url": response.url}
+        yield from self.links(response)
+        self.note("end", response.url)
+
+    def links(self, response: Response) -> Iterator[Request]:
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link, self.note_response, errback=self.note_error)
+
+
+class SlowSurvivorSpider(SurvivorSpider):
+    """Its callbacks take some time, before the item and between the links."""
+
+    name = "survivor"
+
+    async def note_response(self, response: Response) -> AsyncIterator[Any]:
+        self.note("begin", response.url)
+        PlanSpider.note_response(self, response)
+        await sleep(0.03)
+        yield {"url": response.url}
+        for request in self.links(response):
+            yield request
+            await sleep(0.01)
+        self.note("end", response.url)
+
+
+class LimitedSurvivorSpider(SurvivorSpider):
+    """No file that its process writes may grow beyond ``limit`` octets, from the page at
+    ``from_path`` to that at ``to_path``.
+    """
+
+    name = "survivor"
+    limit: int
+    from_path: str
+    to_path: str
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        if response.url.endswith(self.from_path):
+            # The journal is opened and short; the log is a pipe to a file.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
+        elif response.url.endswith(self.to_path):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        yield from super().note_response(response)
+
+
+class FailingSpider(SurvivorSpider):
+    """The callback of ``/fails`` yields one link and raises, that of ``/closes`` closes the
+    spider, that of ``/stops`` stops the crawler, each once it has yielded all links.
+    """
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        if response.url.endswith("/fails"):
+            raise RuntimeError("This callback is broken")
+        if response.url.endswith("/closes"):
+            raise CloseSpider("enough")
+        if response.url.endswith("/stops"):
+            deferred = self.crawler.stop()
+            if hasattr(deferred, "addErrback"):
+                deferred.addErrback(lambda failure: failure.printTraceback())
+
+
+class UnpicklableSpider(SurvivorSpider):
+    """Half of the links of a page have a callback that cannot be serialized."""
+
+    name = "survivor"
+
+    def links(self, response: Response) -> Iterator[Request]:
+        for number, request in enumerate(super().links(response)):
+            if number % 2:
+                yield request.replace(callback=partial(self.note_response))
+            else:
+                yield request
+
+
+class CountingStateSpider(SurvivorSpider):
+    """Counts its pages in ``state``."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        self.state["pages"] = self.state.get("pages", 0) + 1
+        self.note(f"state-{self.state['pages']}", response.url)
+        yield from super().note_response(response)
+
+
+class ProxiedSpider(SurvivorSpider):
+    """Sends all requests through ``proxy``, as the environment may ask for."""
+
+    name = "survivor"
+    proxy: str
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> ProxiedSpider:
+        os.environ["http_proxy"] = kwargs["proxy"]
+        return super().from_crawler(crawler, *args, **kwargs)
+
+
+class DropSome:
+    """A downloader middleware of a project, which drops the requests whose paths end in 7."""
+
+    async def process_request(self, request: Request) -> None:
+        if request.url.endswith("7"):
+            raise IgnoreRequest("Not on a Sunday")
+
+
+class AnswerSome:
+    """A downloader middleware of a project, which answers the requests whose paths end in 3."""
+
+    async def process_request(self, request: Request) -> TextResponse | None:
+        if request.url.endswith("3"):
+            headers = {"Content-Type": "text/html"}
+            return TextResponse(request.url, body=b"stored", headers=headers)
+        return None
+
+
+class ReplaceSome:
+    """A downloader middleware of a project, which returns a new request for those whose paths
+    end in 5, with a longer path.
+    """
+
+    async def process_request(self, request: Request) -> Request | None:
+        if request.url.endswith("5"):
+            return request.replace(url=f"{request.url}-instead")
+        return None
+
+
+class OwnFilter:
+    """A duplicate filter of a project, which drops nothing but the paths that end in 9."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> OwnFilter:
+        own = cls()
+        own.stats = crawler.stats
+        return own
+
+    def open(self) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+    def request_seen(self, request: Request) -> bool:
+        return request.url.endswith("9")
+
+    def log(self, request: Request, spider: object) -> None:
+        self.stats.inc_value("own_filter/dropped")
+
+
+class WebHandler:
+    """A download handler that plays every host of the Web, each with a robots.txt and pages,
+    and writes its access log to the file ``WEB_LOG``.
+    """
+
+    lazy = False
+
+    def __init__(self, crawler: Crawler) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._log = os.open(crawler.settings["WEB_LOG"], flags)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> WebHandler:
+        return cls(crawler)
+
+    async def download_request(self, request: Request) -> TextResponse:
+        await sleep(0.005)
+        os.write(self._log, f"{request.url}\n".encode())
+        if request.url.endswith("/robots.txt"):
+            headers = {"Content-Type": "text/plain"}
+            body = b"User-agent: *\nDisallow: /private/\n"
+            return TextResponse(request.url, headers=headers, body=body)
+        headers = {"Content-Type": "text/html"}
+        return TextResponse(request.url, headers=headers, body=b"<title>A page</title>")
+
+    async def close(self) -> None:
+        os.close(self._log)
+
+
+class FewFilesSpider(PlanSpider):
+    """Requests ``each`` pages of ``hosts`` hosts, in a process that may have ``files`` files
+    open at once.
+    """
+
+    name = "few-files"
+    hosts: int
+    each: int
+    files: int
+
+    @classmethod
+    def from_crawler(
+        cls, crawler: Crawler, *args: Any, **kwargs: Any
+    ) -> FewFilesSpider:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (kwargs["files"], hard))
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        crawler.signals.connect(spider.note_files, signals.spider_idle)
+        return spider
+
+    def note_files(self) -> None:
+        self.crawler.stats.set_value(
+            "open_files", len([*Path("/proc/self/fd").iterdir()])
+        )
+
+    async def start(self) -> AsyncIterator[Request]:
+        for page in range(self.each):
+            for host in range(self.hosts):
+                url = f"http://host-{host}.example/{page}"
+                yield self.request({"url": url})
+
+
+class EchoSpider(SurvivorSpider):
+    """Records the meta and the size of the body of each request."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        request = response.request
+        self.seen["responses"][-1].update(
+            meta=dict(request.meta), size=len(request.body)
+        )
+
+
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A disk queue of a project."""

@@ -1,0 +1,228 @@
+"""The file of a JOBDIR keeps what was committed, in order, whatever happens to the process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scrapy_rep.exceptions import JobError
+from scrapy_rep.frontier.jobfile import HostEntries, JobFile
+
+HOSTS = "ab"
+
+
+class Added(NamedTuple):
+    """A request in the model. The greatest one is popped first."""
+
+    was_in_flight: bool
+    rank: int
+    turn: int
+    name: bytes
+
+
+class JobFileMachine(RuleBasedStateMachine):
+    """A file beside a model: two dicts of lists, one as it is, and one as of the last commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.path = Path(self.folder.name, "requests.sqlite")
+        self.waiting: dict[str, list[Added]] = {host: [] for host in HOSTS}
+        self.in_flight: list[tuple[str, int, Added]] = []
+        self.seen: set[int] = set()
+        self.count = 0
+        self.open()
+        self.note_commit()
+
+    def open(self) -> None:
+        self.file = JobFile(self.path)
+        counts = dict(self.file.hosts())
+        self.queues = {
+            host: HostEntries(self.file, host, counts.get(host, 0)) for host in HOSTS
+        }
+
+    def note_commit(self) -> None:
+        in_flight = [
+            (host, one._replace(was_in_flight=True, rank=0))
+            for host, _, one in self.in_flight
+        ]
+        self.committed = {
+            host: self.waiting[host] + [one for of, one in in_flight if of == host]
+            for host in HOSTS
+        }
+        self.committed_seen = set(self.seen)
+
+    @rule(
+        host=st.sampled_from(HOSTS),
+        rank=st.one_of(st.integers(-2, 2), st.just(2**62), st.just(-(2**62))),
+        is_new=st.booleans(),
+    )
+    def add(self, host: str, rank: int, is_new: bool) -> None:
+        # Of one rank, all are popped in the same order.
+        is_last_first = rank in {0, 1}
+        self.count += 1
+        name = b"request %d" % self.count
+        turn = self.count if is_last_first else -self.count
+        self.waiting[host].append(Added(False, rank, turn, name))
+        if is_new:
+            self.file.offer(name, self.count)
+            self.seen.add(self.count)
+        self.queues[host].add(rank, name, is_last_first=is_last_first)
+        self.file.add_offered(name)
+
+    @precondition(lambda self: any(self.waiting.values()))
+    @rule(data=st.data(), replaces=st.booleans())
+    def take(self, data: st.DataObject, replaces: bool) -> None:
+        host = data.draw(st.sampled_from([one for one in HOSTS if self.waiting[one]]))
+        best = max(self.waiting[host])
+        entry = self.queues[host].take()
+        assert entry.data == best.name
+        self.waiting[host].remove(best)
+        self.in_flight.append((host, entry.number, best))
+        if replaces and not self.waiting[host]:
+            # The queue forgets a host without requests.
+            self.queues[host] = HostEntries(self.file, host)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        host, number, _ = self.in_flight.pop(
+            data.draw(st.integers(0, len(self.in_flight) - 1))
+        )
+        self.file.done(host, number)
+
+    @rule()
+    def commit(self) -> None:
+        assert self.file.commit() is None
+        assert self.file.changes == 0
+        self.note_commit()
+
+    @rule()
+    def commit_on_a_full_disk(self) -> None:
+        (pages,) = self.file._db.execute("PRAGMA page_count").fetchone()
+        self.file._db.execute(f"PRAGMA max_page_count = {pages}")
+        if self.file.commit() is None:
+            self.note_commit()
+        self.file._db.execute("PRAGMA max_page_count = 1000000")
+
+    @rule()
+    def kill(self) -> None:
+        self.file._close()
+        self.waiting = {host: list(self.committed[host]) for host in HOSTS}
+        self.seen = set(self.committed_seen)
+        self.in_flight = []
+        self.open()
+        self.note_commit()
+
+    @invariant()
+    def counts(self) -> None:
+        for host in HOSTS:
+            assert len(self.queues[host]) == len(self.waiting[host])
+
+    def teardown(self) -> None:
+        assert self.file.seen() <= self.seen
+        self.kill()
+        assert self.file.seen() == self.seen
+        for host, queue in self.queues.items():
+            names = [queue.take().data for _ in range(len(queue))]
+            assert names == [one.name for one in sorted(self.waiting[host])[::-1]]
+        self.file.close()
+        self.folder.cleanup()
+
+
+TestJobFile = JobFileMachine.TestCase
+
+
+def make(folder: Path, count: int = 100) -> Path:
+    """Write a file with *count* requests of as many bytes as usual."""
+    path = folder / "requests.sqlite"
+    file = JobFile(path)
+    for number in range(count):
+        queue = HostEntries(file, f"host {number % 7}")
+        queue.add(0, b"%d " % number * 100, is_last_first=True)
+    assert file.commit() is None
+    file.close()
+    return path
+
+
+def test_damaged(tmp_path: Path) -> None:
+    """A file that is cut, or overwritten, anywhere is refused, or has the requests as they were."""
+    whole = make(tmp_path).read_bytes()
+    refused = []
+    for place in range(0, len(whole), 1531):
+        for damaged in (
+            whole[:place],
+            whole[:place] + os.urandom(64) + whole[place + 64 :],
+        ):
+            (tmp_path / "requests.sqlite").write_bytes(damaged)
+            try:
+                found = read(tmp_path / "requests.sqlite")
+            except JobError as error:
+                refused.append(str(error))
+            else:
+                assert len(found) in {0, 100}
+                assert set(found) <= {
+                    None,
+                    *(b"%d " % number * 100 for number in range(100)),
+                }
+    assert len(refused) > 40
+    for message in refused:
+        assert "requests.sqlite cannot be used" in message
+        assert "Nothing was deleted" in message
+
+
+def read(path: Path) -> list[bytes | None]:
+    file = JobFile(path)
+    try:
+        return [
+            queue.take().data
+            for host, count in file.hosts()
+            for queue in [HostEntries(file, host, count)]
+            for _ in range(count)
+        ]
+    finally:
+        file.close()
+
+
+def test_another_file(tmp_path: Path) -> None:
+    """A database of another program is refused, and not changed."""
+    path = tmp_path / "requests.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE theirs (a)")
+    before = path.read_bytes()
+    with pytest.raises(JobError, match="another program"):
+        JobFile(path)
+    assert path.read_bytes() == before
+
+
+def test_space_is_given_back(tmp_path: Path) -> None:
+    """A file whose requests are done is small again after it is closed."""
+    path = make(tmp_path, 3000)
+    before = path.stat().st_size
+    file = JobFile(path)
+    for host, count in file.hosts():
+        queue = HostEntries(file, host, count)
+        for _ in range(count):
+            file.done(host, queue.take().number)
+    assert file.commit() is None
+    file.close()
+    assert path.stat().st_size < before / 10
+
+
+def test_fingerprints_of_64_bits(tmp_path: Path) -> None:
+    """Fingerprints are whole numbers of 64 bits with sign."""
+    file = JobFile(tmp_path / "requests.sqlite")
+    ends = {-(2**63), -1, 0, 2**63 - 1}
+    assert file.move_seen(ends) is None
+    file.close()
+    file = JobFile(tmp_path / "requests.sqlite")
+    assert file.seen() == ends
+    file.close()

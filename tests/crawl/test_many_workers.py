@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import start_crawl
 from tests.crawl.test_backoff import check_fetched, check_kept, limit
 from tests.crawl.test_stores import wait_until
+from tests.stores.distant import distant
 from tests.stores.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
@@ -338,3 +340,40 @@ def test_pauses_over_workers(
     assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
     assert other.hits[-1].time < limited.hits[-1].time
     check_nothing_left(server)
+
+
+@pytest.mark.newest
+def test_a_distant_server(site: Site, server: RedisServer) -> None:
+    """If each call to Redis takes 200 ms, a crawl of four workers takes a few times as long,
+    not as many times as it has pages: a call is for a batch.
+    """
+    hosts, pages = (60, 10) if effort.is_long else (15, 8)
+    took = []
+    for number, seconds in enumerate((0.0, 0.2)):
+        server.client().flushall()
+        found = [
+            site.add(RULES, name=f"127.0.{4 + number}.{each + 1}")
+            for each in range(hosts)
+        ]
+        site.log.clear()
+        crowd = SimpleNamespace(
+            urls=[host.url(f"/{page}") for page in range(pages) for host in found],
+            site=site,
+        )
+        with distant(urlsplit(server.url).path, seconds) as port:
+            settings = settings_for(server, REDIS_URL=f"redis://127.0.0.1:{port}/0")
+            crawls = start_workers(crowd, settings, 4)
+            results = [crawl.result(LONGEST) for crawl in crawls]
+        for result in results:
+            assert result.stats["finish_reason"] == "finished", result.log
+            assert "log_count/ERROR" not in result.stats, result.log
+        for host in found:
+            assert len(host.pages) == len(set(host.pages)) == pages
+        times = [hit.time for hit in site.log]
+        took.append(max(times) - min(times))
+        print({k:v["calls"] for k,v in server.client().info("commandstats").items()})
+        server.client().config_resetstat()
+        print(sorted((round(h.time-min(times),2), h.host.name, h.path) for h in site.log)[::8])
+    near, far = took
+    print(f"{hosts * pages} pages: {near:.1f} s near, {far:.1f} s far")
+    assert far <= 3 * max(near, 3.0)

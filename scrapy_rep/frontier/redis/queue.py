@@ -94,6 +94,10 @@ class HostQueue(Base):
         """The requests that the server has handed out, and that are popped next."""
 
         self._handed_out_at = self._ask_at = float("-inf")
+        self._rests_until = float("-inf")
+        """When the event loop has had as much time since the last call as that has blocked it:
+        what ends meanwhile goes into one call."""
+
         self._most = 1
         self._wakes_at = float("inf")
         self._reports_at = float("inf")
@@ -160,7 +164,10 @@ class HostQueue(Base):
             now = self._clock.monotonic()
             is_due = now >= self._ask_at or self._worker.has_ended
             if not self._handed_out and is_due:
-                self._exchange(self._wanted(now))
+                if now >= self._rests_until:
+                    self._exchange(self._wanted(now))
+                else:
+                    self._wake_at(self._rests_until)
             request = self._start_next()
         self._frontier.flush()
         return request
@@ -187,13 +194,14 @@ class HostQueue(Base):
         self._reports_at = float("inf")
         self._beat()
         self._resync()
-        now = self._clock.monotonic()
+        now = began = self._clock.monotonic()
         quota = self._learning.quota(now) if wanted else 0
         limits = self._in_flight.limits if wanted else NO_LIMITS
         found, unknown = self._worker.exchange(
             limits, wanted=wanted, quota=max(quota, 0), enough=self._enough
         )
         now = self._clock.monotonic()
+        self._rests_until = now + (now - began)
         if wanted:
             self._learning.begin(unknown, quota, now)
         if found:
@@ -320,7 +328,9 @@ class HostQueue(Base):
             return  # A pop has reported it.
         self._reports_at = float("inf")
         self._in_flight.settle()
-        if self._worker.has_reports:
+        if self._clock.monotonic() < self._rests_until:
+            self._report_soon(self._rests_until - self._clock.monotonic())
+        elif self._worker.has_reports:
             self._exchange(0 if self._handed_out else self._room)
             self._frontier.flush()
             wake(self._crawler)

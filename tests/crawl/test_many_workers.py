@@ -40,6 +40,9 @@ DELAY = 0.2
 # Seconds, enough for a busy machine.
 LONGEST = 900
 
+# The seconds that a worker needs at most to connect to a distant server, and for its first page.
+START = 12.0
+
 SPIDER = "tests.crawl.worker_spiders.{}"
 
 
@@ -344,8 +347,8 @@ def test_pauses_over_workers(
 
 @pytest.mark.newest
 def test_a_distant_server(site: Site, server: RedisServer) -> None:
-    """If each call to Redis takes 200 ms, a crawl of four workers takes a few times as long,
-    not as many times as it has pages: a call is for a batch.
+    """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
+    long, and the round trips of its start: later, each call is for a batch.
     """
     hosts, pages = (60, 10) if effort.is_long else (15, 8)
     took = []
@@ -371,9 +374,6 @@ def test_a_distant_server(site: Site, server: RedisServer) -> None:
             assert len(host.pages) == len(set(host.pages)) == pages
         times = [hit.time for hit in site.log]
         took.append(max(times) - min(times))
-        print({k:v["calls"] for k,v in server.client().info("commandstats").items()})
-        server.client().config_resetstat()
-        print(sorted((round(h.time-min(times),2), h.host.name, h.path) for h in site.log)[::8])
     near, far = took
     print(f"{hosts * pages} pages: {near:.1f} s near, {far:.1f} s far")
-    assert far <= 3 * max(near, 3.0)
+    assert far <= 3 * near + START

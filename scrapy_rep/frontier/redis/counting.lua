@@ -43,3 +43,14 @@ end
 local function note_ended(count)
     if count > 0 and not add(ENDED, count) then recount() end
 end
+
+-- Return how many requests are not done.
+local function count_all()
+    local number = tonumber(redis.pcall('GET', NUMBER))
+    local ended = tonumber(redis.pcall('GET', ENDED))
+    if number and ended and ended <= number then return number - ended end
+    begin()
+    local count = recount()
+    if count == 0 then call('DEL', NUMBER, ENDED) end -- The queue is empty, or new.
+    return count
+end

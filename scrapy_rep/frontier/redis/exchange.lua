@@ -19,7 +19,7 @@
 --   quota, enough  how many robots.txt the worker can fetch, and how many ready queues are enough
 --
 -- Returns whether the call is refused, and the time; the indexes of new requests whose
--- fingerprint is known; after how long to ask again; the number of the last pause, and the new
+-- fingerprint is known; how many requests are not done; after how long to ask again; the number of the last pause, and the new
 -- ones: host, the rest, the last one that was doubled, and for how long it has lasted; the
 -- requests that are handed out: queue, request after its number, 1 if it may be sent or 0 if it
 -- is to be refused; and the queues whose robots.txt to fetch: queue, delay of the host, request.
@@ -228,4 +228,4 @@ if order.quota > 0 and call('ZCOUNT', ready, '-inf', now) < order.enough then
         end
     end
 end
-return { 0, now, seen, again, order.last_pause, pauses, found, wanted }
+return { 0, now, seen, count_all(), again, order.last_pause, pauses, found, wanted }

@@ -23,6 +23,9 @@ AT_ONCE = 100
 # callback would make even more.
 MAX_UNSENT = 1000
 
+# For how many times as long as a call takes the number of requests that it returns is used.
+_COUNT_HOLDS = 10
+
 # The length of the number at the start of each stored request.
 _NUMBER = 14
 
@@ -138,6 +141,7 @@ class Worker:
         """The number of requests that were pushed so far."""
 
         self._count = 0
+        self._counted_until = float("-inf")
         self.again = 0.0
         """The seconds after which a host may be ready, according to the server."""
 
@@ -295,10 +299,12 @@ class Worker:
         }
         words = [word for record in records for word in record[:4]]
         keys = [self._seen_key or self._prefix]
+        began = self._clock.monotonic()
         found = self._ask("exchange", json.dumps(order), *words, keys=keys)
         if found is None:
             return None
-        seen, *rest = found
+        seen, self._count, *rest = found
+        self._note_count(began)
         for index in seen:
             records[index][-1]()
         for _ in records:
@@ -329,12 +335,23 @@ class Worker:
         """The number of requests on the server that are not done, and of those that wait in
         the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
+        began = self._clock.monotonic()
+        if self._count and began < self._counted_until:
+            return self._count + self.unsent
         found = self._link.run("count", [self._prefix])
         if found is None:
             # Zero would end the crawl.
             return max(self._count + self.unsent, 1)
         self._count = found
+        self._note_count(began)
         return self._count + self.unsent
+
+    def _note_count(self, began: float) -> None:
+        """Note that a call, which *began* then, has counted the requests. A number above zero only
+        keeps the spider open, so a distant server is seldom asked for it alone.
+        """
+        now = self._clock.monotonic()
+        self._counted_until = now + _COUNT_HOLDS * (now - began)
 
     # Hosts.
 

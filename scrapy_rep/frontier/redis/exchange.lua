@@ -176,7 +176,10 @@ local function hand_out(queue)
         call('HSET', leases, '=' .. number, cmsgpack.pack({ queue, item[2], item[1] }))
         local found = { queue, item[1], is_sent and 1 or 0 }
         if not is_sent then -- It needs no place.
-            if is_empty(queue) then call('ZREM', ready, queue) end
+            if is_empty(queue) then
+                call('ZREM', ready, queue)
+                call('LREM', prefix .. ':parked:' .. host, 0, queue)
+            end
             return found
         end
         out = out + 1

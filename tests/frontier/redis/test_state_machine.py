@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -53,6 +54,7 @@ QUEUES = (PAGES, SECURE, EXEMPT, OTHER)
 HOSTS = ("a.example", "b.example", "c.example")
 WORKERS = 3
 PATIENCE = 3.0
+WAIT_MAX = 20.0
 
 which = st.integers(0, 20)
 members = st.integers(0, WORKERS - 1)
@@ -82,7 +84,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def begin(self, at_once: int, gap: float, known: list[Terms | None]) -> None:
         self.server.client().flushall()
         self.shared = self.patches.enter_context(Shared(self.server))
-        self.model = Model(at_once=at_once, gap=gap)
+        self.model = Model(at_once=at_once, gap=gap, wait_max=WAIT_MAX)
         self.model.now = ms(self.shared.clock.monotonic())
         self.limits = Limits(at_once, round(gap * 1000))
         for _ in range(WORKERS):
@@ -98,7 +100,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.members) < WORKERS)
     @rule()
     def start_a_worker(self) -> None:
-        member = Member(self.shared.worker(lives=False))
+        member = Member(self.shared.worker(lives=False, wait_max=WAIT_MAX))
         self.members.append(member)
         self.beat(len(self.members) - 1)
 
@@ -131,7 +133,8 @@ class SharedQueueMachine(RuleBasedStateMachine):
         self.model.tells(member)
         if found is not None:
             self.model.popped(member, found)
-            del member.had[found.number], member.places[found.number]
+            del member.had[found.number]
+            member.places.pop(found.number, None)
         for unknown in unknown_to(member.worker, 1, 8):
             self.model.learns(member, unknown.queue)
             member.learning.remove(unknown.queue)
@@ -193,14 +196,21 @@ class SharedQueueMachine(RuleBasedStateMachine):
         return found
 
     @precondition(lambda self: any(member.places for member in self.members))
-    @rule(number=members, which=which, fetched=st.booleans())
-    def leave(self, number: int, which: int, fetched: bool) -> None:
+    @rule(number=members, which=which, fetched=st.booleans(), succeeds=st.booleans())
+    def leave(
+        self, number: int, which: int, fetched: bool, succeeds: bool = False
+    ) -> None:
         member = self.member(number)
         if member.places:
             place = [*member.places][which % len(member.places)]
             host = member.places.pop(place)
-            member.worker.left(place, host, fetched=fetched)
-            member.left.append((place, host, fetched))
+            pauses, pause = member.pauses.pop(place)
+            if fetched and succeeds and self.model.hosts[host].places < inf:
+                member.worker.left(place, host, fetched=fetched, pause=pause)
+                member.left.append((place, host, fetched, pauses))
+            else:
+                member.worker.left(place, host, fetched=fetched)
+                member.left.append((place, host, fetched, -1))
 
     @precondition(lambda self: any(member.had for member in self.members))
     @rule(number=members, which=which)
@@ -291,6 +301,16 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.model.tells(member)
             self.model.releases(member, name, delay)
 
+    @rule(
+        number=members,
+        host=st.sampled_from(HOSTS),
+        pause=st.sampled_from([0.5, 2.0, 7.0, WAIT_MAX + 10]),
+        own=st.sampled_from([1.0, 2.0]),
+    )
+    def back_off(self, number: int, host: str, pause: float, own: float) -> None:
+        self.member(number).worker.back_off(host, pause, own)
+        self.model.backs_off(host, pause, own)
+
     # Time.
 
     @rule(seconds=st.sampled_from([0.001, 0.5, 1.0, 2.0, 7.0, 20.0, LEASE + 1]))
@@ -351,7 +371,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(min(self.members[0].worker.again, LEASE / 4))
         took = (self.model.now - began) / 1000
         assert not self.model.items, f"{len(self.model.items)} are never handed out"
-        assert took < 5 * LEASE + (7 + 3 + 20) * (items + 1), f"It took {took} s"
+        assert took < 5 * LEASE + WAIT_MAX + 10 + (7 + 3 + 20) * (items + 1), f"It took {took} s"
         self.check_that_nothing_is_left()
 
     def work(self, number: int) -> None:
@@ -375,7 +395,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(LEASE / 4)
             self.beat(0)
         names = self.shared.names() - {"number", "ended", "workers"}
-        assert all(name.startswith("host:") for name in names), names
+        assert all(name.startswith(("host:", "pauses")) for name in names), names
         for name in names:
             assert self.shared.ends_in(name) <= 2 * HOUR
 

@@ -13,7 +13,7 @@ from scrapy import Request, Spider
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.dupefilter import DupeFilter
-from scrapy_rep.frontier.redis.link import Link
+from scrapy_rep.frontier.redis.worker import Link
 from tests.frontier.fakes import Crawl, FakeStoreClient
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("scrapy_redis")
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis import link
+from scrapy_rep.frontier.redis import worker as worker_module
 from scrapy_rep.frontier.redis.learning import Terms
 from scrapy_rep.frontier.redis.worker import Limits, Popped, Unknown, Worker
 from tests.frontier.fakes import FakeClock
@@ -76,7 +76,7 @@ end
 """
 
 
-_real_source = link.source.__wrapped__  # The uncached function.
+_real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
 @cache
@@ -128,8 +128,8 @@ class Shared:
         self._patches = ExitStack()
 
     def __enter__(self) -> Self:
-        self._patches.enter_context(mock.patch.object(link, "source", _source))
-        timeout = mock.patch.object(link, "_TIMEOUT", self._timeout)
+        self._patches.enter_context(mock.patch.object(worker_module, "source", _source))
+        timeout = mock.patch.object(worker_module, "_TIMEOUT", self._timeout)
         self._patches.enter_context(timeout)
         self._patches.callback(self.redis.close)
         return self
@@ -142,7 +142,7 @@ class Shared:
         vars(crawler)["_scrapy_rep_components"] = {
             Frontier: SimpleNamespace(clock=self.clock)
         }
-        connection = link.Link(crawler)
+        connection = worker_module.Link(crawler)
         connection.connect(self.redis)
         self._patches.callback(connection.close)
         worker = Worker(connection, self.clock, PREFIX, lease, **how)

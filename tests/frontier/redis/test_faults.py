@@ -34,7 +34,7 @@ from tests.stores.redis_server import BINARY, RedisServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scrapy_rep.frontier.redis.link import Link
+    from scrapy_rep.frontier.redis.worker import Link
 
 pytestmark = pytest.mark.newest
 

@@ -371,7 +371,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(min(self.members[0].worker.again, LEASE / 4))
         took = (self.model.now - began) / 1000
         assert not self.model.items, f"{len(self.model.items)} are never handed out"
-        assert took < 5 * LEASE + WAIT_MAX + 10 + (7 + 3 + 20) * (items + 1), f"It took {took} s"
+        assert took < 5 * LEASE + WAIT_MAX + 10 + (7 + 3 + 20) * (items + 1), (
+            f"It took {took} s"
+        )
         self.check_that_nothing_is_left()
 
     def work(self, number: int) -> None:

@@ -132,6 +132,8 @@ local function park(queue, host, moment)
     call('ZADD', ready, moment, queue)
 end
 
+local turn = 0.001
+
 -- Hand out the best request of a queue, if its host is ready. If not, check the queue later.
 local function hand_out(queue)
     local host = host_of(queue)
@@ -194,7 +196,9 @@ local function hand_out(queue)
         elseif is_refused_at(out) then
             call('ZADD', ready, now, queue)
         elseif out < most then
-            call('ZADD', ready, now + pause, queue)
+            -- After the other queues of this call.
+            call('ZADD', ready, now + pause + turn, queue)
+            turn = turn + 0.001
         else
             park(queue, host, now + RESCUE)
         end
@@ -207,7 +211,7 @@ if order.wanted > 0 then
     -- Queues that are not ready are rescheduled, so that each is checked once.
     for _ = 1, order.wanted + LOOKS do
         local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')
-        if #found == order.wanted or not first[1] or tonumber(first[2]) > now then break end
+        if #found == order.wanted or not first[1] or tonumber(first[2]) >= now + 1 then break end
         found[#found + 1] = hand_out(first[1])
     end
     local first = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2]

@@ -14,6 +14,7 @@ from scrapy_redis.queue import Base
 from scrapy_rep.compat.internals import (
     active_requests,
     is_closing,
+    is_scraper_full,
     requests_in_progress,
     slot_state,
     wake,
@@ -193,7 +194,7 @@ class HostQueue(Base):
     @property
     def _room(self) -> int:
         """The number of requests for which the downloader has room."""
-        if not self._frontier.has_room:
+        if not self._frontier.has_room or is_scraper_full(self._crawler):
             return 0
         return max(self._places - len(active_requests(self._crawler)), 0)
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, AnyStr
+from typing import TYPE_CHECKING
 
 from scrapy_rep.protocol.grammar import WHITE_SPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
 
 EVERYONE = "*"
-_EVERYONE = ("*", b"*")
 
 _LETTERS = re.compile(rb"([A-Za-z_-]*)[A-Za-z0-9_.-]*").match
 _TOKEN = re.compile(rb"[^\s/*]*").match
@@ -80,18 +79,23 @@ def _names(products: list[str]) -> list[str]:
     return found
 
 
-def tokens_for(
-    agent: AnyStr, tokens: Collection[AnyStr], dialect: Dialect
-) -> AbstractSet[AnyStr]:
-    """Return the *tokens* of user-agent lines that name *agent*, a product token or ``*``.
+def followed(
+    agents: Iterable[str], tokens: Collection[str], dialect: Dialect
+) -> tuple[str | None, AbstractSet[str]]:
+    """Return the first of *agents* that a user-agent line with one of *tokens* names, or else
+    ``*`` (RFC 9309, 2.2.1), and the tokens that name it; None if none does.
 
-    All must be in lower case.
+    The tokens must be in lower case.
     """
-    if not agent:
-        return frozenset()
-    if dialect.agent_match == "prefix" and agent not in _EVERYONE:
-        return {token for token in tokens if token and agent.startswith(token)}
-    return {agent} if agent in tokens else frozenset()
+    for agent in (*agents, EVERYONE):
+        name = agent.lower()
+        if dialect.agent_match == "prefix" and name != EVERYONE:
+            named = {each for each in tokens if each and name.startswith(each)}
+        else:
+            named = {name} if name and name in tokens else set()
+        if named:
+            return agent, named
+    return None, frozenset()
 
 
 def agents_of_line(value: bytes, dialect: Dialect) -> tuple[str, ...]:

@@ -97,9 +97,10 @@ def test_the_extension_that_closes_spiders(
     """After each limit of Scrapy's CloseSpider, the next run fetches the rest, once."""
     host = site.add(RULES)
     host.answers |= {f"/{n}": Answer(PAGE, headers=HTML, delay=0.2) for n in range(40)}
-    urls = [host.url("/fails"), *pages(host, 40)]
-    trial = Trial(site, tmp_path, urls, mode=mode, spider="FailingSpider")
-    crawl = trial.start(**{f"CLOSESPIDER_{name}": 1})
+    requests = [{"url": host.url("/fails"), "priority": 1}, *pages(host, 40)]
+    trial = Trial(site, tmp_path, requests, mode=mode, spider="FailingSpider")
+    # The robots.txt is the first response.
+    crawl = trial.start(**{f"CLOSESPIDER_{name}": 2 if name == "PAGECOUNT" else 1})
     first = crawl.result()
     assert first.stats["finish_reason"] == f"closespider_{name.lower()}"
     assert len(host.pages) < 41
@@ -162,7 +163,7 @@ def test_retries(site: Site, mode: str, tmp_path: Path) -> None:
     time.sleep(0.3)
     kill(crawl, 0)
     crawl.wait()
-    trial.finish()
+    assert trial.start().result().stats["finish_reason"] == "finished"
     # It is given up after the second retry, which was repeated once.
     assert host.pages.count("/1") == 4
     assert [host.pages.count(f"/{n}") for n in (0, 2, 3)] == [1, 1, 1]
@@ -242,7 +243,7 @@ def test_priorities_beyond_any_integer(site: Site, tmp_path: Path) -> None:
 STRANGE = {
     "long": {"path": "/" + "a" * 1_000_000},
     "null bytes": {"path": "/a%00b", "meta": {"a\0b": "c\0"}},
-    "lone surrogates": {"path": "/\udcff", "meta": {"text": "\ud800"}},
+    "lone surrogates": {"path": "/a", "meta": {"text": "\ud800"}},
     "a large body": {"path": "/large", "method": "POST", "body": "b" * 3_000_000},
     "a slot with any name": {
         "path": "/slot",
@@ -267,6 +268,9 @@ def test_strange_requests(site: Site, name: str, tmp_path: Path) -> None:
     trial = one_by_one(site, tmp_path, requests, settings=settings, spider="EchoSpider")
     kill_while_it_hangs(trial, host, "/0")
     result = trial.finish()
+    if name == "long":  # The server refuses it, the JOBDIR does not.
+        assert [error["url"] for error in result.errors] == [host.url(path)]
+        return
     (found,) = [one for one in result.responses if not one["url"].endswith("/0")]
     wanted = fields.get("meta", {})
     assert {key: found["meta"][key] for key in wanted} == wanted
@@ -296,7 +300,9 @@ def test_what_the_state_of_a_spider_says(site: Site, tmp_path: Path) -> None:
     """
     host = site.add(RULES)
     urls = pages(host, 12)
-    trial = one_by_one(site, tmp_path, urls, spider="CountingStateSpider")
+    trial = one_by_one(
+        site, tmp_path, urls, spider="CountingStateSpider", settings={"EXTENSIONS": {}}
+    )
     trial.start(CLOSESPIDER_PAGECOUNT=4).result()
     done = len(host.pages)
     kill_while_it_hangs(trial, host, f"/{done + 2}")
@@ -335,3 +341,83 @@ def test_ctrl_c_while_a_host_waits(site: Site, mode: str, tmp_path: Path) -> Non
     trial.finish()
     assert host.pages == [f"/{number}" for number in range(5)]
     assert other.pages == [f"/{number}" for number in range(5)]
+
+
+def test_an_errback_that_takes_time(site: Site, mode: str, tmp_path: Path) -> None:
+    """A request that is refused in the queue is in flight until its errback has ended."""
+    host, other = site.add(Answer(status=503)), site.add(RULES)
+    trial = Trial(
+        site,
+        tmp_path,
+        [host.url("/page")],
+        mode=mode,
+        spider="FallbackSpider",
+        fallback=other.url("/fallback"),
+    )
+    crawl = trial.start()
+    until(crawl, lambda: trial.notes("unreachable"))
+    time.sleep(0.2)
+    kill(crawl, 0)
+    crawl.wait()
+    assert not other.pages
+    trial.finish()
+    assert other.pages == ["/fallback"]
+
+
+def test_a_pipeline_that_takes_time(site: Site, mode: str, tmp_path: Path) -> None:
+    """A page is in flight until the pipelines have its items: after a kill, an item can come
+    twice, and none is lost.
+    """
+    host = site.add(RULES)
+    settings = {"ITEM_PIPELINES": {f"{SPIDERS}SlowPipeline": 1}}
+    trial = Trial(site, tmp_path, pages(host, 3), mode=mode, settings=settings)
+    crawl = trial.start()
+    until(crawl, lambda: len(trial.notes("got")) == 3)
+    kill(crawl, 0)
+    crawl.wait()
+    assert not trial.notes("kept")
+    trial.finish()
+    assert {note.url for note in trial.notes("kept")} == set(pages(host, 3))
+
+
+def test_without_robotstxt(site: Site, tmp_path: Path) -> None:
+    """A crawl that does not obey robots.txt survives kills as well."""
+    host = site.add(RULES)
+    urls = [*pages(host, 20), host.url("/private/1")]
+    trial = Trial(site, tmp_path, urls, settings={"ROBOTSTXT_OBEY": False})
+    trial.run_until(5)
+    trial.run_until(5)
+    trial.finish()
+    assert set(trial.hits()) == set(urls)
+    assert not host.robots_hits
+    trial._check_repeated(trial.hits())
+
+
+def test_requests_of_the_engine(site: Site, tmp_path: Path) -> None:
+    """Requests that a callback sends with ``engine.download_async`` are in no queue: they are
+    sent again with their page.
+    """
+    host = site.add(RULES)
+    trial = one_by_one(
+        site,
+        tmp_path,
+        [host.url("/page")],
+        spider="DownloadingSurvivorSpider",
+        more=host.url("/more"),
+        settings={"CONCURRENT_REQUESTS": 4},
+    )
+    kill_while_it_hangs(trial, host, "/more")
+    trial.finish()
+    assert host.pages == ["/more", "/more", "/page", "/page"]
+
+
+def test_start_urls(site: Site, tmp_path: Path) -> None:
+    """Scrapy's own ``start()`` makes its requests without filter: each run fetches start_urls
+    again, and so does one after a kill, beside those that are in the file.
+    """
+    host = site.add(RULES)
+    urls = pages(host, 4)
+    trial = one_by_one(site, tmp_path, [], spider="StartUrlsSpider", start_urls=urls)
+    kill_while_it_hangs(trial, host, "/2")
+    trial.finish()
+    assert [host.pages.count(f"/{number}") for number in range(4)] == [2, 2, 3, 2]

@@ -44,7 +44,7 @@ def test_ended_at_any_moment(
     again only those that were in flight, nothing forbidden, and keeps the delay of a host
     over the restarts. What is done stays done.
     """
-    kills, pages, most = (30, 120, 20) if effort.is_long else (KILLS, 25, 25)
+    kills, pages, most = (30, 200, 12) if effort.is_long else (KILLS, 25, 25)
     web = Web(site, 4, pages, slow_pages=kills)
     trial = Trial(site, tmp_path, web.start_urls, mode=every_mode)
     for hits, pause in moments(kills, most):

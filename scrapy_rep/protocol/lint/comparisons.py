@@ -1,11 +1,10 @@
-"""Checks that let the rules of a file decide: on shadowed rules, and on differing dialects."""
+"""Compares what the rules of a file decide in different dialects."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote_from_bytes
 
 from scrapy_rep.protocol.agents import EVERYONE, agents_of_line
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
@@ -23,91 +22,7 @@ if TYPE_CHECKING:
 
     Found = tuple[Any, ...]
 
-# A rule is shadowed if the opposite is decided wherever it matches. In a *witness* of a pattern,
-# a character that stands in no pattern of the group replaces each "*", and follows an open
-# end. A pattern that matches the witness has a "*" or its open end at these places, so it
-# matches every URL that the first one matches: what decides on the witness decides on them all.
-
-_WITNESSES = "~!,;:@()_-ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ"
 ORIGIN = "https://example.com"
-_ASCII = bytes(range(128))
-
-# The number of characters of wildcards and witnesses that are compared in one file.
-_MAX_COMPARED = 50_000_000
-
-
-def shadowed_rules(file: File) -> Iterator[Found]:
-    """Yield the rules that never decide: line, deciding line, its verdict, and a remedy."""
-    dialect, left = file.dialect, _MAX_COMPARED
-    meant = "put this one first"
-    if dialect.rule_choice != "first":
-        meant = "lengthen this pattern"
-    for rules in _rules_together(file):
-        text = b"\n".join([b"User-agent:*", *[b"%s:%s" % rule[:2] for rule in rules]])
-        whole = replace(dialect, size_limit=len(text), line_limit=None)
-        robots = AccessRules.parse(text, whole)
-        patterns = [paths.pattern(rule[1].decode("latin-1"), dialect) for rule in rules]
-        used = set().union(
-            *[part for each in patterns if each for part in each.segments]
-        )
-        free = next((char for char in _WITNESSES if char not in used), None)
-        wildcards = [value for _, value, _ in rules if b"*" in value]
-        cost = sum(map(len, wildcards))
-        for (field, value, number), pattern in zip(rules, patterns, strict=True):
-            left -= cost + (1 + len(wildcards)) * len(value)
-            if free is None or left < 0:
-                break
-            urls = _witnesses(value, field == b"allow", free, dialect)
-            target = paths.target(urls[0], dialect)
-            if pattern is None or not paths.matches(pattern, target):
-                continue
-            [(allowed, rule), *others] = {
-                robots.decide(url, EVERYONE)[:2] for url in urls
-            }
-            allows = field == b"allow" or not value
-            if rule and not others and allowed is not allows:
-                winner = rules[rule.line - 2][2]
-                yield number, winner, "allows" if allowed else "forbids", meant
-
-
-def _rules_together(file: File) -> Iterator[list[tuple[bytes, bytes, int]]]:
-    """Yield the different rules that the same crawlers follow, if some allow and some forbid:
-    field, value and line.
-    """
-    values = {line.number: line.value for line in file.lines_of(*RULES)}
-    allow_all = file.dialect.empty_disallow == "allow-all"
-    together: dict[object, dict[tuple[bytes, bytes], int]] = {}
-    for place, group in enumerate(file.groups):
-        # Crawlers merge groups with the same names.
-        names = frozenset(group.agents) if file.dialect.merge_groups else place
-        rules = together.setdefault(names, {})
-        for kind, _, line in group.rules:
-            if values[line] or (allow_all and kind == "disallow"):
-                rules.setdefault((kind.encode(), values[line]), line)
-    for rules in together.values():
-        if len({kind == b"allow" or not value for kind, value in rules}) > 1:
-            yield [(*rule, line) for rule, line in rules.items()]
-
-
-def _witnesses(value: bytes, allows: bool, free: str, dialect: Dialect) -> list[str]:
-    """Return URLs for which the rule must decide on one, or else decides on none."""
-    path = quote_from_bytes(value, safe=_ASCII)
-    if dialect.wildcards:
-        path = path[:-1] if path.endswith("$") else path + "*"
-        path = path.replace("*", free)
-    else:
-        path += free
-    found = [path if path.startswith("/") else "/" + path]
-    before, mark, query = found[0].partition("?")
-    if value.startswith(b"*") and path.lstrip(free).startswith("/"):
-        found.append(path.lstrip(free))  # The first "*" may match nothing.
-    if "/" in query and dialect.path_encoding == "rfc3986":
-        found.append(before + mark + query.replace("/", "%2F"))
-    directory, _, page = found[0].rpartition("/")
-    if allows and page.startswith("index.htm") and dialect.index_html_quirk:
-        found.append(directory + "/")
-    return [ORIGIN + each for each in found]
-
 
 # The limits of a comparison: the bytes of a file that are read, and the rules and names that
 # are taken from them, evenly spread.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
-from scrapy_rep.protocol.robotstxt.groups import parse_groups
-from scrapy_rep.protocol.robotstxt.lines import decoded_text, read_line
+from scrapy_rep.protocol.robotstxt.groups import groups_of
+from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines, read_line
 
 if TYPE_CHECKING:
     from scrapy_rep.protocol.dialect import Dialect
@@ -78,7 +77,7 @@ class File:
         self.url = url
         """The URL that it was fetched from, or None for a local file."""
 
-        self.groups = parse_groups(body, dialect)[0]
+        self.groups = groups_of(lines(body, dialect), dialect)
         self._texts = decoded_text(body, dialect).split(b"\n")
         self.last_line = len(self._texts)
 
@@ -91,22 +90,18 @@ class File:
             self.page_line = first + 1
 
         self.lines: list[Written] = []
-        self._by_field: dict[str, list[Written]] = {}
         for number, raw in enumerate(self._texts, 1):
             line = read_line(number, raw, dialect)
             field, value = line[1:] if line else ("", b"")
             if raw and (field in KNOWN_FIELDS or not self.page_line):
-                written = Written(number, raw, field, value)
-                self.lines.append(written)
-                self._by_field.setdefault(field, []).append(written)
+                self.lines.append(Written(number, raw, field, value))
 
         self.meant: dict[str, str | None] = {}
         """The fields that misspelt ones stand for, as far as known."""
 
     def lines_of(self, *fields: str) -> list[Written]:
         """Return the lines with one of *fields*, in file order."""
-        found = [self._by_field.get(field, []) for field in fields]
-        return sorted(chain.from_iterable(found))
+        return [line for line in self.lines if line.field in fields]
 
     def text(self, line: int) -> str:
         """Return the beginning of a line as written; nothing for line 0."""

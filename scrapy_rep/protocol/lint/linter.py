@@ -25,7 +25,7 @@ from scrapy_rep.protocol.agents import (
 )
 from scrapy_rep.protocol.dialect import GOOGLE
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
-from scrapy_rep.protocol.lint.comparisons import ORIGIN, differences, shadowed_rules
+from scrapy_rep.protocol.lint.comparisons import ORIGIN, differences
 from scrapy_rep.protocol.lint.findings import (
     KNOWN_FIELDS,
     MAX_OF_A_CODE,
@@ -42,14 +42,13 @@ from scrapy_rep.protocol.usage.robotstxt import (
     usage_groups,
 )
 from scrapy_rep.protocol.usage.statements import split_path
-from scrapy_rep.protocol.usage.vocabulary import labels_of, values_of
+from scrapy_rep.protocol.usage.vocabulary import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.lint.findings import Severity, Written
-    from scrapy_rep.protocol.robotstxt.groups import Group
 
     Facts = bool | tuple[object, ...]
     Found = tuple[Any, ...]
@@ -183,11 +182,8 @@ def _field_meant(name: str, file: File) -> str | None:
     """Return the field that *name* probably stands for, or None."""
     if len(name) > _MAX_WORD or name in _OBSOLETE:
         return None
-    letters = _NO_LETTER.sub("", name)
-    for plain, spelling in _BY_LETTERS.items():
-        if letters.startswith(plain) and len(letters) <= len(plain) + 2:
-            return spelling
     if name not in file.meant and len(file.meant) < _MAX_WORDS:
+        letters = _NO_LETTER.sub("", name)
         words = _BY_LETTERS if len(name) > 3 else ()
         near = get_close_matches(letters, words, n=1, cutoff=_MIN_LIKENESS)
         file.meant[name] = _BY_LETTERS[near[0]] if near else None
@@ -275,61 +271,22 @@ def _outside_groups(file: File) -> Iterator[Found]:
             yield line.number, why, meant
 
 
-def _forbids(group: Group) -> bool:
-    return any(rule.kind == "disallow" and rule.pattern for rule in group.rules)
-
-
-_MAKE_CLEAR = (
-    "write Disallow: / to forbid everything, or an empty Disallow: to make clear that the "
-    "group allows it"
-)
-
-
 def _groups_without_rules(file: File) -> Iterator[Found]:
-    restricted = any(EVERYONE in each.agents and _forbids(each) for each in file.groups)
+    restricted = any(
+        rule.kind == "disallow" and rule.pattern
+        for group in file.groups
+        if EVERYONE in group.agents
+        for rule in group.rules
+    )
     for group in file.groups:
         if group.rules or not any(group.agents) or (group.records and not restricted):
             continue
-        even, meant = (
-            "",
-            "write Disallow: / to forbid everything, or an empty Disallow:",
-        )
         if restricted and EVERYONE not in group.agents:
-            even, meant = ", even what the * group forbids", "repeat those rules here"
-        yield group.lines[-1], even, meant
-
-
-def _hidden_groups(file: File) -> Iterator[Found]:
-    if file.dialect.merge_groups:
-        return
-    seen: dict[str, int] = {}
-    for group in file.groups:
-        earlier = [_earlier(name, seen, file.dialect) for name in group.agents if name]
-        if earlier and all(earlier):
-            meant = "move this group above that one"
-            if group.agents[0] in seen:
-                meant = "move the rules there, and delete this group"
-            yield group.lines[0], earlier[0], meant
-        for token, number in zip(group.agents, group.lines, strict=True):
-            seen.setdefault(token, number)
-
-
-def _earlier(token: str, seen: dict[str, int], dialect: Dialect) -> int:
-    """Return the first line that names all crawlers that *token* names; 0 if none does."""
-    if dialect.agent_match != "prefix" or token == EVERYONE:
-        return seen.get(token, 0)
-    beginnings = (token[:end] for end in range(1, min(len(token), 200) + 1))
-    return min((seen[name] for name in beginnings if name in seen), default=0)
-
-
-# Rules.
-
-
-def _empty_disallows(file: File) -> Iterator[Found]:
-    for group in filter(_forbids, file.groups):
-        for rule in group.rules:
-            if rule.kind == "disallow" and not rule.pattern:
-                yield (rule.line,)
+            meant = "repeat those rules here"
+            yield group.lines[-1], ", even what the * group forbids", meant
+        else:
+            meant = "write Disallow: / to forbid everything, or an empty Disallow:"
+            yield group.lines[-1], "", meant
 
 
 # Patterns.
@@ -377,59 +334,20 @@ def _fragment(line: Written, _file: File) -> Facts:
     return (line.value,)
 
 
-def _literal_wildcard(line: Written, file: File) -> Facts:
-    has_wildcard = b"*" in line.value or line.value.endswith(b"$")
-    return has_wildcard and not file.dialect.wildcards
-
-
-def _dollar_inside(line: Written, file: File) -> Facts:
-    if b"$" not in line.value[:-1] or not file.dialect.wildcards:
-        return False
-    # RFC 9309, 2.2.3, writes a literal $ like this. Google does not decode it.
-    encoded = file.dialect.path_encoding == "rfc3986"
-    return (", or write %24" if encoded else "",)
-
-
-def _trailing_stars(file: File) -> Iterator[Found]:
-    if not file.dialect.wildcards:
-        return
-    rules = []
-    for line in file.lines_of(*RULES):
-        pattern = paths.pattern(line.value.decode("latin-1"), file.dialect)
-        if line.value and pattern is not None:
-            rules.append((line, pattern.octets))
-    octets_of = {(line.field, octets) for line, octets in rules}
-    for line, octets in rules:
-        anchor = b"$" if line.value.endswith(b"*$") else b""
-        rest = line.value.removesuffix(anchor).rstrip(b"*")
-        end = line.value[len(rest) :]
-        if not end.startswith(b"*") or not rest.strip(b"/*$") or rest.endswith(b"$"):
-            continue
-        # The "*" counts where rules are as long as this one with or without it: then it
-        # can turn the verdict.
-        allows = line.field == "allow"
-        other = "disallow" if allows else "allow"
-        contested = range(octets - len(end) + allows, octets + allows)
-        if file.dialect.rule_choice == "first" or not any(
-            (other, each) in octets_of for each in contested
-        ):
-            yield line.number, end.decode()
-
-
 # Other records.
 
 _MAX_URL = 65_536
-_READERS: dict[str, tuple[Callable[[str], object], str]] = {
-    "crawl-delay": (pace.crawl_delay, "seconds, as in Crawl-delay: 5"),
-    "request-rate": (pace.request_rate, "pages per seconds, as in Request-rate: 1/5"),
-    "visit-time": (pace.visit_time, "hours in UTC, as in Visit-time: 0600-0845"),
+_GOOD_VALUES = {
+    "crawl-delay": "seconds, as in Crawl-delay: 5",
+    "request-rate": "pages per seconds, as in Request-rate: 1/5",
+    "visit-time": "hours in UTC, as in Visit-time: 0600-0845",
 }
 
 
 def _bad_value(line: Written, file: File) -> Facts:
-    read, meant = _READERS[line.field]
     text = line.value[:_MAX_URL].decode("utf-8", "replace")
-    return file.dialect.crawl_delay and read(text) is None and (line.value, meant)
+    is_bad = file.dialect.crawl_delay and pace.READERS[line.field](text) is None
+    return is_bad and (line.value, _GOOD_VALUES[line.field])
 
 
 def _several_delays(file: File) -> Iterator[Found]:
@@ -491,15 +409,16 @@ def _wrong_preference(line: Written) -> tuple[str, str] | None:
     if b"=" in rest and not is_label and not first.startswith(b"/"):
         return f"{quoted(first)} is no path", f"write {quoted(b'/' + first)}"
     signal, expression = expression_of(Line(line.number, line.field, line.value))
-    labels, values = labels_of(signal), values_of(signal)[:2]
+    rows = [row for row in ROWS if row.signal is signal]
+    labels, values = [row.label for row in rows], [*filter(None, rows[0][2:4])]
     how = f"the labels are {', '.join(labels)}, the values {' or '.join(values)}"
-    for _, message in expression.findings:
-        return message, how
+    if expression.mistake:
+        return expression.mistake, how
     for label, value in expression.pairs:
         if label not in labels:
             return f"{quoted(label.encode())} is no label of {signal}", how
         if label == "use":
-            values = "immediate", "reference", "full"
+            values = ["immediate", "reference", "full"]
         if value not in values:
             return f"{label} has another value", f"write {label}={' or '.join(values)}"
     return None
@@ -576,16 +495,6 @@ TABLE = (
     Row("group-without-rules", "warning", _groups_without_rules,
         "the group has no rules, so it allows everything{}",
         "{}"),
-    Row("hidden-group", "error", _hidden_groups,
-        "crawlers follow the group of line {} and ignore this one",
-        "{}"),
-    Row("empty-disallow", "warning", _empty_disallows,
-        "some crawlers ignore an empty Disallow beside other rules, and to others it allows "
-        "everything from here on",
-        "delete it"),
-    Row("shadowed-rule", "warning", shadowed_rules,
-        "line {} decides wherever this rule matches, and {} the URL",
-        "delete one, or {}"),
     Row("absolute-url", "error", _lines(_absolute_url, *RULES),
         "crawlers compare patterns with paths, and read the host as part of the path",
         "write {}"),
@@ -601,15 +510,6 @@ TABLE = (
     Row("bad-percent", "warning", _lines(lambda line, _: bool(_BAD_PERCENT(line.value)), *RULES),
         "crawlers differ on a % without two hexadecimal digits after it",
         "write %25 for a percent sign"),
-    Row("literal-wildcard", "warning", _lines(_literal_wildcard, *RULES),
-        "* and $ match only themselves",
-        "write the beginning of a path"),
-    Row("dollar-inside", "warning", _lines(_dollar_inside, *RULES),
-        "a $ that is not at the end matches only itself",
-        "leave it out, or move it to the end{}"),
-    Row("trailing-star", "note", _trailing_stars,
-        "patterns match every path that begins with them, and some crawlers take * literally",
-        "leave out the final {}"),
     Row("bad-value", "error", _lines(_bad_value, *PACE_FIELDS),
         "crawlers cannot read {}, and ignore the line",
         "write {}"),

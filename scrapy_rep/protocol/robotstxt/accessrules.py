@@ -6,7 +6,7 @@ Sources: RFC 9309, 2.1 and 2.2.1, and :class:`~scrapy_rep.protocol.dialect.Diale
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
 from scrapy_rep.protocol.robotstxt import paths
@@ -14,10 +14,11 @@ from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.protocol.robotstxt.groups import (
     Group,
     follow,
-    parse_groups,
+    groups_of,
     rule_lines,
     sitemap_urls,
 )
+from scrapy_rep.protocol.robotstxt.lines import lines
 from scrapy_rep.protocol.robotstxt.pace import NO_PACE, Pace
 from scrapy_rep.protocol.robotstxt.paths import NORMAL_URL
 from scrapy_rep.protocol.robotstxt.rules import TOO_LONG, RuleList, lines_near
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.robotstxt.pace import RequestRate, VisitTime
 
-MAX_FOLLOWED = 32
+_MAX_FOLLOWED = 32
 """The number of sequences of product tokens whose rules are kept. A crawl has few."""
 
 # The size of an instance in memory without its text, in bytes.
@@ -46,7 +47,9 @@ _NO_RULES = RuleList((), RFC9309)
 class CrawlerRules:
     """The rules and delays for one sequence of product tokens."""
 
-    __slots__ = ("_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules")
+    __slots__ = (
+        "_dialect", "_may_skip", "_texts", "agent", "agents", "pace", "rules", "usage",
+    )  # fmt: skip
 
     def __init__(
         self, agents: str | tuple[str, ...], body: bytes, dialect: Dialect
@@ -62,6 +65,9 @@ class CrawlerRules:
         self.rules: RuleList | None = None
         """The rules of the groups, after :meth:`read_rules`."""
 
+        self.usage: Any = None
+        """The usage records of the groups, after a question about them."""
+
         self._dialect = dialect
         self._may_skip = not (
             dialect.misspelt_fields
@@ -74,9 +80,10 @@ class CrawlerRules:
     @property
     def weight(self) -> int:
         """The approximate size in memory, in bytes."""
+        weight: int = self.usage.weight if self.usage else 0
         if self.rules is not None:
-            return self.rules.weight
-        return sum(len(text) for text, _ in self._texts)
+            return weight + self.rules.weight
+        return weight + sum(len(text) for text, _ in self._texts)
 
     def first_rules(self, target: str) -> RuleList | None:
         """Return only rules that may match *target*, at the first call; else None.
@@ -88,12 +95,11 @@ class CrawlerRules:
         if not self._may_skip or "%2F" in target or len(target) > paths.SHORT:
             return None
         self._may_skip = False
-        lines = list(lines_near(target, self._texts))
-        return RuleList(lines, self._dialect) if lines else _NO_RULES
+        near = list(lines_near(target, self._texts))
+        return RuleList(near, self._dialect) if near else _NO_RULES
 
     def read_rules(self) -> RuleList:
-        lines = rule_lines(self._texts, self._dialect)
-        self.rules = RuleList(lines, self._dialect)
+        self.rules = RuleList(rule_lines(self._texts, self._dialect), self._dialect)
         self._texts = []
         return self.rules
 
@@ -106,7 +112,7 @@ class AccessRules:
     """
 
     __slots__ = (
-        "_blanket", "_body", "_followed", "_is_packed", "_others", "_sitemaps", "_url",
+        "_blanket", "_body", "_crawlers", "_followed", "_is_packed", "_sitemaps", "_url",
         "dialect",
     )  # fmt: skip
 
@@ -122,8 +128,9 @@ class AccessRules:
         self._is_packed = False
         self._url = url
         self._blanket = blanket
+        self._crawlers: dict[str | tuple[str, ...], CrawlerRules] = {}
         self._followed: CrawlerRules | None = None
-        self._others: dict[str | tuple[str, ...], CrawlerRules] | None = None
+        """Those of :attr:`_crawlers` that were asked for last."""
         self._sitemaps: tuple[str, ...] | None = None
 
     @classmethod
@@ -158,24 +165,20 @@ class AccessRules:
     def weight(self) -> int:
         """The approximate size in memory, in bytes: of the text and of rules parsed so far."""
         weight = _EMPTY_WEIGHT + len(self._body)
-        if self._followed is not None:
-            weight += self._followed.weight
-        for followed in (self._others or {}).values():
-            weight += followed.weight
-        return weight
+        return weight + sum(each.weight for each in self._crawlers.values())
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The absolute URLs of the sitemaps, in file order, without duplicates."""
         if self._sitemaps is None:
-            lines = parse_groups(self.body, self.dialect)[1]
-            self._sitemaps = tuple(sitemap_urls(lines, self._url))
+            read = lines(self.body, self.dialect)
+            self._sitemaps = tuple(sitemap_urls(read, self._url))
         return self._sitemaps
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """All groups, in file order; parsed at each call."""
-        return parse_groups(self.body, self.dialect)[0]
+        return groups_of(lines(self.body, self.dialect), self.dialect)
 
     def decide(self, url: str, agents: str | Sequence[str]) -> Decision:
         """Decide whether a crawler may fetch *url*; the decision names the rule.
@@ -239,18 +242,12 @@ class AccessRules:
         followed = self._followed
         if followed is None or followed.agents != agents:
             key = agents if isinstance(agents, str) else tuple(agents)
-            if followed is None or followed.agents != key:
-                followed = self._followed = self._switch_to(key)
+            if key not in self._crawlers:
+                if len(self._crawlers) >= _MAX_FOLLOWED:
+                    self._crawlers.clear()
+                self._crawlers[key] = CrawlerRules(key, self.body, self.dialect)
+            followed = self._followed = self._crawlers[key]
         return followed
-
-    def _switch_to(self, agents: str | tuple[str, ...]) -> CrawlerRules:
-        if self._followed is not None:
-            if self._others is None or len(self._others) >= MAX_FOLLOWED:
-                self._others = {}
-            self._others[self._followed.agents] = self._followed
-        if self._others and agents in self._others:
-            return self._others[agents]
-        return CrawlerRules(agents, self.body, self.dialect)
 
     def _read_rules(self, followed: CrawlerRules) -> RuleList:
         # Later calls rarely need the text.

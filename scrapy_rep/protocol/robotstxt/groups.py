@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from scrapy_rep.protocol.agents import EVERYONE, agents_of_line, tokens_for
+from scrapy_rep.protocol.agents import agents_of_line, followed
 from scrapy_rep.protocol.grammar import PACE_FIELDS, RULES, SITEMAP, USER_AGENT
 from scrapy_rep.protocol.robotstxt.lines import (
-    GroupText,
-    Line,
-    PlainLine,
     decoded_text,
-    lines,
     octets,
     plain_lines,
     user_agent_lines,
@@ -24,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from scrapy_rep.protocol.dialect import Dialect
+    from scrapy_rep.protocol.robotstxt.lines import GroupText, Line, PlainLine
 
 
 class Record(NamedTuple):
@@ -60,11 +57,7 @@ class Group(NamedTuple):
     the group."""
 
 
-Groups: TypeAlias = tuple[tuple[Group, ...], list[Line]]
-
 _PACE_FIELDS = tuple(field.encode() for field in PACE_FIELDS)
-
-_AnyLine = TypeVar("_AnyLine", Line, PlainLine)
 
 
 class Followed(NamedTuple):
@@ -80,17 +73,25 @@ class Followed(NamedTuple):
     """The delay, rate and window lines for the crawler."""
 
 
-def parse_groups(body: bytes, dialect: Dialect) -> Groups:
-    """Return the groups of a robots.txt, and its sitemap lines, which belong to no group."""
-    return groups_of(lines(body, dialect), dialect)
-
-
 def groups_of(
     lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str] = RULES
-) -> Groups:
-    """Return the groups and sitemap lines among *lines*. *rule_fields* are the fields of rules."""
-    groups, sitemaps = _split(lines, rule_fields)
-    return tuple(_group(*group, dialect, rule_fields) for group in groups), sitemaps
+) -> tuple[Group, ...]:
+    """Return the groups among *lines*. *rule_fields* are the fields of rules."""
+    groups: list[list[Line]] = []
+    is_in_group = has_rules = False
+    for line in lines:
+        if line.field == USER_AGENT:
+            if has_rules or not is_in_group:
+                groups.append([])
+            is_in_group, has_rules = True, False
+            groups[-1].append(line)
+        elif not line.field:
+            is_in_group = False
+        elif is_in_group and line.field != SITEMAP:
+            # Rules before any group are in none (RFC 2.2.2).
+            has_rules = has_rules or line.field in rule_fields
+            groups[-1].append(line)
+    return tuple(_group(group, dialect, rule_fields) for group in groups)
 
 
 def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
@@ -107,11 +108,8 @@ def follow(body: bytes, agents: Sequence[str], dialect: Dialect) -> Followed:
         starts.append(start)
         for token in tokens:
             naming.setdefault(token, []).append(place)
-    for agent in (*agents, EVERYONE):
-        named = tokens_for(agent.lower(), naming, dialect)
-        if named:
-            break
-    else:
+    agent, named = followed(agents, naming, dialect)
+    if agent is None:
         return Followed(None, [], ())
     ours = {place for token in named for place in naming[token]}
     texts = list(_texts_of(ours, starts, text, dialect))
@@ -173,12 +171,14 @@ def _texts_of(
 
 
 def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
-    """Yield the absolute http, https and ftp URLs of sitemap lines, without duplicates.
+    """Yield the absolute http, https and ftp URLs of the sitemap lines, without duplicates.
 
     *url* is the base for relative URLs; without it, these are ignored.
     """
     seen = set()
-    for _, _, value in lines:
+    for _, field, value in lines:
+        if field != SITEMAP:
+            continue
         found = value.decode("utf-8", "replace")
         try:
             absolute = urljoin(url, found) if url else found
@@ -191,42 +191,8 @@ def sitemap_urls(lines: Iterable[Line], url: str | None) -> Iterator[str]:
             yield absolute
 
 
-def _split(
-    lines: Iterable[_AnyLine], rule_fields: Collection[str]
-) -> tuple[list[tuple[list[_AnyLine], list[_AnyLine]]], list[_AnyLine]]:
-    """Return, for each group, its user-agent lines and all of its lines; and the sitemap lines."""
-    groups: list[tuple[list[_AnyLine], list[_AnyLine]]] = []
-    sitemaps: list[_AnyLine] = []
-    names: list[_AnyLine] = []
-    group: list[_AnyLine] | None = None
-    has_rules = False
-    for line in lines:
-        field = line[1]
-        if field in rule_fields:
-            if group is not None:  # Rules before any group are in none (RFC 2.2.2).
-                # Even an empty rule ends the run of user-agent lines.
-                group.append(line)
-                has_rules = True
-        elif field == USER_AGENT:
-            if group is None or has_rules:
-                names, group, has_rules = [], [], False
-                groups.append((names, group))
-            names.append(line)
-            group.append(line)
-        elif field == SITEMAP:
-            sitemaps.append(line)
-        elif not field:
-            group = None
-        elif group is not None:
-            group.append(line)
-    return groups, sitemaps
-
-
 def _group(
-    _names: list[Line],
-    lines: list[Line],
-    dialect: Dialect,
-    rule_fields: Collection[str],
+    lines: Iterable[Line], dialect: Dialect, rule_fields: Collection[str]
 ) -> Group:
     agents: list[tuple[str, int, int]] = []
     rules: list[Rule] = []

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.protocol.robotstxt.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy_rep.protocol.robotstxt.groups import Record
 
@@ -106,19 +106,15 @@ class Pace(NamedTuple):
     @classmethod
     def of(cls, records: Iterable[Record]) -> Pace:
         found = tuple(records)
-        delays = [
-            crawl_delay(each.value) for each in found if each.field == "crawl-delay"
-        ]
-        rates = [
-            request_rate(each.value) for each in found if each.field == "request-rate"
-        ]
-        visits = [
-            visit_time(each.value) for each in found if each.field == "visit-time"
-        ]
+        values: dict[str, list[Any]] = {field: [] for field in READERS}
+        for each in found:
+            value = READERS[each.field](each.value)
+            if value is not None:
+                values[each.field].append(value)
         return cls(
-            max((delay for delay in delays if delay is not None), default=None),
-            tuple(filter(None, rates)),
-            next(filter(None, visits), None),
+            max(values["crawl-delay"], default=None),
+            tuple(values["request-rate"]),
+            next(iter(values["visit-time"]), None),
             found,
         )
 
@@ -149,21 +145,6 @@ class Pace(NamedTuple):
             refusal = Reason.VISIT_TIME
         return Demand(delay, opens_in, refusal)
 
-    def record_of_delay(self, now: datetime) -> Record | None:
-        """Return the first record that asks for the delay at the time *now* (UTC)."""
-        delay = self.delay(now)
-        for record in self.records:
-            if Pace.of([record]).delay(now) == delay:
-                return record
-        return None
-
-    def record_of_visit_time(self) -> Record | None:
-        """Return the record with the visit window, or None."""
-        for record in self.records:
-            if record.field == "visit-time" and visit_time(record.value):
-                return record
-        return None
-
     def refusal(self, reason: Reason, now: datetime, agent: str | None) -> Decision:
         """Return the decision that refuses a URL, which the rules allow, because of the pace.
 
@@ -171,10 +152,22 @@ class Pace(NamedTuple):
         than the crawl accepts. The rule of the decision is the record that asks for it. *agent*
         is the product token, or ``*``, whose groups the crawler follows.
         """
-        is_delay = reason is Reason.CRAWL_DELAY
-        record = self.record_of_delay(now) if is_delay else self.record_of_visit_time()
+        record = self.record_of(reason, now)
         rule = record and Rule(record.field, record.value, record.line)
         return Decision(False, rule, agent, reason)
+
+    def record_of(self, reason: Reason, now: datetime) -> Record | None:
+        """Return the record that asks for the delay at the time *now* (UTC), if *reason* is
+        ``CRAWL_DELAY``, or for the visit window.
+        """
+
+        def asks(record: Record) -> bool:
+            alone = Pace.of([record])
+            if reason is Reason.CRAWL_DELAY:
+                return alone.delay(now) == self.delay(now)
+            return alone.visit_time is not None
+
+        return next(filter(asks, self.records), None)
 
 
 NO_PACE = Pace(None, (), None)
@@ -213,6 +206,14 @@ def visit_time(value: str) -> VisitTime | None:
     if max(hour, end_hour) > 23 or max(minute, end_minute) > 59:
         return None
     return VisitTime(time(hour, minute), time(end_hour, end_minute))
+
+
+READERS: dict[str, Callable[[str], float | RequestRate | VisitTime | None]] = {
+    "crawl-delay": crawl_delay,
+    "request-rate": request_rate,
+    "visit-time": visit_time,
+}
+"""The reader of the values of each field."""
 
 
 def _is_between(start: time, end: time, now: time) -> bool:

@@ -11,7 +11,7 @@ import sys
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.protocol.agents import EVERYONE, tokens_for
+from scrapy_rep.protocol.agents import followed
 from scrapy_rep.protocol.grammar import RULES
 from scrapy_rep.protocol.robotstxt.groups import groups_of
 from scrapy_rep.protocol.robotstxt.lines import decoded_text, lines
@@ -114,7 +114,7 @@ class UsageGroups(NamedTuple):
 def usage_groups(read: Iterable[Line], dialect: Dialect) -> UsageGroups:
     """Return the usage records among the lines of a robots.txt."""
     read = list(read)
-    groups, _ = groups_of(read, dialect, _RULES)
+    groups = groups_of(read, dialect, _RULES)
     records = {line.number: line for line in read if line.field in FIELDS}
     by_group = []
     for group in groups:
@@ -138,14 +138,11 @@ def _followed(
 ) -> tuple[str | None, list[Line]]:
     """Return the first of *agents*, or ``*``, that has a group, and its records."""
     tokens = {token for names, _ in groups for token in names}
-    for agent in (*agents, EVERYONE):
-        named = tokens_for(agent.lower(), tokens, dialect)
-        if named:
-            found = [each for names, each in groups if not named.isdisjoint(names)]
-            if not dialect.merge_groups:
-                del found[1:]
-            return agent, list(chain.from_iterable(found))
-    return None, []
+    agent, named = followed(agents, tokens, dialect)
+    found = [each for names, each in groups if not named.isdisjoint(names)]
+    if not dialect.merge_groups:
+        del found[1:]
+    return agent, list(chain.from_iterable(found))
 
 
 def _within_limit(records: list[Line]) -> list[Line]:

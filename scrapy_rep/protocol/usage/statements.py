@@ -104,13 +104,13 @@ def statements_at(
 
 
 class Expression(NamedTuple):
-    """The labels and values of a parsed text, and its findings."""
+    """The labels and values of a parsed text."""
 
     pairs: tuple[tuple[str, str | None], ...] = ()
     """Pairs of a label and a value; the value is None if its type fits no label."""
 
-    findings: tuple[tuple[str, str], ...] = ()
-    """Pairs of a code and a message for the linter."""
+    mistake: str = ""
+    """The first mistake in the text, for the linter; empty if there is none."""
 
 
 def split_path(value: bytes) -> tuple[bytes, bytes]:
@@ -126,10 +126,11 @@ def read_expression(signal: Signal, octets: bytes) -> Expression:
     ``Content-Usage`` is in draft-ietf-aipref-vocab-08, 6.5. A URL is a label without a value.
     """
     if not octets.strip():
-        return Expression(findings=(("no-preference", "the line states nothing"),))
+        return Expression(mistake="the line states nothing")
     if len(octets) > MAX_TEXT:
-        message = f"crawlers ignore a line of more than {MAX_TEXT} bytes"
-        return Expression(findings=(("bad-preference", message),))
+        return Expression(
+            mistake=f"crawlers ignore a line of more than {MAX_TEXT} bytes"
+        )
     if signal is Signal.CONTENT_USAGE:
         is_short = len(octets) <= MAX_SHOWN
         return (_read_dictionary_cached if is_short else _read_dictionary)(octets)
@@ -147,7 +148,7 @@ def _read_dictionary(octets: bytes) -> Expression:
         found: Any = parse(octets, tltype="dictionary")
     except Exception as error:  # noqa: BLE001  whatever the library raises
         message = f"crawlers ignore this, as it is no RFC 9651 dictionary: {error}"
-        return Expression(findings=(("bad-preference", message[:200]),))
+        return Expression(mistake=message[:200])
     pairs: list[tuple[str, str | None]] = []
     for label, member in found.items():
         value = member[0] if isinstance(member, tuple) else member
@@ -161,15 +162,15 @@ _read_dictionary_cached = lru_cache(maxsize=256)(_read_dictionary)
 
 def _read_pairs(text: str) -> Expression:
     pairs: list[tuple[str, str | None]] = []
-    findings: list[tuple[str, str]] = []
+    mistake = ""
     for part in text.split(",", _MAX_PAIRS)[:_MAX_PAIRS]:
         label, equals, value = (each.strip().lower() for each in part.partition("="))
         if equals and label:
             pairs.append((label, value))
-        elif part.strip():
-            message = f"crawlers ignore {part.strip()[:60]!r}, which is not label=value"
-            findings.append(("bad-preference", message))
-    return Expression(tuple(pairs), tuple(findings))
+        elif part.strip() and not mistake:
+            written = part.strip()[:60]
+            mistake = f"crawlers ignore {written!r}, which is not label=value"
+    return Expression(tuple(pairs), mistake)
 
 
 def limited(statements: Iterable[UsageStatement]) -> tuple[UsageStatement, ...]:

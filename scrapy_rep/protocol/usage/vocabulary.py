@@ -1,4 +1,18 @@
-"""The categories of use, and the labels and values of each signal."""
+"""The categories of use, and the labels and values of each signal.
+
+Sources, each with its date:
+
+- ``Content-Usage``: https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt
+  (2026-09-14);
+- ``Content-Signal``: https://contentsignals.org (2025-09-24); its label ``use``:
+  https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/
+  (2026-08-03);
+- ``tdm-reservation``, ``tdm-policy``:
+  https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/ (2024-05-10);
+- ``noai``, ``noimageai``: https://www.deviantart.com/team/journal/
+  UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371 (2022-11-11);
+- ``License``: https://rslstandard.org/rsl (2025-12-10).
+"""
 
 from __future__ import annotations
 
@@ -48,23 +62,6 @@ CATEGORIES: dict[str, str] = {
 the last is for TDMRep, which makes no finer distinction."""
 
 
-# The texts that define the signals, each with its date.
-_AIPREF = "https://www.ietf.org/archive/id/draft-ietf-aipref-vocab-08.txt (2026-09-14)"
-_CONTENT_SIGNALS = "https://contentsignals.org (2025-09-24)"
-_CONTENT_USE = (
-    "https://developers.cloudflare.com/bots/additional-configurations/managed-robots-txt/ "
-    "(2026-08-03)"
-)
-_TDMREP = (
-    "https://www.w3.org/community/reports/tdmrep/CG-FINAL-tdmrep-20240510/ (2024-05-10)"
-)
-_NOAI = (
-    "https://www.deviantart.com/team/journal/"
-    "UPDATE-All-Deviations-Are-Opted-Out-of-AI-Datasets-934500371 (2022-11-11)"
-)
-_RSL = "https://rslstandard.org/rsl (2025-12-10)"
-
-
 class Row(NamedTuple):
     """A label of a signal, with its values and the categories that it is about."""
 
@@ -76,32 +73,27 @@ class Row(NamedTuple):
     """The value that disallows the use; for a label without values, the label itself."""
     categories: tuple[str, ...]
     """Empty for a label that is only evidence."""
-    text: str
-    """The URL and date of the text that defines it."""
     images: bool = False
     """Whether it is only about the images of a page."""
 
 
 ROWS = (
-    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,), _AIPREF),
-    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,), _AIPREF),
-    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,), _AIPREF),
-    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,), _CONTENT_SIGNALS),
-    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,), _CONTENT_SIGNALS),
-    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,), _CONTENT_SIGNALS),
+    Row(Signal.CONTENT_USAGE, TRAIN_AI, "y", "n", (TRAIN_AI,)),
+    Row(Signal.CONTENT_USAGE, AI_USE, "y", "n", (AI_USE,)),
+    Row(Signal.CONTENT_USAGE, SEARCH, "y", "n", (SEARCH,)),
+    Row(Signal.CONTENT_SIGNAL, "ai-train", "yes", "no", (TRAIN_AI,)),
+    Row(Signal.CONTENT_SIGNAL, "ai-input", "yes", "no", (AI_USE,)),
+    Row(Signal.CONTENT_SIGNAL, "search", "yes", "no", (SEARCH,)),
     # "immediate" disallows storing or reusing content, so neither an index nor a model may be
     # built from it. The other levels, reference and full, disallow none of these categories.
-    Row(
-        Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI),
-        _CONTENT_USE,
-    ),
+    Row(Signal.CONTENT_SIGNAL, "use", None, "immediate", (SEARCH, TRAIN_AI)),
     # To train a model is a form of text and data mining (EU 2024/1689, art. 53, 1 c).
-    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI), _TDMREP),
-    Row(Signal.TDM_POLICY, "tdm-policy", None, None, (), _TDMREP),
-    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,), _NOAI),
-    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), _NOAI, images=True),
-    Row(Signal.LICENSE, "license", None, None, (), _RSL),
-)  # fmt: skip
+    Row(Signal.TDM_RESERVATION, "tdm-reservation", "0", "1", (TDM, TRAIN_AI)),
+    Row(Signal.TDM_POLICY, "tdm-policy", None, None, ()),
+    Row(Signal.ROBOTS_TAG, "noai", None, "noai", (TRAIN_AI,)),
+    Row(Signal.ROBOTS_TAG, "noimageai", None, "noimageai", (TRAIN_AI,), images=True),
+    Row(Signal.LICENSE, "license", None, None, ()),
+)
 """The labels of each signal. For a value that is in no row, the preference is unknown."""
 
 _BY_LABEL = {(row.signal, row.label): row for row in ROWS}
@@ -110,15 +102,6 @@ _BY_LABEL = {(row.signal, row.label): row for row in ROWS}
 def row_of(signal: Signal, label: str) -> Row | None:
     """Return the row of a label, or None. Labels are case-sensitive."""
     return _BY_LABEL.get((signal, label))
-
-
-def labels_of(signal: Signal) -> tuple[str, ...]:
-    return tuple(row.label for row in ROWS if row.signal is signal)
-
-
-def values_of(signal: Signal) -> tuple[str, ...]:
-    values = (value for row in ROWS if row.signal is signal for value in row[2:4])
-    return tuple(dict.fromkeys(filter(None, values)))
 
 
 def is_about_mining(category: str) -> bool:

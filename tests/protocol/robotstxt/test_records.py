@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, time, timezone
-from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
-from scrapy_rep.protocol.grammar import PACE_FIELDS
+from scrapy_rep.protocol.dialect import GOOGLE
 from scrapy_rep.protocol.robots import RobotsTxt
-from tests.protocol.strategies import AGENTS, bodies
+from scrapy_rep.protocol.robotstxt.decisions import Reason
 
-if TYPE_CHECKING:
-    from scrapy_rep.protocol.dialect import Dialect
-
-LENIENT = replace(RFC9309, name="lenient", misspelt_fields=True)
 AT = "https://example.com/robots.txt"
 
 
@@ -152,36 +143,6 @@ def test_google_ignores_all_three() -> None:
     assert robots.pace("a").records == ()
 
 
-@given(body=bodies(), agent=st.sampled_from(AGENTS))
-def test_the_fast_way_finds_the_records_that_groups_have(
-    body: bytes, agent: str
-) -> None:
-    """The regular expressions find the same records for a crawler as reading all lines."""
-    for dialect in (RFC9309, CLASSIC, LENIENT):
-        robots = RobotsTxt.parse(body, dialect)
-        followed = robots.decide("https://example.com/x", agent).agent
-        expected: list[tuple[str, str, int]] = []
-        for group in robots.groups:
-            named = zip(group.agents, group.runs, strict=True)
-            runs = {run for token, run in named if is_named(token, followed, dialect)}
-            expected += [
-                (record.field, record.value, record.line)
-                for record in group.records
-                if record.run in runs and record.field in PACE_FIELDS
-            ]
-            if runs and not dialect.merge_groups:
-                break
-        assert [record[:3] for record in robots.pace(agent).records] == expected
-
-
-def is_named(token: str, followed: str | None, dialect: Dialect) -> bool:
-    if not token or followed is None:
-        return False
-    if dialect.agent_match == "prefix" and followed != "*":
-        return followed.lower().startswith(token)
-    return followed.lower() == token
-
-
 def test_group_without_a_delay_does_not_borrow_one() -> None:
     """A crawler with a group of its own does not take the delay of the group for everyone."""
     body = b"User-agent: *\nCrawl-delay: 7\nDisallow:\nUser-agent: bot\nDisallow:"
@@ -283,7 +244,6 @@ Visit-time: 0600-0845
 Disallow:
 """
     pace = RobotsTxt.parse(body).pace("bot")
-    assert [pace.record_of_delay(at(hour)).line for hour in (8, 12)] == [8, 13]
-    assert pace.record_of_visit_time().line == 14
-    assert RobotsTxt.parse(b"").pace("bot").record_of_delay(at(8)) is None
-    assert RobotsTxt.parse(b"").pace("bot").record_of_visit_time() is None
+    delays = [pace.refusal(Reason.CRAWL_DELAY, at(hour), "bot") for hour in (8, 12)]
+    assert [decision.line for decision in delays] == [8, 13]
+    assert pace.refusal(Reason.VISIT_TIME, at(8), "bot").line == 14

@@ -89,7 +89,8 @@ def _engine() -> Any:
     )  # fmt: skip
     nextcall = SimpleNamespace(schedule=lambda: None)
     slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
-    return SimpleNamespace(downloader=downloader, _slot=slot)
+    scraper = SimpleNamespace(slot=SimpleNamespace(needs_backout=lambda: False))
+    return SimpleNamespace(downloader=downloader, scraper=scraper, _slot=slot)
 
 
 def _stop_frontier(crawler: Crawler) -> None:

@@ -22,8 +22,17 @@ def distant(path: str, seconds: float) -> Iterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        asyncio.run_coroutine_threadsafe(_stop(server), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+
+
+async def _stop(server: asyncio.Server) -> None:
+    server.close()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _start(path: str, delay: float) -> asyncio.Server:

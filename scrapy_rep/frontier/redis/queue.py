@@ -44,6 +44,9 @@ logger = get_logger(__name__)
 # a pop does it before.
 _REPORT_AFTER = 0.02
 
+# A server that needs more seconds for a call is distant.
+_NEAR = 0.02
+
 # The seconds after which requests are given back that were handed out and not popped.
 _GIVE_BACK_AFTER = 0.1
 
@@ -106,8 +109,8 @@ class HostQueue(Base):
 
         self._handed_out_at = self._ask_at = float("-inf")
         self._rests_until = float("-inf")
-        """When the event loop has had as much time since the last call as that has blocked it:
-        what ends meanwhile goes into one call."""
+        """When the event loop has had as much time since the last call to a distant server as
+        that has blocked it: what ends meanwhile goes into one call."""
 
         self._most = 1
         self._wakes_at = float("inf")
@@ -212,7 +215,8 @@ class HostQueue(Base):
             limits, wanted=wanted, quota=max(quota, 0), enough=self._enough
         )
         now = self._clock.monotonic()
-        self._rests_until = now + (now - began)
+        took = now - began
+        self._rests_until = now + took if took > _NEAR else now
         if wanted:
             self._learning.begin(unknown, quota, now)
         if found:

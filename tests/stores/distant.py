@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ async def _start(path: str, delay: float) -> asyncio.Server:
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         there, back = await asyncio.open_unix_connection(path)
-        await asyncio.gather(_copy(reader, back, delay), _copy(there, writer, delay))
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(
+                _copy(reader, back, delay), _copy(there, writer, delay)
+            )
 
     return await asyncio.start_server(connected, "127.0.0.1", 0)
 

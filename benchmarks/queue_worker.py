@@ -28,7 +28,6 @@ from scrapy_redis.queue import PriorityQueue
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.learning import Terms
-from scrapy_rep.frontier.redis.link import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +89,8 @@ def _engine() -> Any:
     )  # fmt: skip
     nextcall = SimpleNamespace(schedule=lambda: None)
     slot = SimpleNamespace(inprogress=set(), closing=None, nextcall=nextcall)
-    return SimpleNamespace(downloader=downloader, _slot=slot)
+    scraper = SimpleNamespace(slot=SimpleNamespace(needs_backout=lambda: False))
+    return SimpleNamespace(downloader=downloader, scraper=scraper, _slot=slot)
 
 
 def _stop_frontier(crawler: Crawler) -> None:
@@ -108,41 +108,19 @@ def _stop_frontier(crawler: Crawler) -> None:
 
 @contextmanager
 def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
-    """Fill a queue quickly: send pushes in pipelines, and serialize requests without
-    looking up their callbacks each time.
+    """Fill a queue quickly: send pushes of scrapy-redis in pipelines, and serialize requests
+    without looking up their callbacks each time.
     """
-    if isinstance(queue, PriorityQueue):
-        owner, name, server = queue, "server", queue.server
-        pipeline = replaced = server.pipeline(transaction=False)
-        execute = pipeline.execute_command
+    server = queue.server
+    pipeline = server.pipeline(transaction=False)
+    execute = pipeline.execute_command
 
-        def execute_command(*args: Any) -> None:
-            execute(*args)
-            send(_AT_ONCE)
-
-        pipeline.execute_command = execute_command
-    else:
-        owner, name = queue._link, "run"
-        pipeline = queue.server.pipeline(transaction=False)
-
-        known = {
-            script: queue.server.script_load(source(script))
-            for script in ("push", "learned")
-        }
-
-        def replaced(script: str, keys: list[str], *args: Any) -> Any:
-            if script not in known:
-                return before(script, keys, *args)
-            if script == "push":
-                args = (0, *args[1:])  # The pipeline may delay it.
-            pipeline.evalsha(known[script], len(keys), *keys, *args)
-            send(_AT_ONCE)
-            return 1
-
-    def send(least: int) -> None:
-        if len(pipeline) >= least:
+    def execute_command(*args: Any) -> None:
+        execute(*args)
+        if len(pipeline) >= _AT_ONCE:
             pipeline.execute()
 
+    pipeline.execute_command = execute_command
     (one,) = requests(queue.spider, 1, 1)
     # Pickled, because pickle stores repeated values of a request once.
     found = pickle.dumps(one.to_dict(spider=queue.spider))
@@ -151,22 +129,33 @@ def in_bulk(queue: HostQueue | PriorityQueue) -> Iterator[None]:
         own = {"url": request.url, "headers": dict(request.headers)}
         return queue.serializer.dumps({**pickle.loads(found), **own})
 
-    before = getattr(owner, name)
-    setattr(owner, name, replaced)
+    if isinstance(queue, PriorityQueue):
+        queue.server = pipeline
     queue._encode_request = encode
     try:
         yield
-        send(1)
+        pipeline.execute()
+        flush(queue)
     finally:
-        setattr(owner, name, before)
+        queue.server = server
         del queue._encode_request
+
+
+def flush(queue: HostQueue | PriorityQueue) -> None:
+    """Send what a queue has collected, and give back what it has not used, as its timers do."""
+    if isinstance(queue, HostQueue):
+        queue._handed_out_at = float("-inf")
+        queue._give_back()
+        queue._worker.report()
 
 
 def learn(queue: HostQueue, hosts: int) -> None:
     """Mark every robots.txt as known for a day, without a delay."""
-    for request in requests(queue.spider, hosts, hosts):
+    for number, request in enumerate(requests(queue.spider, hosts, hosts), 1):
         key = Frontier.of(queue.spider.crawler).key_of(request)
         queue._worker.learned(f"{key.host}\t{key.origin}", Terms(DAY))
+        if number % _AT_ONCE == 0:
+            flush(queue)
 
 
 class Side:
@@ -194,6 +183,7 @@ class Side:
                 self.queue.push(request)
         else:
             self._pop(count)
+        flush(self.queue)
         return start, monotonic(), process_time() - before
 
     def _fill(self, count: int) -> None:

@@ -54,6 +54,9 @@ _DELAYS_PER_STRANGER = 4
 # a fetch of robots.txt that has ended without a result.
 _FIRST_PAUSE = 1.0
 
+# By how many seconds the ends of one pause may differ for two workers.
+_SAME_PAUSE = 0.05
+
 # For how many seconds after a pause the crawl remembers that a host has asked for it.
 _REMEMBERED = 600.0
 
@@ -926,7 +929,26 @@ class Core:
             found.pauses += 1
             found.own = min(max(2 * found.own, _FIRST_PAUSE), cap)
         pause = max(found.own if delay is None else delay, scope.delay)
-        found.until = max(found.until, now + pause)
+        self._pause(scope, found, now + pause, now)
+        return is_new
+
+    def paused_elsewhere(
+        self, scope: Scope, now: float, *, until: float, own: float, since: float
+    ) -> None:
+        """Note that another worker has seen a host of *scope* ask for a pause until the time
+        *until*. The arguments are as in :class:`BackOff`.
+        """
+        found = scope.back_off
+        if found is None:
+            found = scope.back_off = BackOff(began=since, since=since)
+        elif until <= found.until + _SAME_PAUSE:
+            return
+        found.since, found.own, found.is_over = since, own, False
+        found.pauses += 1
+        self._pause(scope, found, until, now)
+
+    def _pause(self, scope: Scope, found: BackOff, until: float, now: float) -> None:
+        found.until = max(found.until, until)
         found.places = 1
         scope.hold(found.until, Hold.BACK_OFF)
         for (line, _), waiting in (scope.parked or {}).items():
@@ -937,7 +959,6 @@ class Core:
                 waiting.clear()
                 line.core.changed()
         self.scopes.changed(scope, now)
-        return is_new
 
     def succeeded(self, scope: Scope, now: float, *, sent_at: float) -> None:
         """Note that a host of *scope* has answered a request, sent at *sent_at*, without asking

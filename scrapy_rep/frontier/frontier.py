@@ -119,8 +119,18 @@ class Leases(Protocol):
     def acquire(self, host: str) -> bool:
         """Try to get the right at *host* until it is released. Return True on success."""
 
-    def release(self, host: str, delay: float) -> None:
-        """Let another worker send to *host* after *delay* seconds."""
+    def release(self, host: str, delay: float, *, fetched: bool) -> None:
+        """Let another worker send to *host*, after *delay* seconds if it was *fetched*."""
+
+    def give_up(self, request: Request) -> None:
+        """Give the right of *request* back, if it has it: its host asked for a pause meanwhile."""
+
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Tell the other workers that *host* has asked for a pause of *pause* seconds. *own* is
+        the last one that was doubled."""
+
+    def succeeded(self, request: Request) -> None:
+        """Note that a host has answered *request* after a pause, without asking for another."""
 
 
 class BackQueue(Ticket):
@@ -463,6 +473,8 @@ class Frontier:
             if not self._is_paused(self._in_flight[request].ticket):
                 return False
             self.left(request)
+            if self.leases is not None:
+                self.leases.give_up(request)
         core, has_waited = self.core, False
         line = core.strangers if is_stranger else core.direct
         scopes = self.scopes_of(self.key_of(request))
@@ -544,8 +556,8 @@ class Frontier:
         now, fetched = self.clock.monotonic(), found.is_sent
         self.core.leave(found.ticket, now, fetched=fetched)
         if found.lease and self.leases is not None:
-            delay = found.ticket.scopes[0].delay if fetched else 0.0
-            self.leases.release(found.lease, delay)
+            delay = found.ticket.scopes[0].delay
+            self.leases.release(found.lease, delay, fetched=fetched)
         return True
 
     def _has_lease(self, request: Request, ticket: Waiter) -> bool:
@@ -553,7 +565,8 @@ class Frontier:
         free them for a while.
         """
         scope = ticket.scopes[0]
-        if self.leases is None or not scope.delays or self.leases.has_turn(request):
+        is_alone = scope.delays or scope.back_off is not None
+        if self.leases is None or not is_alone or self.leases.has_turn(request):
             return True
         if self.leases.acquire(scope.key):
             self._in_flight[request].lease = scope.key
@@ -614,6 +627,8 @@ class Frontier:
                     where = origin_at(url, request)
                     self._reporter.slowed("back-off", said, where, url)
             elif scope.back_off is not None:
+                if self.leases is not None and found.since >= scope.back_off.until:
+                    self.leases.succeeded(request)
                 self._note_success(scope, found.since)
         self._leave(request)
         self.flush()
@@ -647,8 +662,10 @@ class Frontier:
         is_new = self.core.back_off(scope, now, delay=delay, cap=cap, sent_at=sent_at)
         assert scope.back_off is not None
         pause = max(scope.back_off.until - until, 0.0)
+        left = scope.back_off.until - now
+        if self.leases is not None:
+            self.leases.back_off(scope.key, left, scope.back_off.own)
         if self.job_file is not None:
-            left = scope.back_off.until - now
             self.job_file.note_pause(scope.key, self.clock.time() + left, left)
         collected = self._crawler.stats
         paused = collected.get_value(stats.PAUSED, 0.0) + pause
@@ -679,6 +696,16 @@ class Frontier:
                 pause=in_words,
             )
         return pause if is_new else None
+
+    def paused_elsewhere(
+        self, key: str, pause: float, own: float, lasted: float
+    ) -> None:
+        """Note that another worker has seen a host ask for a pause, of which *pause* seconds are
+        left. Its back-off has *lasted* so long, and *own* is the last pause that was doubled.
+        """
+        now, scope = self.clock.monotonic(), self.core.scopes.get(key)
+        until, since = now + pause, now - lasted
+        self.core.paused_elsewhere(scope, now, until=until, own=own, since=since)
 
     def resume_pauses(self, pauses: Iterable[tuple[str, float]]) -> None:
         """Continue the *pauses* of an earlier run: scopes, each with the seconds that are left."""

@@ -8,14 +8,18 @@ import time
 from collections import Counter
 from functools import partial
 from itertools import chain, pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests import effort
-from tests.crawl.answers import Answer, robots
+from tests.crawl.answers import Answer, busy, robots
 from tests.crawl.crawl import start_crawl
+from tests.crawl.test_backoff import check_fetched, check_kept, limit
 from tests.crawl.test_stores import wait_until
+from tests.stores.distant import distant
 from tests.stores.redis_server import BINARY, RedisServer
 
 pytest.importorskip("scrapy_redis")
@@ -35,6 +39,9 @@ DELAY = 0.2
 
 # Seconds, enough for a busy machine.
 LONGEST = 900
+
+# The seconds that a worker needs at most to connect to a distant server, and for its first page.
+START = 12.0
 
 SPIDER = "tests.crawl.worker_spiders.{}"
 
@@ -194,7 +201,7 @@ def check_nothing_left(server: RedisServer, *, killed: int = 0) -> None:
     client = server.client()
     keys = {key.decode() for key in client.scan_iter("{worker:requests}:*")}
     kinds = {key.split(":")[2] for key in keys}
-    assert kinds <= {"number", "ended", "host", "workers"}
+    assert kinds <= {"number", "ended", "host", "workers", "pauses"}
     assert client.zcard("{worker:requests}:workers") <= killed
     number, ended = client.mget("{worker:requests}:number", "{worker:requests}:ended")
     assert number == ended
@@ -306,3 +313,66 @@ def fill(server: RedisServer, wait: Callable[[], None]) -> None:
 
 
 FAULTS = {"restarted": restart, "paused": pause, "full": fill}
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_pauses_over_workers(
+    site: Site, mode: str, server: RedisServer, *, asks: bool
+) -> None:
+    """A host that answers 429 to one of three workers gets nothing from any of them until the
+    pause is over, then one request at a time from all, and one more with each success. Without
+    a Retry-After, they double the pause together. All pages are fetched, by retries.
+    """
+    hosts = [site.add(RULES, name=f"127.0.3.{number}") for number in range(1, 4)]
+    limited, other, _ = hosts
+    limit(limited, 9, busy(429, "2") if asks else busy(503), each=True)
+    urls = [host.url(f"/{page}") for page in range(40) for host in hosts]
+    settings = settings_for(server, RETRY_TIMES=50, REP_WAIT_MAX=600)
+    settings |= {"RETRY_ENABLED": True, "REP_BACKOFF_MAX": 60}
+    crowd = SimpleNamespace(urls=urls, site=site)
+    results = [
+        crawl.result(LONGEST) for crawl in start_workers(crowd, settings, 3, mode=mode)
+    ]
+    for result in results:
+        assert result.stats["finish_reason"] == "finished", result.log
+        assert "log_count/ERROR" not in result.stats, result.log
+    check_kept(limited, 4, places=settings["CONCURRENT_REQUESTS_PER_DOMAIN"])
+    check_fetched(limited, *(url for url in urls if url.startswith(limited.origin)))
+    # More than one worker had work.
+    assert sum("scheduler/dequeued/redis" in result.stats for result in results) > 1
+    assert other.hits[-1].time < limited.hits[-1].time
+    check_nothing_left(server)
+
+
+@pytest.mark.newest
+def test_a_distant_server(site: Site, server: RedisServer) -> None:
+    """If each call to Redis takes 200 ms, a crawl of four workers takes up to three times as
+    long, and the round trips of its start: later, each call is for a batch.
+    """
+    hosts, pages = (60, 10) if effort.is_long else (15, 8)
+    took = []
+    for number, seconds in enumerate((0.0, 0.2)):
+        server.client().flushall()
+        found = [
+            site.add(RULES, name=f"127.0.{4 + number}.{each + 1}")
+            for each in range(hosts)
+        ]
+        site.log.clear()
+        crowd = SimpleNamespace(
+            urls=[host.url(f"/{page}") for page in range(pages) for host in found],
+            site=site,
+        )
+        with distant(urlsplit(server.url).path, seconds) as port:
+            settings = settings_for(server, REDIS_URL=f"redis://127.0.0.1:{port}/0")
+            crawls = start_workers(crowd, settings, 4)
+            results = [crawl.result(LONGEST) for crawl in crawls]
+        for result in results:
+            assert result.stats["finish_reason"] == "finished", result.log
+            assert "log_count/ERROR" not in result.stats, result.log
+        for host in found:
+            assert len(host.pages) == len(set(host.pages)) == pages
+        times = [hit.time for hit in site.log]
+        took.append(max(times) - min(times))
+    near, far = took
+    print(f"{hosts * pages} pages: {near:.1f} s near, {far:.1f} s far")
+    assert far <= 3 * near + START

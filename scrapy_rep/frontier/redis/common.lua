@@ -15,14 +15,20 @@
 --                               "d QUEUE": its crawl delay; known: set if the robots.txt of
 --                               any queue is known; parked: set if queues are parked;
 --                               asked: until when the place is reserved for a request that
---                               did not come from a queue
+--                               did not come from a queue. During the back-off of a host
+--                               that answered 429 or 503: paused: the end of its last pause;
+--                               places: requests that may be in flight; own: the last pause
+--                               that was doubled, 0 after a success; since: the first such
+--                               answer since a success
+--   :pauses        sorted set   hosts -> a number that grows with each pause
 --   :parked:HOST   list         queues that wait until a request to their host ends
 --   :workers       sorted set   workers -> when their leases expire
 --   :leases:WORKER hash         "=NUMBER" -> request that the worker has; "@NUMBER" -> host
 --                               at which that request has a place
 --   :learning:WORKER set        queues whose robots.txt the worker fetches
---   :number, :ended             how many requests were pushed, which numbers them; and how
---                               many of these are done
+--   :number, :ended             the number of the last request that was pushed; and that, less
+--                               the count of requests that are not done
+--   :recounted                  set if requests were counted again, until a worker has logged it
 --
 -- Moments and durations are in milliseconds, by the clock of the server.
 -- Every queue that is not empty is in :ready or in :unknown.
@@ -60,9 +66,23 @@ end
 -- When to check a queue that waits for an event, in case that the event never comes.
 local RESCUE = 3600 * 1000
 
+-- How many queues that are not ready one call checks.
+local LOOKS = 32
+
 -- How long a place stays reserved for a request that did not get it. Workers ask again after
 -- two seconds at most.
 local PATIENCE = 3000
+
+-- How long after a pause the crawl remembers that a host has asked for it.
+local REMEMBERED = 600 * 1000
+
+-- Whether the requests of a host in back-off are refused, as in ``core.py``: *out* are in flight.
+local function is_refused_for(state, out, wait_max)
+    local paused = tonumber(state.paused) or 0
+    if paused <= now and out == 0 then return false end -- This request asks whether it is back.
+    local is_over = tonumber(state.own) == 0
+    return paused - now > wait_max or (not is_over and now - state.since >= wait_max)
+end
 
 local function host_of(queue)
     return string.match(queue, '^[^\t]*')

@@ -7,14 +7,10 @@ from weakref import WeakKeyDictionary
 
 from scrapy_redis.dupefilter import RFPDupeFilter
 
-from scrapy_rep.compat.versions import shared_component
-from scrapy_rep.frontier.redis.link import Link
-
 if TYPE_CHECKING:
-    from scrapy import Request, Spider
-    from typing_extensions import Self
+    from scrapy import Request
 
-_FINGERPRINTS: WeakKeyDictionary[Request, tuple[str, str]] = WeakKeyDictionary()
+_FINGERPRINTS: WeakKeyDictionary[Request, tuple[DupeFilter, str]] = WeakKeyDictionary()
 
 
 class DupeFilter(RFPDupeFilter):
@@ -30,27 +26,17 @@ class DupeFilter(RFPDupeFilter):
     braces is ``SCHEDULER_QUEUE_KEY``.
     """
 
-    @classmethod
-    def from_spider(cls, spider: Spider) -> Self:
-        found: Self = super().from_spider(spider)
-        crawler = spider.crawler
-        found._link = shared_component(crawler, Link)
-        found._link.connect(found.server)
-        return found
-
     def request_seen(self, request: Request) -> bool:
-        fingerprint = self.request_fingerprint(request)
-        if self._link.ask("SISMEMBER", self.key, fingerprint):
-            return True
-        note_fingerprint(request, self.key, fingerprint)
+        """Return False: the queue looks for duplicates, a batch at a time, and drops them."""
+        note_fingerprint(request, self, self.request_fingerprint(request))
         return False
 
 
-def note_fingerprint(request: Request, key: str, fingerprint: str) -> None:
-    """Have the queue add *fingerprint* to the set at *key* when it pushes *request*."""
-    _FINGERPRINTS[request] = key, fingerprint
+def note_fingerprint(request: Request, owner: DupeFilter, fingerprint: str) -> None:
+    """Have the queue add *fingerprint* to the set of *owner* when it pushes *request*."""
+    _FINGERPRINTS[request] = owner, fingerprint
 
 
-def take_fingerprint(request: Request) -> tuple[str, str]:
-    """Remove and return the recorded key and fingerprint; empty strings if there are none."""
-    return _FINGERPRINTS.pop(request, ("", ""))
+def take_fingerprint(request: Request) -> tuple[DupeFilter, str] | None:
+    """Remove and return what was recorded of *request*, if anything."""
+    return _FINGERPRINTS.pop(request, None)

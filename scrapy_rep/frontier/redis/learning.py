@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.frontier.core import Phase, Where
@@ -9,7 +10,7 @@ from scrapy_rep.frontier.frontier import BackQueue
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from scrapy import Request
 
@@ -28,10 +29,6 @@ _MAX_LEARNING = 256
 _AT_ONCE = 32
 _PAUSE = 0.1
 _IDLE_PAUSE = 0.5
-
-# The seconds for which the robots.txt of a queue counts as known if its first request can't
-# be read.
-_UNREADABLE_HOLDS = 60.0
 
 # Terms that depend on the time of day are valid for this many seconds after the opening.
 _CHANGES_AFTER = 60.0
@@ -56,9 +53,11 @@ class Terms(NamedTuple):
 
 
 class RemoteQueue(BackQueue):
-    """A back queue on the Redis server. Only its first request is known here."""
+    """A back queue on the Redis server. Its first request is known here, and those that were
+    taken to be refused.
+    """
 
-    __slots__ = ("_first", "_worker", "name")
+    __slots__ = ("_first", "left", "name", "taken")
 
     def __init__(
         self,
@@ -66,7 +65,6 @@ class RemoteQueue(BackQueue):
         key: HostKey,
         learning: Learning,
         *,
-        worker: Worker,
         name: str,
         first: Request,
     ) -> None:
@@ -76,11 +74,13 @@ class RemoteQueue(BackQueue):
         self.key = key
         self.owner = learning.owner
         self.name = name
-        self._worker = worker
         self._first = first
+        self.taken: deque[Popped] = deque()
+        self.left = 1
+        """How many requests the server had when it was last asked, or more than 0."""
 
     def __len__(self) -> int:
-        return self._worker.count_queue(self.name)
+        return len(self.taken) + self.left
 
     def peek(self) -> Request:
         return self._first
@@ -99,15 +99,13 @@ class Learning:
         frontier: Frontier,
         worker: Worker,
         owner: Owner,
-        read: Callable[[bytes], Request | None],
-        enough: int,
+        read: Callable[..., Request | None],
     ) -> None:
         self.core = frontier.core
         self.owner = owner
         self._frontier = frontier
         self._worker = worker
         self._read = read
-        self._enough = enough
         self._queues: dict[str, RemoteQueue] = {}
         self.on_learned: Callable[[], None] = lambda: None
         """Called when the robots.txt of a queue is known."""
@@ -116,22 +114,28 @@ class Learning:
         """The moment from which to ask the server for more queues."""
 
     @property
-    def queues(self) -> Iterable[str]:
-        return self._queues
+    def queues(self) -> list[str]:
+        """The names of the queues whose robots.txt this worker fetches."""
+        return list(self._queues)
 
-    def learn_more(self, now: float) -> None:
-        """Ask the server for more queues, if there is room."""
-        if now < self.again_at:
-            return
-        quota = self._quota()
-        found = self._worker.learn(quota, self._enough) if quota > 0 else []
+    @property
+    def taken(self) -> list[str]:
+        """The numbers of the requests that wait to be refused."""
+        return [each.number for queue in self._queues.values() for each in queue.taken]
+
+    def begin(self, found: Sequence[Unknown], quota: int, now: float) -> None:
+        """Begin to fetch the robots.txt of the queues that the server has *found*, of at most
+        *quota*.
+        """
         if len(found) < quota or quota <= 0:
             self.again_at = now + (_PAUSE if found else _IDLE_PAUSE)
         for unknown in found:
-            self.begin(unknown)
+            self._begin(unknown)
 
-    def _quota(self) -> int:
+    def quota(self, now: float) -> int:
         """The number of further queues whose robots.txt may be fetched now."""
+        if now < self.again_at:
+            return 0
         under_way = len(self._queues)
         if under_way >= _MAX_LEARNING:
             under_way -= sum(
@@ -141,19 +145,21 @@ class Learning:
             )
         return min(_MAX_LEARNING - under_way, _AT_ONCE)
 
-    def begin(self, unknown: Unknown) -> None:
+    def _begin(self, unknown: Unknown) -> None:
         """Begin to fetch the robots.txt of a queue."""
         name = unknown.queue
-        request = self._read(unknown.data)
+        request = self._read(unknown.data, is_taken=True)
         frontier, hosts = self._frontier, self._frontier.hosts
-        if request is None or hosts is None:
-            # Then the request can be popped, which logs the error and removes it.
-            self._worker.learned(name, Terms(_UNREADABLE_HOLDS))
+        if request is None:
+            # The next one may do as well.
+            self._worker.remove(unknown)
+            self._worker.learned(name, None)
+            self.again_at = float("-inf")
+            self.on_learned()
             return
         key = frontier.key_of(request)
-        queue = RemoteQueue(
-            frontier, key, self, worker=self._worker, name=name, first=request
-        )
+        assert hosts is not None  # Else no robots.txt is wanted.
+        queue = RemoteQueue(frontier, key, self, name=name, first=request)
         self._queues[name] = queue
         if unknown.delay and key.origin is not None:
             # The request for robots.txt waits for it too.
@@ -173,6 +179,8 @@ class Learning:
         """Report the robots.txt of a queue to the Redis server."""
         assert isinstance(ticket, RemoteQueue)
         ticket.where = Where.NOWHERE
+        for popped in ticket.taken:  # Its host was refused, and has answered after all.
+            self._worker.back(popped.number)
         if self._end(ticket):
             self._worker.learned(ticket.name, self._terms(ticket.key.origin))
         self.on_learned()
@@ -207,8 +215,11 @@ class Learning:
     def take(self, queue: BackQueue) -> Popped | None:
         """Pop a request of a queue whose host was given up; None if there is none."""
         assert isinstance(queue, RemoteQueue)
-        popped, left = self._worker.take(queue.name)
-        if not left:
+        if not queue.taken:
+            found, queue.left = self._worker.take(queue.name, _AT_ONCE)
+            queue.taken.extend(found)
+        popped = queue.taken.popleft() if queue.taken else None
+        if not queue:
             self._end(queue)
         return popped
 

@@ -18,35 +18,42 @@ local function pass_on(host, moment)
     until is_waiting
 end
 
--- Free the place of a worker at a host, if it *had* one. If *fetched*, the host got a request,
--- so that its delay begins. *delay* is the delay that the worker knows.
-local function free_place(host, had, fetched, delay, gap)
+-- What may have become of a request, if not 0, for not sent. A higher number is for a host in
+-- back-off that did not ask for another pause: the number of the last pause that the worker knew
+-- when it got the request. A request that was sent before the host's last pause says nothing.
+local FETCHED = 1
+
+-- Free the place that a worker has for a request. If *fetched*, the host got a request, so that
+-- its delay begins. *delay* is the delay that the worker knows.
+local function leave(worker, number, host, fetched, gap, delay)
+    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
     local key = prefix .. ':host:' .. host
-    local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked')
+    local state = call('HMGET', key, 'out', 'free', 'delay', 'known', 'parked', 'paused')
     local out = (tonumber(state[1]) or 0) - (had and 1 or 0)
     local free = tonumber(state[2]) or 0
     delay = math.max(tonumber(state[3]) or 0, delay)
-    if fetched then free = math.max(free, now + delay) end
+    if fetched >= FETCHED then free = math.max(free, now + delay) end
     local wait = math.max(free - now, 0)
+    local is_paused = tonumber(state[6])
+    local life = is_paused and math.max(is_paused + REMEMBERED - now, wait) or wait
+    if is_paused and fetched > FETCHED
+        and fetched >= tonumber(call('ZSCORE', prefix .. ':pauses', host) or 0) then
+        call('HINCRBY', key, 'places', 1)
+        call('HSET', key, 'own', 0)
+    end
     if had and state[5] then pass_on(host, now + wait) end
-    if out > 0 or state[4] or wait > 0 then
+    if out > 0 or state[4] or life > 0 then
         call('HSET', key, 'out', math.max(out, 0))
         if gap > 0 then call('HSET', key, 'gap', gap) end
-        if wait > 0 then
-            call('HSET', key, 'free', free)
+        if wait > 0 then call('HSET', key, 'free', free) end
+        if life > 0 then
             -- The key must not expire before the next request may be sent. It expires then if
             -- no request is in flight and no robots.txt is known.
-            local life = call('PTTL', key)
+            local rest = call('PTTL', key)
             local is_idle = out <= 0 and not state[4]
-            if is_idle or (life >= 0 and life < wait) then call('PEXPIRE', key, wait) end
+            if is_idle or (rest >= 0 and rest < life) then call('PEXPIRE', key, life) end
         end
     else
         call('DEL', key)
     end
-end
-
--- Free the place that a worker has for a request.
-local function leave(worker, number, host, fetched, delay, gap)
-    local had = call('HDEL', prefix .. ':leases:' .. worker, '@' .. number) == 1
-    free_place(host, had, fetched, delay, gap)
 end

@@ -19,7 +19,7 @@ for index = 1, #all, 2 do
             put_back(value)
             call('HDEL', leases, field)
         else
-            leave(worker, string.sub(field, 2), value, true, 0, 0)
+            leave(worker, string.sub(field, 2), value, FETCHED, 0, 0)
         end
     end
 end

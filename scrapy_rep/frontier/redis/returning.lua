@@ -1,10 +1,11 @@
 -- Functions for requests that return to their queue.
 
--- Put a request back into its queue, before those that were pushed later.
+-- Put a request back into its queue, before those that were pushed later. Returns the queue.
 local function put_back(lease)
     local item = cmsgpack.unpack(lease)
     call('ZADD', key_of(item[1]), item[2], item[3])
     arrive(item[1])
+    return item[1]
 end
 
 -- Let any worker fetch the robots.txt of a queue.

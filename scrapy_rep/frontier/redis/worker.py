@@ -1,26 +1,65 @@
-"""The calls of one worker to the queue that all workers share."""
+"""The calls of one worker to the queue that all workers share on a Redis server."""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 import uuid
 from collections import deque
+from functools import cache
+from importlib.resources import files
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.retry import Retry
+
+from scrapy_rep.frontier.frontier import Frontier
+from scrapy_rep.log import get_logger
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from redis.commands.core import Script
+    from scrapy.crawler import Crawler
 
     from scrapy_rep.frontier.clock import Clock
     from scrapy_rep.frontier.redis.learning import Terms
-    from scrapy_rep.frontier.redis.link import Link
 
-# The number of queues that one call checks to find one whose host is ready. Those that are
-# not ready are rescheduled, so that each is checked once.
-_LOOKS = 32
+logger = get_logger(__name__)
+
+# In seconds. Like all of scrapy-redis, calls of the queue block the event loop.
+_TIMEOUT = 3.0
+
+# The seconds for which the server is not called after it failed to answer.
+_PAUSE = 2.0
+
+# The seconds by which the deadline of a call is later than its timeout, since clocks of two
+# machines can differ.
+_MARGIN = 1.0
+
+# Options that a pool of redis-py adds to its connections, which redirect them to another
+# server during its maintenance, and make them wait longer meanwhile.
+_OF_POOLS = (
+    "maint_notifications_config",
+    "maint_notifications_pool_handler",
+    "oss_cluster_maint_notifications_handler",
+)
+
+_NEEDS = re.compile("-- Needs: (.*)")
+
+# The most requests that one call pushes.
+AT_ONCE = 100
 
 # While more requests than this wait in memory for the server, none is popped, since its
 # callback would make even more.
 MAX_UNSENT = 1000
+
+# For how many times as long as a call takes the number of requests that it returns is used.
+_COUNT_HOLDS = 10
 
 # The length of the number at the start of each stored request.
 _NUMBER = 14
@@ -32,6 +71,9 @@ _PART_OF_LEASE = 1 / 4
 # that the keys of hosts expire on the server.
 _LONGEST = 86_400.0
 
+# In seconds, about thirty years.
+_FOREVER = 1e9
+
 
 class Popped(NamedTuple):
     """A request that was popped."""
@@ -39,6 +81,8 @@ class Popped(NamedTuple):
     number: str
     queue: str
     data: bytes
+    has_place: bool = True
+    """Whether it may be sent. If not, it is to be refused: its host asks for too long a pause."""
 
     @property
     def host(self) -> str:
@@ -54,8 +98,12 @@ class Unknown(NamedTuple):
     delay: float
     """The crawl delay of other origins of its host, in seconds."""
 
-    data: bytes
-    """One of its requests."""
+    item: bytes
+    """One of its requests, after its number."""
+
+    @property
+    def data(self) -> bytes:
+        return self.item[_NUMBER:]
 
 
 class Limits(NamedTuple):
@@ -67,8 +115,144 @@ class Limits(NamedTuple):
     gap: int
     """Milliseconds between the starts of two requests."""
 
-    of_hosts: str = ""
-    """The different limits of some hosts, as JSON."""
+    of_hosts: Mapping[str, tuple[int, int]] = {}
+    """The different limits of some hosts."""
+
+
+NO_LIMITS = Limits(1, 0)
+
+
+class Link:
+    """Runs scripts on the Redis server, and logs when it fails and when it works again.
+
+    Each crawler has one, with a connection of its own: the client of scrapy-redis would
+    block the event loop for too long, and repeat calls that the server may have run already.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._clock = Frontier.of(crawler).clock
+        self._client: Any = None
+        self._scripts: dict[str, Script] = {}
+        self._offset: float | None = None
+        self._failed_at: float | None = None
+        self.is_failing = False
+        """Whether a call has failed, and :meth:`note_recovery` was not called since."""
+
+        self.is_full = False
+        """Whether the last call failed because the server has no memory left."""
+
+        self.has_lost_answer = False
+        """Whether the server may have run a call whose answer did not arrive."""
+
+    def connect(self, client: Any) -> None:
+        """Use the server of *client*, with a connection of its own unless that is a cluster."""
+        if self._client is not None:
+            return
+        self._client = client
+        if isinstance(client, Redis):
+            pool = client.connection_pool
+            options = {
+                **{
+                    k: v
+                    for k, v in pool.connection_kwargs.items()
+                    if k not in _OF_POOLS
+                },
+                "socket_timeout": _TIMEOUT,
+                "socket_connect_timeout": _TIMEOUT,
+                "retry": Retry(NoBackoff(), 0),
+                "retry_on_timeout": False,
+                "decode_responses": False,
+            }
+            own = ConnectionPool(connection_class=pool.connection_class, **options)
+            self._client = Redis(connection_pool=own)
+
+    def close(self) -> None:
+        """Close the connection; a later call opens it again."""
+        if isinstance(self._client, Redis):
+            self._client.connection_pool.disconnect()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server is not called now, because it failed to answer just before."""
+        if self._failed_at is None:
+            return False
+        return self._clock.monotonic() < self._failed_at + _PAUSE
+
+    @property
+    def deadline(self) -> int:
+        """The moment until which the server may run a call that is made now, in milliseconds
+        by the server's clock; 0 if that clock is not known yet.
+        """
+        if self._offset is None:
+            return 0
+        seconds = self._clock.monotonic() + _TIMEOUT + _MARGIN
+        return round(seconds * 1000 + self._offset)
+
+    def note_time(self, now: int) -> None:
+        """Note that the server's clock shows *now*, in milliseconds."""
+        self._offset = now - self._clock.monotonic() * 1000
+
+    def run(self, name: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
+        """Run the script *name*, and return its result; None if the server fails."""
+        self.is_full = False
+        if self.is_paused:
+            return None
+        try:
+            found = self._script(name)(keys, args)
+        except (RedisError, OSError) as error:
+            self._failed(error)
+            if _is_out_of_memory(error):
+                self.is_full = True
+                return None
+            self._failed_at = self._clock.monotonic()
+            self.has_lost_answer = True
+            return None
+        self._failed_at = None
+        return found
+
+    def note_recovery(self) -> None:
+        """Note that the server works, and has taken all requests that waited for it."""
+        if self.is_failing:
+            self.is_failing = False
+            self.log(logging.INFO, "The queue in Redis works again")
+
+    def _failed(self, error: Exception) -> None:
+        if not self.is_failing:
+            self.is_failing = True
+            self.log(
+                logging.WARNING,
+                "The queue in Redis fails (%(error)s): this worker keeps new requests in "
+                "memory, and takes requests again when the server works again",
+                error=f"{type(error).__name__}: {error}",
+            )
+
+    def log(self, level: int, message: str, **values: object) -> None:
+        # An empty mapping must not be passed as the argument of a message without values.
+        extra = {"spider": self._crawler.spider}
+        logger.log(level, message, *([values] if values else []), extra=extra)
+
+    def _script(self, name: str) -> Script:
+        if name not in self._scripts:
+            self._scripts[name] = self._client.register_script(source(name))
+        return self._scripts[name]
+
+
+@cache
+def source(name: str) -> str:
+    """The text of the script *name*, preceded by the scripts that its first line names."""
+    text = (files(__package__) / f"{name}.lua").read_text(encoding="utf-8")
+    needs = _NEEDS.match(text)
+    names = needs[1].split(", ") if needs else ()
+    return "".join(map(source, names)) + text
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether the server answered, but has no memory left."""
+    if isinstance(error, OutOfMemoryError):
+        return True
+    # Redis 6 has the code in the middle of the error of a script.
+    return isinstance(error, ResponseError) and "-OOM " in str(error)
 
 
 class Worker:
@@ -79,13 +263,26 @@ class Worker:
     """
 
     def __init__(
-        self, link: Link, clock: Clock, prefix: str, lease: float, *, obeys: bool = True
+        self,
+        link: Link,
+        clock: Clock,
+        prefix: str,
+        lease: float,
+        *,
+        obeys: bool = True,
+        wait_max: float = _FOREVER,
+        on_paused: Callable[[str, float, float, float], None] = lambda *_: None,
     ) -> None:
+        """*on_paused* is called for each pause of a host that any worker has reported: with the
+        name of the host, the seconds that are left, the last pause that was doubled, and for how
+        long the host has asked for pauses. Requests that would wait longer than *wait_max* are
+        handed out during a pause, to be refused.
+        """
         self._link = link
         self._clock = clock
         self._prefix = prefix
         self._lease = round(lease * 1000)
-        self._all_known = int(not obeys)
+        self._all_known = not obeys
         self.beat_every = lease * _PART_OF_LEASE
         """The seconds between two heartbeats."""
 
@@ -95,37 +292,73 @@ class Worker:
         and again after its lease had expired, and other workers got what it had."""
 
         self._name = uuid.uuid4().hex
-        self._left: list[str | int] = []
+        self._wait_max = round(min(wait_max, _FOREVER) * 1000)
+        self._on_paused = on_paused
+        self._pauses: dict[str, tuple[float, float]] = {}
+        self.last_pause = 0
+        """The number of the last pause that this worker knows."""
+
+        self._left: list[list[str | int]] = []
         self._done: list[tuple[str, int]] = []
+        self._back: list[str] = []
+        self._known: list[list[str | int]] = []
+        self._removed: list[list[str]] = []
         self._unsent: deque[tuple[Any, ...]] = deque()
-        self.kept = 0
-        """The number of pushed requests so far that were kept in memory first."""
+        self._seen_key = ""
+        self.pushed = 0
+        """The number of requests that were pushed so far."""
 
         self._count = 0
+        self._counted_until = float("-inf")
         self.again = 0.0
         """The seconds after which a host may be ready, according to the server."""
 
     # The ends of requests.
 
-    def left(self, number: str, host: str, *, fetched: bool, gap: int = 0) -> None:
+    def left(
+        self,
+        number: str,
+        host: str,
+        *,
+        fetched: bool,
+        pause: int = 0,
+        gap: int = 0,
+        delay: float = 0.0,
+    ) -> None:
         """Report that a request has left the downloader. *fetched* is whether it was sent to
-        its host. *gap* is the delay of its download slot in milliseconds, if not the default.
+        its host. If the host, which had asked for a pause, did not ask again, *pause* is the value
+        of :attr:`last_pause` when the worker got the request. *gap* is the delay of its download
+        slot in milliseconds, if not the default, and *delay* that of the host in seconds, if the
+        server may not know it.
         """
-        self._left += (number, host, int(fetched), gap)
+        fate = max(int(fetched), pause)
+        self._left.append([number, host, fate, gap, round(delay * 1000)])
 
-    def done(self, number: str, kept: int = 0) -> None:
-        """Report that the callback of a request has ended. *kept* is the value of
-        :attr:`kept` when it was popped.
+    def done(self, number: str, pushed: int = 0) -> None:
+        """Report that the callback of a request has ended. *pushed* is the value of
+        :attr:`pushed` when it was popped.
 
         The report waits until the server has all requests that were pushed since then, since
         the callback may have made them.
         """
-        self._done.append((number, self.kept if self.kept > kept else 0))
+        self._done.append((number, self.pushed if self.pushed > pushed else 0))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a request has ended, so that there may be room for another."""
+        return bool(self._left or self._done)
 
     @property
     def has_reports(self) -> bool:
-        """Whether there is something to report or to push."""
-        return bool(self._left or self._done or self._unsent)
+        """Whether there is something to report, or to push."""
+        return bool(
+            self._left
+            or self._done
+            or self._unsent
+            or self._known
+            or self._removed
+            or self._back
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -144,95 +377,162 @@ class Worker:
 
     # Requests.
 
-    def push(self, *record: str | bytes | float) -> None:
-        """Add a request to the queue, or keep it in memory if the server fails. *record* is
-        the queue, score, data, key of the set of fingerprints, and fingerprint.
+    def push(
+        self,
+        queue: str,
+        score: int,
+        data: bytes,
+        seen: tuple[str, str] = ("", ""),
+        *,
+        on_seen: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Collect a request for the next call. *seen* is the key of the set of fingerprints and
+        its fingerprint. If the set has that already, the request is not added to the queue, and
+        *on_seen* is called.
         """
-        if self._unsent or not self._push(record):
-            self._unsent.append(record)
-            self.kept += 1
+        key, fingerprint = seen
+        self._seen_key = key or self._seen_key
+        self._unsent.append((queue, score, data, fingerprint, on_seen))
+        self.pushed += 1
 
-    def pop(self, limits: Limits, *, looks: int = _LOOKS) -> Popped | None:
-        """Pop the best request of a host that is ready; None if there is none."""
-        while self._unsent and self._push(self._unsent[0]):
-            self._unsent.popleft()
-        taken = self.kept - len(self._unsent)
-        done = [number for number, last in self._done if last <= taken]
-        is_crowded = len(self._unsent) >= MAX_UNSENT
+    def back(self, number: str) -> None:
+        """Report that this worker does not use a request that was handed out."""
+        self._back.append(number)
+
+    def exchange(
+        self,
+        limits: Limits = NO_LIMITS,
+        *,
+        wanted: int = 0,
+        quota: int = 0,
+        enough: int = 0,
+    ) -> tuple[list[Popped], list[Unknown]]:
+        """Report and push what was collected. Return at most *wanted* requests, the best ones of
+        hosts that are ready; and at most *quota* queues whose robots.txt this worker is to fetch,
+        none if *enough* are ready.
+        """
+        self._report_pauses()
         # If there is no answer, the server is not asked again at once.
         self.again = float("inf")
-        found = self._ask(
-            "pop",
-            *(0 if is_crowded else looks, *limits, self._all_known),
-            *(len(done), *done, *self._left),
-        )
+        if len(self._unsent) >= MAX_UNSENT:
+            wanted = 0
+        order: dict[str, Any] = {
+            "wanted": wanted,
+            "quota": quota,
+            "enough": enough,
+            "places": limits.at_once,
+            "gap": limits.gap,
+            "hosts": limits.of_hosts,
+            "all_known": self._all_known,
+            "wait_max": self._wait_max,
+        }
+        found: list[Any] | None = []
+        while found is not None and len(self._unsent) > AT_ONCE:
+            found = self._send({**order, "wanted": 0, "quota": 0}, AT_ONCE)
+        if found is not None:
+            found = self._send(order, AT_ONCE)
+        if found is None and self._link.is_full and self._unsent:
+            # It still accepts everything else, which frees memory.
+            found = self._send(order, 0)
         if found is None:
-            return None
-        self._left.clear()
-        self._done = [one for one in self._done if one[1] > taken]
+            return [], []
         if not self._unsent:
             self._link.note_recovery()
-        if is_crowded:
+        again, self.last_pause, pauses, popped, unknown = found
+        for host, *times in pauses:
+            self._on_paused(host.decode(), *(each / 1000 for each in times))
+        if wanted:
+            self.again = again / 1000
+        return (
+            [_popped(queue, item, is_sent) for queue, item, is_sent in popped],
+            [
+                Unknown(queue.decode(), delay / 1000, item)
+                for queue, delay, item in unknown
+            ],
+        )
+
+    def _send(self, order: dict[str, Any], most: int) -> list[Any] | None:
+        """Send all reports, and at most *most* of the collected requests. Return the rest of the
+        answer; None if the server fails.
+        """
+        records = list(islice(self._unsent, most))
+        taken = self.pushed - len(self._unsent) + len(records)
+        order |= {
+            "last_pause": self.last_pause,
+            "known": self._known,
+            "removed": self._removed,
+            "left": self._left,
+            "back": self._back,
+            "done": [number for number, last in self._done if last <= taken],
+        }
+        words = [word for record in records for word in record[:4]]
+        keys = [self._seen_key or self._prefix]
+        began = self._clock.monotonic()
+        found = self._ask("exchange", json.dumps(order), *words, keys=keys)
+        if found is None:
             return None
-        again, *handed_out = found
-        self.again = again / 1000
-        if not handed_out:
-            return None
-        queue, item = handed_out
-        return Popped(item[:_NUMBER].decode(), queue.decode(), item[_NUMBER:])
+        seen, self._count, *rest = found
+        self._note_count(began)
+        for index in seen:
+            records[index][-1]()
+        for _ in records:
+            self._unsent.popleft()
+        for each in (self._known, self._removed, self._left, self._back):
+            each.clear()
+        self._done = [one for one in self._done if one[1] > taken]
+        return rest
 
     def report(self) -> None:
-        """Report which requests have ended, without popping another."""
+        """Report and push what was collected."""
         for _ in range(2):  # The server may refuse the first call as late.
-            self.pop(Limits(1, 0), looks=0)
+            self.exchange()
             if not self.has_reports:
                 break
 
-    def take(self, queue: str) -> tuple[Popped | None, int]:
-        """Pop a request of *queue* even if its host is not ready, and return it with the
-        number of those that are left; None if there is none."""
-        found = self._ask("take", queue)
-        if not found:
-            return None, 0 if found == [] else 1
-        number, data, left = found
-        return Popped(number.decode(), queue, data), left
-
-    def count_queue(self, queue: str) -> int:
-        """The number of requests in *queue*; 0 if the server fails."""
-        found = self._link.ask("ZCARD", f"{self._prefix}:queue:{queue}")
-        return 0 if found is None else int(found)
+    def take(self, queue: str, count: int) -> tuple[list[Popped], int]:
+        """Pop at most *count* requests of *queue*, to refuse them, even if its host is not ready.
+        Return them and the number of those that are left, at least 1 if the server fails.
+        """
+        found = self._ask("take", queue, count)
+        if found is None:
+            return [], 1
+        items, left = found
+        return [_popped(queue.encode(), item, 0) for item in items], left
 
     def count_all(self) -> int:
         """The number of requests on the server that are not done, and of those that wait in
         the memory of this worker. If the server fails, the number of the last call, at least 1.
         """
-        keys = f"{self._prefix}:number", f"{self._prefix}:ended"
-        found = self._link.ask("MGET", *keys)
+        began = self._clock.monotonic()
+        if self._count and began < self._counted_until:
+            return self._count + self.unsent
+        found = self._link.run("count", [self._prefix])
         if found is None:
             # Zero would end the crawl.
             return max(self._count + self.unsent, 1)
-        number, ended = (int(each or 0) for each in found)
-        self._count = number - ended
+        self._count = found
+        self._note_count(began)
         return self._count + self.unsent
+
+    def _note_count(self, began: float) -> None:
+        """Note that a call, which *began* then, has counted the requests. A number above zero only
+        keeps the spider open, so a distant server is seldom asked for it alone.
+        """
+        now = self._clock.monotonic()
+        self._counted_until = now + _COUNT_HOLDS * (now - began)
 
     # Hosts.
 
-    def learn(self, quota: int, enough: int) -> list[Unknown]:
-        """Return at most *quota* queues to fetch robots.txt for; none if *enough* are ready."""
-        found = self._ask("learn", quota, enough, self._all_known)
-        if found is None:
-            return []
-        return [
-            Unknown(queue.decode(), delay / 1000, data)
-            for queue, delay, data in found[0]
-        ]
-
-    def learned(self, queue: str, terms: Terms | None) -> bool:
+    def learned(self, queue: str, terms: Terms | None) -> None:
         """Report that the robots.txt of *queue* is known or, without *terms*, must be fetched
-        by another worker. Return whether the server has recorded it.
+        by another worker.
         """
         times = [round(min(each, _LONGEST) * 1000) for each in terms or ()]
-        return self._run("learned", queue, *times) is not None
+        self._known.append([queue, *times])
+
+    def remove(self, unknown: Unknown) -> None:
+        """Report that the request of a queue cannot be read, and is to be removed."""
+        self._removed.append([unknown.queue, unknown.item[:_NUMBER].decode()])
 
     def acquire(self, number: str, host: str) -> bool | None:
         """Take the only place at *host*. Return whether it was free; None if the server fails."""
@@ -241,9 +541,21 @@ class Worker:
             return None if self._link.is_failing else False
         return bool(found[0])
 
-    def release(self, number: str, host: str, delay: float) -> None:
-        """Free a place that was acquired. Its host is ready again in *delay* seconds."""
-        self._run("release", number, host, round(delay * 1000))
+    def back_off(self, host: str, pause: float, own: float) -> None:
+        """Report that *host* has asked for a pause of *pause* seconds. *own* is the last one that
+        was doubled. If the server fails, it is reported later.
+        """
+        self._pauses[host] = self._clock.monotonic() + pause, own
+        self._report_pauses()
+
+    def _report_pauses(self) -> None:
+        for host, (until, own) in list(self._pauses.items()):
+            pause = max(until - self._clock.monotonic(), 0.0)
+            times = [round(each * 1000) for each in (pause, own)]
+            keys = [self._prefix]
+            if self._link.run("back_off", keys, host, *times, self._wait_max) is None:
+                return
+            del self._pauses[host]
 
     # This worker.
 
@@ -256,8 +568,14 @@ class Worker:
         if found is None:
             return 0
         self._last_beat = now
-        time, returned, is_new = found
+        time, returned, is_new, is_recounted = found
         self._link.note_time(time)
+        if is_recounted:
+            self._link.log(
+                logging.WARNING,
+                "A counter of the queue in Redis was lost or garbled: the requests were counted "
+                "again, and none of them is lost",
+            )
         self.generation += is_new
         return int(returned)
 
@@ -281,21 +599,18 @@ class Worker:
         """Return everything that this worker has to the queue."""
         self._run("retire")
 
-    def _push(self, record: tuple[Any, ...]) -> bool:
-        queue, score, data, set_key, fingerprint = record
-        keys = [self._prefix, set_key or self._prefix]
-        args = (self._link.deadline, queue, score, data, fingerprint)
-        found = self._link.run("push", keys, *args)
-        return found is not None and found >= 0
+    def _run(
+        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
+    ) -> Any:
+        return self._link.run(script, [self._prefix, *keys], self._name, *args)
 
-    def _run(self, script: str, *args: str | bytes | float) -> Any:
-        return self._link.run(script, [self._prefix], self._name, *args)
-
-    def _ask(self, script: str, *args: str | bytes | float) -> list[Any] | None:
+    def _ask(
+        self, script: str, *args: str | bytes | float, keys: Sequence[str] = ()
+    ) -> list[Any] | None:
         """Run a script, and return its result; None if the server fails, or refuses the call as
         late or because this worker is not registered. After a refusal, send a heartbeat.
         """
-        found = self._run(script, self._link.deadline, *args)
+        found = self._run(script, self._link.deadline, *args, keys=keys)
         if found is None:
             return None
         is_refused, now, *rest = list[Any](found)
@@ -304,3 +619,8 @@ class Worker:
             self.beat(looks=False)
             return None
         return rest
+
+
+def _popped(queue: bytes, item: bytes, has_place: int) -> Popped:
+    number, data = item[:_NUMBER].decode(), item[_NUMBER:]
+    return Popped(number, queue.decode(), data, has_place=bool(has_place))

@@ -13,7 +13,7 @@ from scrapy import Request, Spider
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.frontier.redis import HostQueue
 from scrapy_rep.frontier.redis.dupefilter import DupeFilter
-from scrapy_rep.frontier.redis.link import Link
+from scrapy_rep.frontier.redis.worker import Link
 from tests.frontier.fakes import Crawl, FakeStoreClient
 
 if TYPE_CHECKING:
@@ -74,7 +74,13 @@ class WorkerCrawl(Crawl):
         if isinstance(request, str):
             errback = self.crawler.spider.failed
             request = Request(request, errback=errback, meta=meta)
-        return super().push(request, queue)
+        found = super().push(request, queue)
+        self.send()
+        return found
+
+    def send(self) -> None:
+        """Send what the worker has collected, before it would do so itself."""
+        self.queue._worker.report()
 
     def enqueue(self, request: Request) -> bool:
         """Push *request* unless it is a duplicate, as scrapy-redis' scheduler does."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from scrapy_rep.frontier.redis.worker import Popped, Worker
 
 
+REMEMBERED = 600_000
+"""Milliseconds after a pause in which the server surely remembers it."""
+
+
 @dataclass(eq=False)
 class Item:
     """A request that is in the queue, or handed out to a worker."""
@@ -40,7 +44,13 @@ class Member:
 
     learning: set[str] = field(default_factory=set)
     acquired: dict[str, str] = field(default_factory=dict)
-    left: list[tuple[str, str, bool]] = field(default_factory=list)
+    left: list[tuple[str, str, bool, int]] = field(default_factory=list)
+    """With the number of pauses that the host had asked for, if it has answered well since."""
+
+    pauses: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By request, the number of pauses that its host had asked for when it was handed out, and
+    that of the last pause of all hosts."""
+
     done: list[str] = field(default_factory=list)
     """The numbers of finished requests that it has not reported yet."""
 
@@ -70,6 +80,13 @@ class Host:
     delays: dict[str, int] = field(default_factory=dict)
     opens: dict[str, int] = field(default_factory=dict)
 
+    # Back-off.
+    paused: float = -inf
+    pauses: int = 0
+    places: float = inf
+    own: int = 0
+    since: float = inf
+
     @property
     def delay(self) -> int:
         return max(self.delays.values(), default=0)
@@ -78,8 +95,9 @@ class Host:
 class Model:
     """Does what the scripts on the server do, and fails where they do otherwise."""
 
-    def __init__(self, *, at_once: int, gap: float) -> None:
+    def __init__(self, *, at_once: int, gap: float, wait_max: float) -> None:
         self.now = 0
+        self.wait_max = ms(wait_max)
         self.at_once = at_once
         self.gap = ms(gap)
         self.items: list[Item] = []
@@ -106,6 +124,11 @@ class Model:
     def lives(self, member: Member) -> None:
         expires = self.now + ms(LEASE)
         self.accounts.setdefault(member, Account(expires)).expires = expires
+
+    def lives_again(self, member: Member) -> None:
+        """The worker has called the server, and sent a heartbeat if that took it for dead."""
+        if member not in self.accounts:
+            self.lives(member)
 
     def beats(self, member: Member) -> int:
         """Return how many requests of a dead worker come back."""
@@ -142,10 +165,13 @@ class Model:
     def tells(self, member: Member) -> None:
         """The worker reports which requests have ended."""
         account = self.accounts[member]
-        for number, host, fetched in member.left:
+        for number, host, fetched, pauses in member.left:
             account.places.pop(number, None)
             if fetched:
                 self._note_end(host)
+            if pauses == self.hosts[host].pauses:
+                self.hosts[host].places += 1
+                self.hosts[host].own = 0
         for number in member.done:
             item = account.items.pop(number, None)
             if item is not None:
@@ -155,11 +181,24 @@ class Model:
 
     def must_go(self, queue: str) -> bool:
         """Return whether a request of *queue* must be handed out now, if it has one."""
-        return self.may_go(queue) and self.now >= self.host(queue).asked
+        host = self.host(queue)
+        if self.under_way(host_of(queue)) >= host.places or self.is_refused(queue):
+            return False
+        return self.may_go(queue) and self.now >= host.asked
+
+    def is_refused(self, queue: str) -> bool:
+        """Return whether requests of *queue* are refused for the back-off of its host."""
+        host = self.host(queue)
+        if host.paused <= self.now and not self.under_way(host_of(queue)):
+            return False
+        is_long = host.own > 0 and self.now - host.since >= self.wait_max
+        return host.paused - self.now > self.wait_max or is_long
 
     def may_go(self, queue: str) -> bool:
         host = self.host(queue)
         most = 1 if host.delay else self.at_once
+        if self.now < host.paused + REMEMBERED:
+            most = min(most, host.places)
         return (
             (queue.endswith("\t") or host.known.get(queue, -inf) > self.now)
             and self.under_way(host_of(queue)) < most
@@ -168,9 +207,14 @@ class Model:
         )
 
     def popped(self, member: Member, popped: Popped) -> None:
+        host = self.host(popped.queue)
+        if not popped.has_place:
+            assert self.is_refused(popped.queue)
+            self.taken(member, popped)
+            return
         assert self.may_go(popped.queue), f"{popped} is early"
         self.taken(member, popped)
-        host = self.host(popped.queue)
+        member.pauses[popped.number] = host.pauses, member.worker.last_pause
         self.accounts[member].places[popped.number] = host_of(popped.queue)
         member.places[popped.number] = host_of(popped.queue)
         host.last_start = self.now
@@ -182,6 +226,14 @@ class Model:
         self.accounts[member].items[popped.number] = member.had[popped.number] = best
 
     # Hosts.
+
+    def backs_off(self, name: str, pause: float, own: float) -> None:
+        host = self.hosts.setdefault(name, Host())
+        host.paused = max(host.paused, self.now + ms(pause))
+        host.free = max(host.free, host.paused)
+        host.since = host.since if host.own else self.now
+        host.own, host.places = max(host.own, ms(own)), 1
+        host.pauses += 1
 
     def learns(self, member: Member, queue: str) -> None:
         assert not queue.endswith("\t")

@@ -17,9 +17,9 @@ import pytest
 pytest.importorskip("scrapy_redis")
 
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.frontier.redis import link
+from scrapy_rep.frontier.redis import worker as worker_module
 from scrapy_rep.frontier.redis.learning import Terms
-from scrapy_rep.frontier.redis.worker import Limits, Popped, Worker
+from scrapy_rep.frontier.redis.worker import Limits, Popped, Unknown, Worker
 from tests.frontier.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ end
 """
 
 
-_real_source = link.source.__wrapped__  # The uncached function.
+_real_source = worker_module.source.__wrapped__  # The uncached function.
 
 
 @cache
@@ -128,8 +128,8 @@ class Shared:
         self._patches = ExitStack()
 
     def __enter__(self) -> Self:
-        self._patches.enter_context(mock.patch.object(link, "source", _source))
-        timeout = mock.patch.object(link, "_TIMEOUT", self._timeout)
+        self._patches.enter_context(mock.patch.object(worker_module, "source", _source))
+        timeout = mock.patch.object(worker_module, "_TIMEOUT", self._timeout)
         self._patches.enter_context(timeout)
         self._patches.callback(self.redis.close)
         return self
@@ -137,17 +137,15 @@ class Shared:
     def __exit__(self, *exc_info: object) -> None:
         self._patches.close()
 
-    def worker(
-        self, lease: float = LEASE, *, lives: bool = True, obeys: bool = True
-    ) -> Worker:
+    def worker(self, lease: float = LEASE, *, lives: bool = True, **how: Any) -> Worker:
         crawler: Any = SimpleNamespace(spider=None)
         vars(crawler)["_scrapy_rep_components"] = {
             Frontier: SimpleNamespace(clock=self.clock)
         }
-        connection = link.Link(crawler)
+        connection = worker_module.Link(crawler)
         connection.connect(self.redis)
         self._patches.callback(connection.close)
-        worker = Worker(connection, self.clock, PREFIX, lease, obeys=obeys)
+        worker = Worker(connection, self.clock, PREFIX, lease, **how)
         # The server looks for dead workers in the order of names: make that predictable.
         worker._name = f"{next(self._numbers):032x}"
         if lives:
@@ -219,19 +217,26 @@ def push(
     """Push one request for each name."""
     for name in names:
         fingerprint = (SEEN, name) if seen else ("", "")
-        worker.push(queue, -priority, name.encode(), *fingerprint)
+        worker.push(queue, -priority, name.encode(), fingerprint)
+    worker.report()
 
 
-def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: str) -> str | None:
+def pop(worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any) -> str | None:
     """Pop a request. Return its name, or None."""
     found = take(worker, at_once, gap, **limits)
     return None if found is None else found.data.decode()
 
 
 def take(
-    worker: Worker, at_once: int = 1, gap: int = 0, **limits: str
+    worker: Worker, at_once: int = 1, gap: int = 0, **limits: Any
 ) -> Popped | None:
-    return worker.pop(Limits(at_once, gap, **limits))
+    """Pop a request. Return None if there is none."""
+    return take_one(worker, Limits(at_once, gap, **limits))
+
+
+def take_one(worker: Worker, limits: Limits) -> Popped | None:
+    found, _ = worker.exchange(limits, wanted=1)
+    return next(iter(found), None)
 
 
 def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
@@ -240,19 +245,44 @@ def pop_all(worker: Worker, at_once: int = 1, gap: int = 0) -> list[str]:
 
 
 def end(
-    worker: Worker, popped: Popped, *, fetched: bool = True, gap: int = 0, kept: int = 0
+    worker: Worker, popped: Popped, *, fetched: bool = True, pushed: int = 0, **how: Any
 ) -> None:
     """End a request, with its callback. The server learns it with the next call."""
     host = popped.queue.partition("\t")[0]
-    worker.left(popped.number, host, fetched=fetched, gap=gap)
-    worker.done(popped.number, kept)
+    worker.left(popped.number, host, fetched=fetched, **how)
+    worker.done(popped.number, pushed)
 
 
 def know(worker: Worker, queue: str, holds: float = HOUR, **terms: float) -> None:
     """Make the robots.txt of *queue* known."""
-    assert worker.learned(queue, Terms(holds, **terms))
+    learned(worker, queue, Terms(holds, **terms))
+
+
+def learned(worker: Worker, queue: str, terms: Terms | None) -> None:
+    """Report what *worker* has learned, and nothing else that it has collected."""
+    worker.learned(queue, terms)
+    worker.report()
 
 
 def learn(worker: Worker, quota: int = 32, enough: int = 100) -> list[str]:
     """Return the queues whose robots.txt *worker* is to fetch."""
-    return [unknown.queue for unknown in worker.learn(quota, enough)]
+    return [unknown.queue for unknown in unknown_to(worker, quota, enough)]
+
+
+def unknown_to(worker: Worker, quota: int = 32, enough: int = 100) -> list[Unknown]:
+    _, found = worker.exchange(quota=quota, enough=enough)
+    return found
+
+
+def refuse(worker: Worker, queue: str) -> tuple[Popped | None, int]:
+    """Take a request of *queue* to refuse it. Return it with the number of those left."""
+    found, left = worker.take(queue, 1)
+    return next(iter(found), None), left
+
+
+def release(
+    worker: Worker, number: str, host: str, delay: float, *, fetched: bool
+) -> None:
+    """Free a place that was acquired."""
+    worker.left(number, host, fetched=fetched, delay=delay)
+    worker.report()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -13,7 +14,8 @@ import pytest
 from redis.exceptions import ResponseError
 from scrapy import Request
 
-from scrapy_rep.frontier.redis.worker import MAX_UNSENT, Limits
+from scrapy_rep.frontier.redis import worker as worker_module
+from scrapy_rep.frontier.redis.worker import MAX_UNSENT
 from tests.frontier.redis.crawls import WorkerCrawl
 from tests.frontier.redis.shared import (
     EXEMPT,
@@ -24,15 +26,15 @@ from tests.frontier.redis.shared import (
     learn,
     pop,
     push,
+    release,
     take,
 )
 from tests.stores.redis_server import BINARY, RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from scrapy_rep.frontier.redis.link import Link
-    from scrapy_rep.frontier.redis.wire import Script
+    from scrapy_rep.frontier.redis.worker import Link
 
 pytestmark = pytest.mark.newest
 
@@ -61,18 +63,27 @@ def no_memory(shared: Shared) -> Iterator[None]:
 @contextmanager
 def failing(link: Link, name: str, error: Exception, *, done: bool) -> Iterator[None]:
     """Let calls of a script raise *error*, after the server ran it if *done*."""
-    calls = link._calls
-    real, failing = calls.run, link._script(name)
+    real = link._script
 
-    def run(script: Script, *args: Any) -> Any:
-        if script is not failing:
-            return real(script, *args)
-        if done:
-            real(script, *args)
-        raise error
+    def script(each: str) -> Callable[..., Any]:
+        if each != name:
+            return real(each)
 
-    with mock.patch.object(calls, "run", run):
+        def run(*args: Any) -> Any:
+            if done:
+                real(each)(*args)
+            raise error
+
+        return run
+
+    with mock.patch.object(link, "_script", script):
         yield
+
+
+def fails_after(real: Callable[..., Any], times: int) -> Callable[..., Any]:
+    """Return a function that does what *real* does, and after some calls returns None."""
+    left = count(times, -1)
+    return lambda *args: real(*args) if next(left) > 0 else None
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -101,7 +112,7 @@ def test_no_memory(shared: Shared) -> None:
         assert two.beat() == 0
         assert pop(one, at_once=2) is not None
         assert two.acquire("x", "c.example")
-        two.release("x", "c.example", 1.0)
+        release(two, "x", "c.example", 1.0, fetched=True)
         two.retire()
         assert one.count_all() == 3 + 2
     assert pop(one, at_once=9) is not None
@@ -140,11 +151,13 @@ def test_no_memory_as_redis_6_says_it(shared: Shared) -> None:
         "Error running script (call to f_1): @user_script:1: -OOM command not allowed "
         "when used memory > 'maxmemory'."
     )
-    with failing(worker._link, "push", error, done=False):
+    with failing(worker._link, "exchange", error, done=False):
         push(worker, EXEMPT, "2")
-        assert pop(worker) == "1"
     assert not worker._link.has_lost_answer
+    assert worker._link.is_full
     assert worker.unsent == 1
+    assert pop(worker) == "1"
+    assert worker.unsent == 0
 
 
 def test_done_after_what_it_has_made(shared: Shared) -> None:
@@ -171,17 +184,17 @@ def test_done_with_nothing_unsent(shared: Shared) -> None:
     push(worker, EXEMPT, "1", "2", "3", "4")
     one, two = take(worker, at_once=9), take(worker, at_once=9)
     with no_memory(shared):
-        end(worker, two, kept=worker.kept)
+        end(worker, two, pushed=worker.pushed)
         worker.report()
         assert shared.count() == 3
-        before = worker.kept
+        before = worker.pushed
         push(worker, EXEMPT, "made by 1")
-        end(worker, one, kept=before)
+        end(worker, one, pushed=before)
         worker.report()
         assert shared.count() == 3
         for _ in range(2):
             found = take(worker, at_once=9)
-            end(worker, found, kept=worker.kept)
+            end(worker, found, pushed=worker.pushed)
         worker.report()
         assert shared.count() == 1
     worker.report()
@@ -201,13 +214,16 @@ def test_done_when_what_it_has_made_is_sent(shared: Shared) -> None:
         end(worker, one)
         push(worker, EXEMPT, "made by 2")
         end(worker, two)
-    real = worker._push
-    with mock.patch.object(worker, "_push", side_effect=[True, False, False]):
-        worker.pop(Limits(9, 0), looks=0)
-    assert shared.count() == 1
-    worker._push = real
+    # The call with the first of them has an answer, and the next one does not arrive.
+    with (
+        mock.patch.object(worker_module, "AT_ONCE", 1),
+        mock.patch.object(worker, "_send", side_effect=fails_after(worker._send, 1)),
+    ):
+        worker.exchange()
+    assert worker.unsent == 1
+    assert shared.count() == 2
     worker.report()
-    assert shared.count() == 1
+    assert shared.count() == 2
 
 
 def test_no_more_is_popped_where_much_is_unsent(shared: Shared) -> None:
@@ -292,7 +308,7 @@ def test_answer_that_does_not_come(shared: Shared) -> None:
     crawl = WorkerCrawl(shared, obey=False)
     for number in range(3):
         crawl.push(f"{A}/{number}")
-    with failing(crawl.link, "pop", ConnectionResetError(), done=True):
+    with failing(crawl.link, "exchange", ConnectionResetError(), done=True):
         assert crawl.run() == []
     crawl.settle(5)
     assert sorted(crawl.on_network) == [f"{A}/{number}" for number in range(3)]
@@ -307,7 +323,7 @@ def test_push_whose_answer_does_not_come(shared: Shared) -> None:
     is in the queue only once.
     """
     crawl = WorkerCrawl(shared, obey=False)
-    with failing(crawl.link, "push", ConnectionResetError(), done=True):
+    with failing(crawl.link, "exchange", ConnectionResetError(), done=True):
         crawl.enqueue(Request(f"{A}/1"))
     crawl.settle(5)
     assert crawl.on_network == [f"{A}/1"]
@@ -374,3 +390,43 @@ def test_restart(caplog: pytest.LogCaptureFixture) -> None:
         assert len(crawl.queue) == 0
         assert len(messages(caplog, logging.WARNING)) == 1
         crawl.closed()
+
+
+@pytest.mark.parametrize("counter", ["number", "ended"])
+@pytest.mark.parametrize("value", ["lost", "text", "list"])
+def test_counter_that_is_lost_or_garbled(
+    shared: Shared, caplog: pytest.LogCaptureFixture, counter: str, value: str
+) -> None:
+    """If a counter of the queue is lost or garbled, the requests are counted again, with
+    one warning. The crawl loses no request, sends none twice, and ends.
+    """
+    caplog.set_level(logging.INFO)
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    other = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS_PER_DOMAIN=2)
+    for number in range(6):
+        crawl.push(f"{A}/{number}")
+    crawl.settle()
+    crawl.answer(f"{A}/0")
+    crawl.settle()
+    key = shared.key(counter)
+    shared.redis.delete(key)
+    if value == "text":
+        shared.redis.set(key, "spam")
+    elif value == "list":
+        shared.redis.rpush(key, "spam")
+    assert len(other.queue) == 5
+    for number in range(6, 9):
+        crawl.push(f"{A}/{number}")
+    crawl.settle()
+    assert len(crawl.queue) == 8
+    for _ in range(8):
+        for each in (crawl, other):
+            for url in each.on_network:
+                each.answer(url)
+            each.settle()
+    assert len(crawl.queue) == len(other.queue) == 0
+    crawl.settle(20)
+    sent = [request.url for request in crawl.sent + other.sent]
+    assert sorted(sent) == [f"{A}/{number}" for number in range(9)]
+    warnings = messages(caplog, logging.WARNING)
+    assert [text[:30] for text in warnings] == ["A counter of the queue in Redi"]

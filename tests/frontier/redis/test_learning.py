@@ -16,10 +16,14 @@ from tests.frontier.redis.shared import (
     end,
     know,
     learn,
+    learned,
     pop,
     pop_all,
     push,
+    refuse,
+    release,
     take,
+    unknown_to,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +41,8 @@ def test_unknown_until_it_is_learned(shared: Shared) -> None:
     push(one, PAGES, "1", "2")
     push(one, PAGES, "first", priority=1)
     assert pop(one) is None
-    assert one.learn(8, 8) == [(PAGES, 0.0, b"first")]
+    (unknown,) = unknown_to(one, 8, 8)
+    assert (unknown.queue, unknown.delay, unknown.data) == (PAGES, 0.0, b"first")
     assert learn(two) == []
     assert learn(one) == []
     assert pop(two) is None
@@ -60,7 +65,7 @@ def test_crawl_that_does_not_obey(shared: Shared) -> None:
     """
     worker = shared.worker(obeys=False)
     push(worker, PAGES, "1")
-    assert worker.learn(8, 8) == []
+    assert unknown_to(worker, 8, 8) == []
     assert pop(worker) == "1"
 
 
@@ -119,7 +124,7 @@ def test_not_learned(shared: Shared) -> None:
     one, two = shared.worker(), shared.worker()
     push(one, PAGES, "1")
     assert learn(one) == [PAGES]
-    one.learned(PAGES, None)
+    learned(one, PAGES, None)
     assert learn(two) == [PAGES]
 
 
@@ -169,7 +174,8 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     push(worker, PAGES, "1", "2", "3")
     push(worker, SECURE, "s")
     found = take(worker, at_once=8)
-    assert worker.learn(8, 8) == [(SECURE, 2.0, b"s")]
+    (unknown,) = unknown_to(worker, 8, 8)
+    assert (unknown.queue, unknown.delay, unknown.data) == (SECURE, 2.0, b"s")
     assert not worker.acquire("x", "a.example")
     end(worker, found)
     worker.report()
@@ -179,7 +185,7 @@ def test_robotstxt_of_a_host_with_a_delay(shared: Shared) -> None:
     assert pop(worker) is None
     assert worker.acquire("x", "a.example")
     assert pop(worker) is None
-    worker.release("x", "a.example", 2.0)
+    release(worker, "x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert pop(worker) is None
     shared.advance(0.001)
@@ -210,7 +216,7 @@ def test_learned_and_empty_meanwhile(shared: Shared) -> None:
     worker = shared.worker()
     push(worker, PAGES, "1")
     learn(worker)
-    popped, left = worker.take(PAGES)
+    popped, left = refuse(worker, PAGES)
     assert (popped.data, left) == (b"1", 0)
     know(worker, PAGES)
     assert shared.ready() == shared.unknown() == {}
@@ -228,11 +234,10 @@ def test_refused_while_it_is_unknown(shared: Shared) -> None:
     push(worker, PAGES, "0", priority=1)
     learn(worker)
     for name, left in (("0", 2), ("1", 1), ("2", 0)):
-        assert worker.count_queue(PAGES) == left + 1
-        popped, rest = worker.take(PAGES)
+        popped, rest = refuse(worker, PAGES)
         assert (popped.data.decode(), rest) == (name, left)
         worker.done(popped.number)
-    assert worker.take(PAGES) == (None, 0)
+    assert refuse(worker, PAGES) == (None, 0)
     worker.report()
     assert shared.names() == {"number", "ended", "workers"}
 
@@ -242,7 +247,7 @@ def test_refused_and_not_done(shared: Shared) -> None:
     one, two = shared.worker(), shared.worker(lease=1000.0)
     push(one, PAGES, "1", "2")
     learn(one)
-    one.take(PAGES)
+    refuse(one, PAGES)
     shared.advance(LEASE)
     assert two.beat() == 1
     assert learn(two) == [PAGES]

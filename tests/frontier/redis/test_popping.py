@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +52,7 @@ def test_what_the_request_holds_comes_back_as_it_is(shared: Shared) -> None:
     know(worker, PAGES)
     data = [bytes(range(256)) * 100, b"", b"\r\n\0"]
     for each in data:
-        worker.push(PAGES, 0, each, "", "")
+        worker.push(PAGES, 0, each)
     assert [take(worker, 9).data for _ in data] == data
     assert take(worker, 9) is None
 
@@ -78,7 +77,7 @@ def test_limit_of_a_host_over_workers(shared: Shared) -> None:
 def test_limits_of_some_hosts(shared: Shared) -> None:
     """``DOWNLOAD_SLOTS`` gives a host its own limit and gap."""
     worker = shared.worker()
-    of_hosts = json.dumps({"a.example": [2, 500]})
+    of_hosts = {"a.example": (2, 500)}
     know(worker, PAGES)
     know(worker, OTHER)
     push(worker, PAGES, "a1", "a2", "a3")

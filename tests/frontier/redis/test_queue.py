@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import DontCloseSpider
 
 from tests.frontier.fakes import is_robotstxt
@@ -64,26 +64,45 @@ def test_request_that_cant_be_read(
     assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
 
 
-def test_what_cant_be_read_of_an_unknown_host(
-    shared: Shared, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_cant_be_read_keeps_the_delay(
+    shared: Shared, caplog: pytest.LogCaptureFixture, *, is_known: bool
 ) -> None:
-    """A request that can't be deserialized is removed also if the
-    robots.txt of its host is unknown.
+    """A request that can't be deserialized is removed with one error at once. All workers
+    keep the delay of its host as before, whether its robots.txt is known or not.
     """
-    WorkerCrawl(shared, serializer=AS_JSON).push(f"{A}/1").meta.clear()
-    crawl = WorkerCrawl(shared)
-    crawl.push(f"{A}/2")
-    crawl.settle()
-    if crawl.on_network:
-        crawl.answer(crawl.on_network[0])
-    shared.advance(60)
-    for _ in range(2):
-        crawl.settle(1)
-        if crawl.on_network:
-            crawl.answer(crawl.on_network[0])
-    assert f"{A}/2" in [request.url for request in crawl.sent]
+    text = "User-agent: *\nCrawl-delay: 5"
+    other = WorkerCrawl(shared, serializer=AS_JSON)
+    other.die()  # It only pushes.
+    crawls = [WorkerCrawl(shared, CONCURRENT_REQUESTS=1) for _ in range(3)]
+    starts: list[float] = []
+
+    def work(times: int) -> None:
+        for _ in range(times):
+            for crawl in crawls:
+                for request in list(crawl.downloader.network):
+                    body = text if is_robotstxt(request) else ""
+                    crawl.answer(request, body, runs=False)
+                crawl.settle(0.25)
+
+    for crawl in crawls:
+        crawl.downloader.on_send.append(
+            lambda _: starts.append(shared.clock.monotonic())
+        )
+    if is_known:
+        crawls[0].push(f"{A}/0")
+        work(8)
+    for number in range(3):
+        other.push(f"{A}/bad{number}").meta.clear()
+    for number in range(3):
+        crawls[0].push(f"{A}/{number + 1}")
+    work(40)
+    gaps = [after - before for before, after in pairwise(starts)]
+    assert len(gaps) == 3 + is_known
+    assert all(5 <= gap <= 8 for gap in gaps), gaps
+    assert len(crawls[0].queue) == 0
     errors = [one for one in caplog.records if one.levelno >= logging.ERROR]
-    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"]
+    assert [one.getMessage()[:23] for one in errors] == ["Cannot decode a request"] * 3
 
 
 def test_refused_and_cant_be_read(
@@ -333,7 +352,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     stopped, other = crawls
     text = "User-agent: *\nCrawl-delay: 3"
     other.push(f"{A}/1")
-    for _ in range(2):
+    for _ in range(3):
         other.settle(4)
         for url in other.on_network:
             other.answer(url, text if url.endswith(".txt") else "")
@@ -440,14 +459,21 @@ def test_clear(shared: Shared) -> None:
 
 
 def test_duplicates(shared: Shared) -> None:
-    """A request that any worker has pushed is dropped as a duplicate,
-    unless it has dont_filter.
+    """A request that any worker has pushed is dropped as a duplicate, with the signal
+    of Scrapy, unless it has dont_filter.
     """
     one, two = (WorkerCrawl(shared, obey=False) for _ in range(2))
-    assert one.enqueue(Request(f"{A}/1"))
-    assert not one.enqueue(Request(f"{A}/1"))
-    assert not two.enqueue(Request(f"{A}/1"))
-    assert two.enqueue(Request(f"{A}/1", dont_filter=True))
+    dropped: list[tuple[WorkerCrawl, str]] = []
+    for crawl in (one, two):
+        crawl.crawler.signals.connect(
+            lambda request, crawl=crawl: dropped.append((crawl, request.url)),
+            signals.request_dropped,
+            weak=False,
+        )
+    for crawl in (one, one, two):
+        crawl.enqueue(Request(f"{A}/1"))
+    two.enqueue(Request(f"{A}/1", dont_filter=True))
+    assert dropped == [(one, f"{A}/1"), (two, f"{A}/1")]
     assert len(one.queue) == 2
     assert shared.redis.scard(SEEN) == 1
 

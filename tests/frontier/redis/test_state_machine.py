@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -34,6 +35,11 @@ from tests.frontier.redis.shared import (
     PAGES,
     SECURE,
     Shared,
+    learned,
+    refuse,
+    release,
+    take_one,
+    unknown_to,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +54,7 @@ QUEUES = (PAGES, SECURE, EXEMPT, OTHER)
 HOSTS = ("a.example", "b.example", "c.example")
 WORKERS = 3
 PATIENCE = 3.0
+WAIT_MAX = 20.0
 
 which = st.integers(0, 20)
 members = st.integers(0, WORKERS - 1)
@@ -77,7 +84,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def begin(self, at_once: int, gap: float, known: list[Terms | None]) -> None:
         self.server.client().flushall()
         self.shared = self.patches.enter_context(Shared(self.server))
-        self.model = Model(at_once=at_once, gap=gap)
+        self.model = Model(at_once=at_once, gap=gap, wait_max=WAIT_MAX)
         self.model.now = ms(self.shared.clock.monotonic())
         self.limits = Limits(at_once, round(gap * 1000))
         for _ in range(WORKERS):
@@ -85,7 +92,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         for queue, each in zip((PAGES, SECURE, OTHER), known, strict=True):
             if each is not None:
                 each = each._replace(opens=0.0)
-                self.members[0].worker.learned(queue, each)
+                learned(self.members[0].worker, queue, each)
                 self.model.learned(self.members[0], queue, each)
 
     # Workers.
@@ -93,7 +100,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.members) < WORKERS)
     @rule()
     def start_a_worker(self) -> None:
-        member = Member(self.shared.worker(lives=False))
+        member = Member(self.shared.worker(lives=False, wait_max=WAIT_MAX))
         self.members.append(member)
         self.beat(len(self.members) - 1)
 
@@ -122,12 +129,13 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member not in self.model.accounts:
             return
-        found = member.worker.pop(self.limits)
+        found = take_one(member.worker, self.limits)
         self.model.tells(member)
         if found is not None:
             self.model.popped(member, found)
-            del member.had[found.number], member.places[found.number]
-        for unknown in member.worker.learn(1, 8):
+            del member.had[found.number]
+            member.places.pop(found.number, None)
+        for unknown in unknown_to(member.worker, 1, 8):
             self.model.learns(member, unknown.queue)
             member.learning.remove(unknown.queue)
         member.worker._link.has_lost_answer = True
@@ -160,8 +168,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
             rank = next(self.number)
             item = Item(f"{queue} {rank}", queue, (-priority, rank))
             worker = self.member(number).worker
-            worker.push(queue, -priority, item.name.encode(), "", "")
+            worker.push(queue, -priority, item.name.encode())
             self.model.items.append(item)
+        self.tell(number)
 
     @rule(number=members, times=st.integers(1, 5))
     def pop(self, number: int, times: int) -> None:
@@ -171,7 +180,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def pop_one(self, number: int) -> Popped | None:
         member = self.member(number)
         model = self.model
-        found = member.worker.pop(self.limits)
+        found = take_one(member.worker, self.limits)
         if member not in model.accounts:
             assert found is None
             model.lives(member)
@@ -187,14 +196,21 @@ class SharedQueueMachine(RuleBasedStateMachine):
         return found
 
     @precondition(lambda self: any(member.places for member in self.members))
-    @rule(number=members, which=which, fetched=st.booleans())
-    def leave(self, number: int, which: int, fetched: bool) -> None:
+    @rule(number=members, which=which, fetched=st.booleans(), succeeds=st.booleans())
+    def leave(
+        self, number: int, which: int, fetched: bool, succeeds: bool = False
+    ) -> None:
         member = self.member(number)
         if member.places:
             place = [*member.places][which % len(member.places)]
             host = member.places.pop(place)
-            member.worker.left(place, host, fetched=fetched)
-            member.left.append((place, host, fetched))
+            pauses, pause = member.pauses.pop(place)
+            if fetched and succeeds and self.model.hosts[host].places < inf:
+                member.worker.left(place, host, fetched=fetched, pause=pause)
+                member.left.append((place, host, fetched, pauses))
+            else:
+                member.worker.left(place, host, fetched=fetched)
+                member.left.append((place, host, fetched, -1))
 
     @precondition(lambda self: any(member.had for member in self.members))
     @rule(number=members, which=which)
@@ -213,7 +229,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not member.worker.has_reports:
             return
         member.worker.report()
-        self.model.lives(member) if member not in self.model.accounts else None
+        self.model.lives_again(member)
         self.model.tells(member)
 
     # Hosts.
@@ -221,10 +237,12 @@ class SharedQueueMachine(RuleBasedStateMachine):
     @rule(number=members, quota=st.integers(1, 3))
     def learn(self, number: int, quota: int) -> None:
         member = self.member(number)
-        found = member.worker.learn(quota, 8)
+        found = unknown_to(member.worker, quota, 8)
         if member not in self.model.accounts:
             assert not found
             self.model.lives(member)
+            return
+        self.model.tells(member)
         for unknown in found:
             self.model.learns(member, unknown.queue)
             assert ms(unknown.delay) == self.model.host(unknown.queue).delay
@@ -235,7 +253,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
         member = self.member(number)
         if member.learning:
             queue = min(member.learning)
-            member.worker.learned(queue, terms)
+            learned(member.worker, queue, terms)
+            self.model.lives_again(member)
+            self.model.tells(member)
             self.model.learned(member, queue, terms)
 
     @precondition(lambda self: any(member.learning for member in self.members))
@@ -246,7 +266,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
         if not member.learning:
             return
         queue = min(member.learning)
-        popped, left = member.worker.take(queue)
+        popped, left = refuse(member.worker, queue)
         if member not in self.model.accounts:
             self.model.lives(member)
             assert (popped, left) == (None, 1)
@@ -276,8 +296,20 @@ class SharedQueueMachine(RuleBasedStateMachine):
     def release(self, number: int, delay: float) -> None:
         member = self.member(number)
         for name, host in list(member.acquired.items())[:1]:
-            member.worker.release(name, host, delay)
+            release(member.worker, name, host, delay, fetched=bool(delay))
+            self.model.lives_again(member)
+            self.model.tells(member)
             self.model.releases(member, name, delay)
+
+    @rule(
+        number=members,
+        host=st.sampled_from(HOSTS),
+        pause=st.sampled_from([0.5, 2.0, 7.0, WAIT_MAX + 10]),
+        own=st.sampled_from([1.0, 2.0]),
+    )
+    def back_off(self, number: int, host: str, pause: float, own: float) -> None:
+        self.member(number).worker.back_off(host, pause, own)
+        self.model.backs_off(host, pause, own)
 
     # Time.
 
@@ -339,7 +371,9 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(min(self.members[0].worker.again, LEASE / 4))
         took = (self.model.now - began) / 1000
         assert not self.model.items, f"{len(self.model.items)} are never handed out"
-        assert took < 5 * LEASE + (7 + 3 + 20) * (items + 1), f"It took {took} s"
+        assert took < 5 * LEASE + WAIT_MAX + 10 + (7 + 3 + 20) * (items + 1), (
+            f"It took {took} s"
+        )
         self.check_that_nothing_is_left()
 
     def work(self, number: int) -> None:
@@ -363,7 +397,7 @@ class SharedQueueMachine(RuleBasedStateMachine):
             self.pass_time(LEASE / 4)
             self.beat(0)
         names = self.shared.names() - {"number", "ended", "workers"}
-        assert all(name.startswith("host:") for name in names), names
+        assert all(name.startswith(("host:", "pauses")) for name in names), names
         for name in names:
             assert self.shared.ends_in(name) <= 2 * HOUR
 

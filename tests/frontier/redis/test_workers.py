@@ -13,12 +13,15 @@ from tests.frontier.redis.shared import (
     LEASE,
     OTHER,
     PAGES,
+    SEEN,
     end,
     know,
     learn,
     pop,
     pop_all,
     push,
+    refuse,
+    release,
     take,
 )
 
@@ -147,8 +150,8 @@ def test_nothing_for_those_that_are_taken_for_dead(shared: Shared) -> None:
     assert stopped.acquire("x", "c.example")
     shared.advance(LEASE)
     worker.beat()
-    assert stopped.take(PAGES) == (None, 1)
-    assert stopped.take(PAGES)[0].data == b"2"
+    assert refuse(stopped, PAGES) == (None, 1)
+    assert refuse(stopped, PAGES)[0].data == b"2"
     shared.advance(LEASE)
     assert worker.beat() == 1
 
@@ -232,7 +235,7 @@ def test_late_calls(shared: Shared, seconds: float) -> None:
     assert pop(worker) == "1"
     for call, asked in (
         (lambda: learn(worker), [OTHER]),
-        (lambda: worker.take(OTHER)[0] is not None, True),
+        (lambda: refuse(worker, OTHER)[0] is not None, True),
         (lambda: worker.acquire("x", "c.example"), True),
     ):
         seconds += seconds
@@ -247,7 +250,8 @@ def test_late_push(shared: Shared) -> None:
     """
     worker = shared.worker()
     shared.advance_server(LATE)
-    push(worker, EXEMPT, "1", seen=True)
+    worker.push(EXEMPT, 0, b"1", (SEEN, "1"))
+    worker.exchange()
     assert (worker.unsent, shared.count()) == (1, 0)
     worker.report()
     assert worker.unsent == 0
@@ -283,7 +287,7 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
     assert two.acquire("x", "a.example")
     assert not one.acquire("y", "a.example")
     assert pop(one) is None
-    two.release("x", "a.example", 2.0)
+    release(two, "x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert pop(one) is None
     shared.advance(2)
@@ -292,7 +296,7 @@ def test_places_of_requests_from_outside(shared: Shared) -> None:
     assert not two.acquire("x", "a.example")
     shared.advance(2)
     assert two.acquire("x", "a.example")
-    two.release("x", "a.example", 0.0)
+    release(two, "x", "a.example", 0.0, fetched=False)
     assert pop(one) == "2"
 
 
@@ -302,7 +306,7 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
     """
     one, two = shared.worker(), shared.worker()
     assert one.acquire("x", "a.example")
-    one.release("x", "a.example", 2.0)
+    release(one, "x", "a.example", 2.0, fetched=True)
     shared.advance(1.999)
     assert not two.acquire("y", "a.example")
     shared.advance(0.001)
@@ -310,7 +314,7 @@ def test_delay_that_one_worker_alone_knows(shared: Shared) -> None:
     assert two.acquire("y", "a.example")
     shared.advance(LEASE / 2)
     assert not one.acquire("x", "a.example")
-    two.release("y", "a.example", 0.0)
+    release(two, "y", "a.example", 0.0, fetched=False)
     assert shared.names() == {"workers"}
 
 

@@ -1,0 +1,131 @@
+"""What a worker collects goes to the server in batches, and requests come in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy import Request
+
+from tests.frontier.redis.crawls import WorkerCrawl
+from tests.frontier.redis.shared import LEASE, OTHER, PAGES, Limits, end, know, push
+
+if TYPE_CHECKING:
+    from tests.frontier.redis.shared import Shared
+
+pytestmark = pytest.mark.newest
+
+A = "http://a.example"
+
+
+def calls(shared: Shared) -> int:
+    """Return how many scripts the server has run since the last call of this function."""
+    found = shared.redis.info("commandstats").get("cmdstat_evalsha", {"calls": 0})
+    shared.redis.config_resetstat()
+    return int(found["calls"])
+
+
+def collect(crawl: WorkerCrawl, *pages: object) -> None:
+    """Push requests as the scheduler does, without sending them."""
+    for page in pages:
+        request = Request(f"{A}/{page}")
+        assert not crawl.df.request_seen(request)
+        crawl.queue.push(request)
+
+
+def test_new_requests_go_in_batches(shared: Shared) -> None:
+    """New requests are sent at the latest after 20 ms, or when there are 100."""
+    crawl = WorkerCrawl(shared, obey=False)
+    crawl.settle(1)
+    calls(shared)
+    collect(crawl, *range(99))
+    assert shared.count() == 0
+    assert len(crawl.queue) == 99
+    calls(shared)
+    collect(crawl, 99)
+    assert (shared.count(), calls(shared)) == (100, 1)
+    collect(crawl, 100)
+    crawl.clock.advance(0.019)
+    assert shared.count() == 100
+    crawl.clock.advance(0.002)
+    assert shared.count() == 101
+
+
+def test_a_page_and_its_links_go_in_one_call(shared: Shared) -> None:
+    """The end of a page, its links, and the request for the next page are one call. If the
+    worker dies before it, the page is fetched again: nothing is lost.
+    """
+    crawl, other = WorkerCrawl(shared, obey=False), shared.worker(lease=1000.0)
+    collect(crawl, "page")
+    crawl.settle(1)
+    calls(shared)
+    crawl.answer(f"{A}/page", runs=False)
+    collect(crawl, "link")
+    assert shared.count() == 1
+    crawl.engine.wake()
+    crawl.run()
+    assert crawl.on_network == [f"{A}/link"]
+    assert (shared.count(), calls(shared)) == (1, 1)
+    crawl.answer(f"{A}/link", runs=False)
+    collect(crawl, "lost")
+    crawl.die()
+    shared.advance(LEASE)
+    assert other.beat() == 1
+
+
+def test_as_many_as_there_is_room_for(shared: Shared) -> None:
+    """One call gets as many requests as the downloader has room for, those of the hosts in
+    turn.
+    """
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=8)
+    worker = shared.worker()
+    know(worker, PAGES)
+    know(worker, OTHER)
+    push(worker, PAGES, "a1", "a2", "a3")
+    push(worker, OTHER, "b1", "b2", "b3")
+    found, _ = worker.exchange(Limits(4, 0), wanted=4)
+    assert sorted(each.data[:1] for each in found) == [b"a", b"a", b"b", b"b"]
+    for page in range(9):
+        crawl.push(f"http://c.example/{page}")
+    calls(shared)
+    crawl.run()
+    assert len(crawl.on_network) == 8
+    # One of them finds that the downloader is full.
+    assert calls(shared) <= 2
+
+
+def test_what_is_not_used_is_given_back(shared: Shared) -> None:
+    """Requests that were handed out and are not popped, since the spider is busy, return to the
+    queue without a delay for their host.
+    """
+    crawl = WorkerCrawl(shared, obey=False, CONCURRENT_REQUESTS=4)
+    other = shared.worker(obeys=False)
+    for page in range(3):
+        crawl.push(f"{A}/{page}")
+    assert crawl.queue.pop() is not None
+    assert len(crawl.queue._handed_out) == 2
+    crawl.engine.scraper.is_full = True
+    crawl.clock.advance(0.2)
+    assert not crawl.queue._handed_out
+    found, _ = other.exchange(Limits(8, 0), wanted=8)
+    assert len(found) == 2
+
+
+def test_given_back_twice(shared: Shared) -> None:
+    """A request that is given back by a worker that does not have it any more stays with the
+    worker that has it.
+    """
+    one, two = shared.worker(), shared.worker(lease=1000.0)
+    know(one, PAGES)
+    push(one, PAGES, "1")
+    ((found,), _) = one.exchange(Limits(8, 0), wanted=8)
+    shared.advance(LEASE)
+    two.beat()
+    ((again,), _) = two.exchange(Limits(8, 0), wanted=8)
+    one.back(found.number)
+    one.report()
+    assert one.exchange(Limits(8, 0), wanted=8) == ([], [])
+    assert shared.count() == 1
+    end(two, again)
+    two.report()
+    assert shared.count() == 0

@@ -1,24 +1,20 @@
-"""A crawl of many small hosts within one process: its processor time and memory.
+"""A crawl of many small hosts within one process: its processor time.
 
     python -m benchmarks.broad_crawl SIDE HOSTS PAGES
-    python -m benchmarks.broad_crawl --memory SIDE HOSTS REQUESTS_OF_EACH
 
 SIDE is a key of ``SIDES``. Each host has ``REQUESTS`` pages, which are in the queue
 before the first is popped. A download handler answers a little later, so no time is spent
 on a network. The output is JSON: processor seconds for each pushed request, and for each
-of the first PAGES pages, with its part of robots.txt; or the bytes of each waiting
-request in memory.
+of the first PAGES pages, with its part of robots.txt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import sys
-import tracemalloc
 from time import process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import scrapy
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -96,47 +92,18 @@ class HostsSpider(scrapy.Spider):
             raise CloseSpider
 
 
-class WaitingSpider(scrapy.Spider):
-    name = "waiting"
-    hosts: int
-    each: int
-
-    async def start(self) -> AsyncIterator[scrapy.Request]:
-        crawl = self.crawler.engine.crawl
-        gc.collect()
-        tracemalloc.start()
-        for request in requests(self.hosts, self.each):
-            crawl(request)
-        gc.collect()
-        size, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        print(json.dumps({"bytes": size / (self.hosts * self.each)}))
-        raise CloseSpider
-        yield
-
-
 def requests(hosts: int, each: int) -> Iterator[scrapy.Request]:
     for page in range(each):
         for host in range(hosts):
             url = f"http://www.host-{host:06}.example/section/page-{page}.html"
-            # The memory of the duplicate filter does not belong to the queue.
             yield scrapy.Request(url, dont_filter=True)
 
 
-def run(side: str, spider: type[scrapy.Spider], **arguments: Any) -> None:
+def main(side: str, hosts: str, pages: str) -> None:
     process = AsyncCrawlerProcess({**SETTINGS, **SIDES[side]})
-    process.crawl(spider, **arguments)
+    process.crawl(HostsSpider, hosts=int(hosts), pages=int(pages))
     process.start()
 
 
-def main(arguments: list[str]) -> None:
-    memory = arguments[0] == "--memory"
-    side, hosts, number = arguments[memory:]
-    if memory:
-        run(side, WaitingSpider, hosts=int(hosts), each=int(number))
-    else:
-        run(side, HostsSpider, hosts=int(hosts), pages=int(number))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

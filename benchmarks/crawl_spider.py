@@ -25,17 +25,11 @@ class SitesSpider(scrapy.Spider):
     name = "sites"
     port: str
     hosts: str
-    extra = ""
-    """A path that is requested from each host besides its pages, if any."""
-
     links = LinkExtractor()
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         for number in range(1, int(self.hosts) + 1):
-            site = f"http://127.0.0.{number}:{self.port}"
-            if self.extra:
-                yield scrapy.Request(site + self.extra, callback=self.ignore)
-            yield scrapy.Request(f"{site}/page/0")
+            yield scrapy.Request(f"http://127.0.0.{number}:{self.port}/page/0")
 
     def parse(self, response: scrapy.http.HtmlResponse) -> Iterator[Any]:
         yield {
@@ -45,9 +39,6 @@ class SitesSpider(scrapy.Spider):
         }
         for link in self.links.extract_links(response):
             yield scrapy.Request(link.url)
-
-    def ignore(self, response: scrapy.http.Response) -> None:
-        """Ignore a response."""
 
     def closed(self, reason: str) -> None:
         stats = self.crawler.stats.get_stats()

@@ -1,54 +1,19 @@
-"""The measurements."""
+"""Parsing robots.txt and deciding, compared with other Python parsers."""
 
 from __future__ import annotations
 
-import multiprocessing
-import subprocess
-import sys
-import tempfile
 import tracemalloc
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import corpus, hostile
-from benchmarks.peers import OURS, PEERS, PROTEGO, STDLIB, Gpyrobotstxt
-from benchmarks.table import Row, Target, Task, compare, timed
-from benchmarks.timing import Times, environment, interleaved
+from benchmarks import corpus
+from benchmarks.peers import OURS, PROTEGO, STDLIB
+from benchmarks.table import Row, Target, Task, compare
 from scrapy_rep.protocol.robots import RobotsTxt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.peers import Parser
-
-HOSTILE_TIMEOUT = 20.0
-LITERALS = (1_000, 10_000)
-
-# Parsers that parse before the first decision.
-PARSERS = tuple(peer for peer in PEERS if not isinstance(peer, Gpyrobotstxt))
-
-
-def ready(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time parsing a file, and finding the groups of one agent and its delay."""
-
-    def do(parser: Parser, bodies: list[bytes]) -> None:
-        for body in bodies:
-            parser.crawl_delay(parser.parse(body))
-
-    what = "read a file, find the agent's delay"
-    task = Task(what, do, Target(6), peers=PARSERS)
-    yield from compare(task, files, rounds)
-
-
-def all_rules(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time parsing a file, and sorting all rules of one agent."""
-
-    def do(parser: Parser, bodies: list[bytes]) -> None:
-        for body in bodies:
-            parser.find_rules(parser.parse(body))
-
-    task = Task("read a file, sort the agent's rules", do, peers=PARSERS)
-    yield from compare(task, files, rounds)
 
 
 def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
@@ -62,21 +27,7 @@ def first_decision(files: list[bytes], rounds: int) -> Iterator[Row]:
             parser.crawl_delay(parsed)
 
     what = "read a file, its delay and one decision"
-    task = Task(what, do, Target(4.5), peers=PARSERS)
-    yield from compare(task, files, rounds)
-
-
-def cold_visit(files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time parsing a file, and twenty decisions."""
-    asked = {body: corpus.urls(body) for body in files}
-
-    def do(parser: Parser, bodies: list[bytes]) -> None:
-        for body in bodies:
-            parsed = parser.parse(body)
-            for url in asked[body]:
-                parser.is_allowed(parsed, url)
-
-    task = Task("read a file, decide on 20 URLs", do, peers=PARSERS)
+    task = Task(what, do, Target(4.5))
     yield from compare(task, files, rounds)
 
 
@@ -96,9 +47,7 @@ def warm_largest(files: list[bytes], rounds: int) -> Iterator[Row]:
 
     largest = sorted(files, key=number_of_rules, reverse=True)[:20]
     what = "decide on a URL, 20 files with most rules"
-    task = Task(
-        what, _decide_on(largest), Target(10), (PROTEGO, STDLIB), 20, peers=PARSERS
-    )
+    task = Task(what, _decide_on(largest), Target(10), (PROTEGO, STDLIB), 20)
     yield from compare(task, largest, rounds)
 
 
@@ -116,68 +65,6 @@ def _decide_on(files: list[bytes]) -> Callable[[Parser, list[bytes]], None]:
                 parser.is_allowed(this, url)
 
     return do
-
-
-def growth(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Compare decisions on a parsed file with those on ten times its literal rules."""
-    paths = [f"/section{n % 97}/page-{n * 37}" for n in range(LITERALS[-1])]
-    urls = [f"https://example.com{path}.html" for path in paths[:1_000]]
-
-    def asking(size: int, parser: Parser) -> Callable[[], object]:
-        rules = [f"Disallow: {path}" for path in paths[:size]]
-        parsed = parser.parse("\n".join(["User-agent: *", *rules]).encode())
-        return lambda: [parser.is_allowed(parsed, url) for url in urls]
-
-    for parser in (OURS, PROTEGO, STDLIB):
-        times = interleaved({size: asking(size, parser) for size in LITERALS}, rounds)
-        small, large = times.values()
-        target = Target(most_ratio=1.5) if parser is OURS else None
-        few, many = LITERALS
-        yield timed(f"decide, {few:,} literal rules", parser, small, len(urls))
-        row = timed(f"decide, {many:,} literal rules", parser, large, len(urls))
-        yield row._replace(ratio=small.ratio(large), target=target)
-
-
-def hostile_inputs(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time parsing and three decisions, at the size limit and at half of it."""
-
-    def task(make: hostile.Maker, size: int) -> Callable[[], object]:
-        body, url, dialect = make(size)
-
-        def do() -> None:
-            robots = RobotsTxt.parse(body, dialect)
-            for _ in range(3):
-                robots.is_allowed(url, corpus.AGENT)
-
-        return do
-
-    for what, make in hostile.INPUTS.items():
-        sizes = (hostile.LIMIT // 2, hostile.LIMIT)
-        half, whole = interleaved(
-            {size: task(make, size) for size in sizes}, rounds
-        ).values()
-        target = Target(most_ratio=2.2, most=0.5)
-        yield timed(what, OURS, whole)._replace(ratio=half.ratio(whole), target=target)
-        yield _one_try(what, PROTEGO, *make(hostile.LIMIT)[:2])
-
-
-def _one_try(what: str, parser: Parser, body: bytes, url: str) -> Row:
-    """Measure one run, which is ended at a time limit."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-
-    def run() -> None:
-        start = process_time()
-        parser.is_allowed(parser.parse(body), url)
-        sender.send(process_time() - start)
-
-    process = context.Process(target=run, daemon=True)
-    process.start()
-    ended = receiver.poll(HOSTILE_TIMEOUT)
-    seconds = receiver.recv() if ended else HOSTILE_TIMEOUT
-    process.kill()
-    process.join()
-    return Row(what, parser.label if ended else f"{parser.label}, timed out", seconds)
 
 
 def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
@@ -204,28 +91,4 @@ def memory(files: list[bytes], rounds: int) -> Iterator[Row]:
         yield row._replace(target=Target(3)) if parser is PROTEGO else row
 
 
-def import_time(_files: list[bytes], rounds: int) -> Iterator[Row]:
-    """Time the import of the package after Scrapy was imported."""
-    code = (
-        "import time, scrapy; start = time.process_time(); import scrapy_rep; "
-        "print(time.process_time() - start)"
-    )
-    command = [sys.executable, "-c", code]
-    with tempfile.TemporaryDirectory() as folder:
-        seconds = [
-            float(
-                subprocess.run(
-                    command, env=environment(folder), check=True, capture_output=True
-                ).stdout
-            )
-            for _ in range(rounds + 1)
-        ]
-    # The first import compiles modules for the others.
-    row = timed("import scrapy_rep after scrapy", OURS, Times(tuple(seconds[1:])))
-    yield row._replace(target=Target(most=0.03))
-
-
-ALL = (
-    ready, all_rules, first_decision, cold_visit, warm, warm_largest, growth, hostile_inputs, memory,
-    import_time,
-)  # fmt: skip
+ALL = (first_decision, warm, warm_largest, memory)

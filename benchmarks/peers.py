@@ -8,7 +8,6 @@ from typing import Any
 from urllib.robotparser import RobotFileParser
 
 import protego
-from gpyrobotstxt.robots_cc import RobotsMatcher
 from robotexclusionrulesparser import RobotExclusionRulesParser
 from robots import RobotsParser
 
@@ -31,9 +30,6 @@ class Parser(ABC):
     @abstractmethod
     def is_allowed(self, parsed: Any, url: str) -> bool: ...
 
-    def find_rules(self, parsed: Any) -> None:  # noqa: B027
-        """Prepare decisions for the agent, if parsing does not."""
-
     @abstractmethod
     def crawl_delay(self, parsed: Any) -> object:
         """Return the crawl delay of the agent."""
@@ -50,10 +46,6 @@ class Ours(Parser):
     def parse(self, body: bytes) -> RobotsTxt:
         return RobotsTxt.parse(body)
 
-    def find_rules(self, parsed: RobotsTxt) -> None:
-        # The first decision needs only some of the rules; other parsers read them all.
-        parsed._rules_for(AGENT).read_rules()
-
     def is_allowed(self, parsed: RobotsTxt, url: str) -> bool:
         return parsed.is_allowed(url, AGENT)
 
@@ -66,9 +58,6 @@ class Protego(Parser):
 
     def parse(self, body: bytes) -> protego.Protego:
         return protego.Protego.parse(body.decode("utf-8", "replace"))
-
-    def find_rules(self, parsed: protego.Protego) -> None:
-        parsed._get_matching_rule_set(AGENT)
 
     def is_allowed(self, parsed: protego.Protego, url: str) -> bool:
         return parsed.can_fetch(url, AGENT)
@@ -124,26 +113,7 @@ class Rerp(Parser):
         return parsed.get_crawl_delay(AGENT)
 
 
-class Gpyrobotstxt(Parser):
-    """A port of Google's parser. Like the original, it reads the file for each URL."""
-
-    name = package = "gpyrobotstxt"
-    one_in = 100
-
-    def parse(self, body: bytes) -> bytes:
-        return body
-
-    def is_allowed(self, parsed: bytes, url: str) -> bool:
-        try:
-            return RobotsMatcher().one_agent_allowed_by_robots(parsed, AGENT, url)
-        except (IndexError, TypeError):  # Some files make it raise.
-            return True
-
-    def crawl_delay(self, parsed: bytes) -> object:
-        return None  # Google ignores delays.
-
-
 OURS = Ours()
 PROTEGO = Protego()
 STDLIB = StandardLibrary()
-PEERS = (PROTEGO, STDLIB, Robotspy(), Rerp(), Gpyrobotstxt())
+PEERS = (PROTEGO, STDLIB, Robotspy(), Rerp())

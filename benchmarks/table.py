@@ -45,8 +45,8 @@ class Row(NamedTuple):
     """Half of the interquartile range, as a fraction of the median."""
 
     ratio: float | None = None
-    """How many times as much this parser needs as ours; in rows on growth, the larger input
-    as the smaller one; in rows on crawls, a crawl as one without the package."""
+    """How many times as much this parser needs as ours; in rows on crawls, a crawl as one
+    without the package."""
 
     target: Target | None = None
     unit: str = "s"
@@ -80,48 +80,28 @@ class Row(NamedTuple):
         return {**self._asdict(), "target": target, "is_met": self.is_met}
 
 
-class Table:
-    """Prints each row as it comes, beside the row of the same name in *before*, if given."""
+HEAD = """\
+| what | who | median | spread | ratio | target | met |
+|---|---|---:|---:|---:|---|---|"""
 
-    def __init__(self, before: list[dict[str, Any]] | None) -> None:
-        self.rows: list[Row] = []
-        self._before = before and {(row["what"], row["who"]): row for row in before}
 
-    @property
-    def head(self) -> str:
-        head = "| what | who | median | spread | ratio | target | met |"
-        rule = "|---|---|---:|---:|---:|---|---|"
-        if self._before is None:
-            return f"{head}\n{rule}"
-        return f"{head} median since | ratio since |\n{rule}---:|---:|"
-
-    def line(self, row: Row) -> str:
-        self.rows.append(row)
-        cells = [
-            row.what,
-            row.who,
-            row.value,
-            "" if row.spread is None else f"± {row.spread:.1%}",
-            "" if row.ratio is None else _ratio(row.ratio),
-            str(row.target or ""),
-            {True: "yes", False: "NO", None: ""}[row.is_met],
-        ]
-        if self._before is not None:
-            then = self._before.get((row.what, row.who), {})
-            cells += [
-                _change(then.get("number"), row.number),
-                _change(then.get("ratio"), row.ratio),
-            ]
-        return f"| {' | '.join(cells)} |"
+def line(row: Row) -> str:
+    """Return *row* as a line of the table."""
+    cells = [
+        row.what,
+        row.who,
+        row.value,
+        "" if row.spread is None else f"± {row.spread:.1%}",
+        "" if row.ratio is None else _ratio(row.ratio),
+        str(row.target or ""),
+        {True: "yes", False: "NO", None: ""}[row.is_met],
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _ratio(number: float) -> str:
     digits = 3 if number < 2 else 2 if number < 100 else 0
     return f"{number:,.{digits}f}"
-
-
-def _change(before: float | None, now: float | None) -> str:
-    return f"{now / before - 1:+.1%}" if before and now else ""
 
 
 def timed(what: str, parser: Parser, times: Times, count: int = 1) -> Row:
@@ -142,21 +122,19 @@ class Task(NamedTuple):
     questions: int = 1
     """For each file."""
 
-    peers: tuple[Parser, ...] = PEERS
-
 
 def compare(task: Task, files: list[bytes], rounds: int) -> Iterator[Row]:
     """Time all parsers at one task; ours also with each sample of the files."""
     by_size = sorted(files, key=len, reverse=True)
-    samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *task.peers)}
+    samples = {peer.one_in: by_size[:: peer.one_in] for peer in (OURS, *PEERS)}
     tasks: dict[Any, Callable[[], None]] = {}
     for one_in, sample in samples.items():
         tasks[one_in] = lambda sample=sample: task.do(OURS, sample)
-    for peer in task.peers:
+    for peer in PEERS:
         tasks[peer] = lambda peer=peer: task.do(peer, samples[peer.one_in])
     times = interleaved(tasks, rounds)
     yield timed(task.what, OURS, times[1], len(files) * task.questions)
-    for peer in task.peers:
+    for peer in PEERS:
         count = len(samples[peer.one_in]) * task.questions
         row = timed(task.what, peer, times[peer], count)
         row = row._replace(ratio=times[peer.one_in].ratio(times[peer]))

@@ -1,7 +1,7 @@
 """Every error that this package raises.
 
 Scrapy logs the messages, so control characters in text from a server are escaped in them.
-The attributes hold that text unchanged.
+Records hold that text unchanged.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy_rep.protocol.display import visible
 
 if TYPE_CHECKING:
-    from scrapy_rep.protocol.access.results import Entry
-    from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.robotstxt.decisions import Decision
-    from scrapy_rep.protocol.usage.preferences import Denial
+    from scrapy_rep.record import Record
 
 
 class SettingError(ValueError):
@@ -26,46 +23,19 @@ class SettingError(ValueError):
         super().__init__(f"{name} is {value!r}, but it must be {allowed}.")
 
 
-class RobotsDenied(IgnoreRequest):
-    """A request is refused, because robots.txt forbids it.
+class _Denied(Exception):
+    """Something is withheld, because a site or the user of the crawler forbids it."""
 
-    Scrapy passes it to the errback of the request. *robotstxt_url* is empty if no
-    robots.txt decided: the URL of the request has no valid host or port, or an entry of
-    ``REP_OVERRIDES`` decided, whose pattern is *override*.
+    def __init__(self, message: str, record: Record) -> None:
+        super().__init__(visible(message))
+        self.record = record
+        """The decision, with its evidence."""
+
+
+class RobotsDenied(_Denied, IgnoreRequest):
+    """A request is refused, because robots.txt forbids it. Scrapy passes it to the errback of the
+    request.
     """
-
-    def __init__(
-        self,
-        decision: Decision,
-        robotstxt_url: str,
-        detail: str = "",
-        *,
-        override: str | None = None,
-        via: str = "",
-    ) -> None:
-        if decision.reason == "back-off":
-            super().__init__(visible(f"Refused ({decision.reason}): {detail}"))
-            self.decision, self.robotstxt_url = decision, ""
-            return
-        if override is not None:
-            robotstxt_url, place = "", f"REP_OVERRIDES[{override!r}]"
-        else:
-            place = robotstxt_url
-        if not place:
-            why = f"scrapy-rep: the host or port of the URL cannot be read ({decision.reason})"
-        elif decision.rule is None:
-            reason = f"{decision.reason}: {detail}" if detail else decision.reason
-            why = f"{place} ({reason})"
-        else:
-            kind, pattern, line = decision.rule
-            why = f"{place}, line {line} ({kind}: {pattern})"
-        if decision.form:
-            why += f", as {decision.form}"
-        if via:
-            why += f"; {via}"
-        super().__init__(visible(f"Forbidden by {why}"))
-        self.decision = decision
-        self.robotstxt_url = robotstxt_url
 
 
 class SpiderClosing(IgnoreRequest):
@@ -78,55 +48,24 @@ class BackingOff(IgnoreRequest):
     """
 
 
-class IndexingDenied(IgnoreRequest):
-    """A media pipeline does not get a file, because the file must not be indexed."""
-
-    def __init__(self, message: str, rules: IndexingRules) -> None:
-        super().__init__(visible(message))
-        self.rules = rules
+class FileDenied(_Denied, IgnoreRequest):
+    """A media pipeline does not get the file that it requested, because the file must not be
+    indexed, or not be used for a purpose of the crawl.
+    """
 
 
-class ItemDenied(DropItem):
+class ItemDenied(_Denied, DropItem):
     """An item is dropped, because its page must not be indexed; or the images of the page, which
     the item names and which cannot be removed from it. The message has the URL of the page, the
     statement that forbids it, and the source of that statement.
     """
 
-    def __init__(self, url: str, rule: str, rules: IndexingRules) -> None:
-        statement = rules.because(rule)
-        why = f"{statement.text} ({statement.source})" if statement else rule
-        what = f"The images of {url}" if rule == "noimageindex" else url
-        super().__init__(visible(f"{what} must not be indexed: {why}"))
-        self.rule = rule
-        self.rules = rules
-        self.statement = statement
 
-
-class UsageDenied(DropItem):
-    """An item is dropped, because its page must not be used for a purpose of the crawl.
-    The message has the URL of the page and the statement that disallows the use. *denial*
-    has the purpose and all statements. *entry* is the cache entry of robots.txt, if that
-    or tdmrep.json may state usage preferences.
+class UsageDenied(_Denied, DropItem):
+    """An item is dropped, because its page, or the images that the item names, must not be used
+    for a purpose of the crawl. The message has the URL of the page and the statement that
+    disallows the use.
     """
-
-    def __init__(self, url: str, denial: Denial, entry: Entry | None = None) -> None:
-        super().__init__(
-            visible(f"{url} must not be used for {denial.purpose}: {denial.why}")
-        )
-        self.denial = denial
-        self.entry = entry
-
-
-class MediaUsageDenied(IgnoreRequest):
-    """A media pipeline does not get the file that it requested, because the file must not
-    be used for a purpose of the crawl.
-    """
-
-    def __init__(self, url: str, denial: Denial) -> None:
-        super().__init__(
-            visible(f"{url} must not be used for {denial.purpose}: {denial.why}")
-        )
-        self.denial = denial
 
 
 class JobError(Exception):

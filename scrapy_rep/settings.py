@@ -8,11 +8,10 @@ end an error message.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.settings import BaseSettings
 from scrapy.utils.job import job_dir
@@ -34,9 +33,7 @@ from scrapy_rep.protocol.display import address_without_credentials
 from scrapy_rep.protocol.request_target import AIOHTTP, HTTP2, HTTPX
 from scrapy_rep.protocol.robotstxt.pace import NO_DEMAND
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES
-from scrapy_rep.stores import ALLOWED, open_store
-from scrapy_rep.stores.base import Store
-from scrapy_rep.stores.memory import MAX_BYTES, MAX_ENTRIES
+from scrapy_rep.stores import ALLOWED, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,8 +42,6 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.protocol.robotstxt.pace import Demand, Pace
-
-_T = TypeVar("_T")
 
 OBEY = "ROBOTSTXT_OBEY"
 USER_AGENT = "ROBOTSTXT_USER_AGENT"
@@ -67,28 +62,27 @@ class Row(NamedTuple):
 
     name: str
     default: object
-    kind: Kind[Any]
+    kind: Kind
 
 
 @dataclass(frozen=True)
-class Kind(Generic[_T]):
+class Kind:
     """A type of settings, with its bounds. Called with a name and a default, it makes a row."""
 
     allowed: str
     """What a value must be: the end of the error message, and a line of the reference."""
 
-    get: Callable[[BaseSettings, str, Any], _T]
+    get: Callable[[BaseSettings, str, Any], Any]
     """Returns a value, from the settings, the name and the default: a getter of Scrapy's, or one
     around it. For a value that it cannot read, it raises one of _UNREADABLE."""
 
-    is_within: Callable[[_T], bool] = lambda _: True
+    is_within: Callable[[Any], bool] = lambda _: True
     """Whether a value is within the bounds."""
 
-    def __call__(self, name: str, default: object) -> _T:
-        row: Any = field(metadata={"row": Row(name, default, self)})
-        return row  # type: ignore[no-any-return]
+    def __call__(self, name: str, default: object) -> Any:
+        return field(metadata={"row": Row(name, default, self)})
 
-    def read(self, settings: BaseSettings, name: str, default: object) -> _T:
+    def read(self, settings: BaseSettings, name: str, default: object) -> Any:
         """The value of a setting. Raises SettingError if it is not allowed."""
         try:
             found = self.get(settings, name, default)
@@ -135,7 +129,7 @@ _SECONDS_OR_ZERO = Kind(
 )
 
 
-def _count(least: int) -> Kind[int]:
+def _count(least: int) -> Kind:
     def get(settings: BaseSettings, name: str, default: int) -> int:
         found = settings.getint(name, default)
         # getint would read 1.5 as 1.
@@ -146,7 +140,7 @@ def _count(least: int) -> Kind[int]:
     return Kind(f"a whole number, {least} or greater", get, lambda it: it >= least)
 
 
-def _one_of(*allowed: str) -> Kind[str]:
+def _one_of(*allowed: str) -> Kind:
     words = " or ".join(map(repr, allowed))
     return Kind(words, BaseSettings.get, allowed.__contains__)
 
@@ -202,7 +196,7 @@ def _get_dialect(settings: BaseSettings, name: str, default: str) -> Any:
     return found
 
 
-_DIALECT: Kind[Dialect] = Kind(
+_DIALECT = Kind(
     f"{', '.join(map(repr, DIALECTS))}, or the import path of a Dialect",
     _get_dialect,
     lambda found: isinstance(found, Dialect),
@@ -210,7 +204,8 @@ _DIALECT: Kind[Dialect] = Kind(
 
 
 def _dialect_of(settings: BaseSettings) -> Dialect:
-    return _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    found: Dialect = _DIALECT.read(settings, "REP_DIALECT", RFC9309.name)
+    return found
 
 
 def _get_overrides(
@@ -316,7 +311,7 @@ def _get_store(settings: BaseSettings, name: str, default: str) -> str | type[St
             raise TypeError
         return found
     try:
-        open_store(value, max_entries=1, max_bytes=1).close()
+        open_store(value)
     except StoreNotInstalled as error:
         allowed = f"a store whose package is installed ({error})"
         raise SettingError(name, _displayed(name, value), allowed) from None
@@ -388,36 +383,6 @@ class RepSettings:
     Example: `REP_DIALECT = "google"`
     """
 
-    download_timeout: float = _SECONDS("REP_DOWNLOAD_TIMEOUT", 30)
-    """The time-out, in seconds, of each request for robots.txt.
-
-    A robots.txt that takes longer counts as unreachable, like one that answers 503.
-
-    Example: `REP_DOWNLOAD_TIMEOUT = 10`
-    """
-
-    redirect_private: bool = _FLAG("REP_REDIRECT_PRIVATE", False)
-    """Whether a robots.txt on a public address may be redirected to a private one.
-
-    By default, a robots.txt on a public address that redirects to a private address (loopback,
-    private network, link-local, reserved) counts as unreachable. Otherwise, a site could make the
-    crawler send requests inside your network. A robots.txt on a private address may redirect
-    anywhere. [Security](../../SECURITY.md) says which addresses are private, and what cannot be
-    checked behind a proxy.
-
-    Example: `REP_REDIRECT_PRIVATE = True`
-    """
-
-    retry_times: int = _count(0)("REP_RETRY_TIMES", 1)
-    """How many times a request for robots.txt is retried at once when there was no answer.
-
-    Only for requests without any answer (connection refused, DNS failure, time-out). After 429 or
-    5xx, robots.txt is fetched again later, as `Retry-After` says. See
-    [how a request waits](../waiting.md).
-
-    Example: `REP_RETRY_TIMES = 3`
-    """
-
     request_meta_keys: tuple[str, ...] = _STRINGS(
         "REP_REQUEST_META_KEYS", ["download_slot"]
     )
@@ -442,20 +407,12 @@ class RepSettings:
     Example: `REP_OVERRIDES = {"staging.example.com": "ignore", "*.example.org": "User-agent: *\nDisallow: /private/\n"}`
     """
 
-    min_age: float = _SECONDS_OR_ZERO("REP_MIN_AGE", 300)
-    """The shortest time, in seconds, for which a robots.txt is used.
-
-    A lower limit, so that `Cache-Control: max-age=0` does not cause a request for robots.txt before
-    each page.
-
-    Example: `REP_MIN_AGE = 60`
-    """
-
     max_age: float = _SECONDS("REP_MAX_AGE", 86400)
     """The longest time, in seconds, for which a robots.txt is used before it is fetched again.
 
-    An upper limit for `Cache-Control`, `Expires` and the defaults of the dialects, not less than
-    `REP_MIN_AGE`. After that time the robots.txt is fetched again when the next request needs it.
+    An upper limit for `Cache-Control` and the default of a day. After that time the robots.txt is
+    fetched again when the next request needs it. A robots.txt with `Cache-Control: max-age=0` is used
+    for five minutes, or for as long as this setting says if that is less.
 
     Example: `REP_MAX_AGE = 3600`
     """
@@ -473,24 +430,12 @@ class RepSettings:
     and uses the store again when it works; `rep/store/errors` counts the failures. With a `JOBDIR`,
     the default is `sqlite:///JOBDIR/robotstxt.sqlite`.
 
+    Any of these addresses may end with `?mb=64`, or `&mb=64` after another option: that many
+    megabytes of memory is what robots.txt files may take in this process, 128 by default. Beyond it,
+    those that were not used for longest are forgotten, and read from the store or fetched again
+    when they are next needed.
+
     Example: `REP_STORE = "sqlite:///robotstxt.sqlite"`
-    """
-
-    store_max_entries: int = _count(1)("REP_STORE_MAX_ENTRIES", MAX_ENTRIES)
-    """The most hosts that the store in memory keeps.
-
-    Only for the store in memory. The least recently used robots.txt is removed first.
-
-    Example: `REP_STORE_MAX_ENTRIES = 10000`
-    """
-
-    store_max_bytes: int = _count(1)("REP_STORE_MAX_BYTES", MAX_BYTES)
-    """The most bytes that the store in memory uses.
-
-    Only for the store in memory. The least recently used robots.txt is removed first, and fetched
-    again when needed.
-
-    Example: `REP_STORE_MAX_BYTES = 67108864`
     """
 
     wait_max: float = _SECONDS_OR_ZERO("REP_WAIT_MAX", 600)
@@ -649,7 +594,7 @@ class RepSettings:
 
     @property
     def bounds(self) -> Bounds:
-        return Bounds(self.min_age, self.max_age)
+        return Bounds(max_age=self.max_age)
 
     def demand(self, pace: Pace, now: datetime) -> Demand:
         """What *pace* demands of this crawl at the time *now* (UTC)."""
@@ -669,11 +614,7 @@ class RepSettings:
             field: kind.read(settings, name, default)
             for field, (name, default, kind) in ROWS.items()
         }
-        found = cls(**values, clients=_clients(settings))
-        if found.max_age < found.min_age:
-            allowed = f"at least REP_MIN_AGE, which is {found.min_age:g}"
-            raise SettingError("REP_MAX_AGE", found.max_age, allowed)
-        return found
+        return cls(**values, clients=_clients(settings))
 
 
 ROWS: dict[str, Row] = {
@@ -695,6 +636,8 @@ def unknown_names(settings: BaseSettings) -> Iterator[tuple[str, str | None]]:
     """Names that begin with ``REP_`` but are not settings of this package, each with the
     most similar setting, if there is one.
     """
+    from difflib import get_close_matches  # noqa: PLC0415  seldom needed
+
     for name in settings:
         if isinstance(name, str) and name.startswith("REP_") and name not in DEFAULTS:
             yield name, next(iter(get_close_matches(name, DEFAULTS, 1)), None)

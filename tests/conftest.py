@@ -28,12 +28,10 @@ MARKERS = (
 COVERAGE_PROCESS = {"COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"}
 """The environment variables that make Python processes measure their coverage."""
 
-IN_ONE_PROCESS = (
-    "tests/docs/test_samples.py",
-    "tests/docs/test_site.py",
-    "tests/report/test_browser.py",
-)
-"""Files whose tests share something that takes seconds to make, such as a browser."""
+ONE_BY_ONE = ("tests/crawl/", "tests/commands/", "tests/frontier/redis/")
+"""Folders of tests that take long: each goes to the process that is free first. Elsewhere, a
+process gets a file at a time, whose tests may share what takes seconds to make.
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,8 +102,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Give the next test to the process that is free first, but all tests of each file of
-    ``IN_ONE_PROCESS`` to the same process.
+    """Give a process that is free the next test, or the next file: see ``ONE_BY_ONE``.
 
     The marker ``xdist_group`` has no effect with pytest 9.2 and pytest-xdist 3.8, which adds
     the group to an attribute that this pytest does not read.
@@ -115,7 +112,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file if file in IN_ONE_PROCESS else nodeid
+            return nodeid if file.startswith(ONE_BY_ONE) else file
 
     return Scheduling(config, log)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scrapy_rep.settings import DEFAULTS
-from tests import forks
-from tests.crawl.crawl import MODES, has_reactorless_mode
+from tests import effort, forks
 from tests.example import PROJECT, environment
 from tests.stores.redis_server import BINARY
 
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unmeasured
 
-MODE_OPTIONS = {
-    "asyncio": (),
-    "select": (
-        "-s",
-        "TWISTED_REACTOR=twisted.internet.selectreactor.SelectReactor",
-    ),
-    "reactorless": ("-s", "TWISTED_REACTOR_ENABLED=False"),
-}
 BLOCKS = re.findall(
     r"```console\n(.*?)```", (PROJECT / "README.md").read_text(), re.DOTALL
 )
@@ -72,24 +63,8 @@ def timeless(printed: str) -> str:
     ).rstrip()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_demo(project: Path, mode: str) -> None:
-    """In each mode, the crawl refuses, drops and keeps what the README shows, on a screen, and
-    the judge of its access log finds no violation.
-    """
-    if mode == "reactorless" and not has_reactorless_mode():
-        pytest.skip("This Scrapy needs a Twisted reactor")
-    command, shown = COMMANDS[0]
-    status, printed = run(project, *shlex.split(command), *MODE_OPTIONS[mode])
-    assert timeless(printed) == timeless(shown)
-    assert status == 0
-    lines = printed.splitlines()
-    assert len(lines) <= 26
-    assert max(map(len, lines)) <= 100
-    assert lines[-7:-2] == [*IN_TIME[:4], "  0 kept in spite of noindex"]
-
-
 @pytest.mark.newest
+@pytest.mark.slow
 def test_walk(project: Path) -> None:
     """One after the other, all commands of the README print what it shows."""
     for command, shown in COMMANDS:
@@ -108,49 +83,8 @@ def test_walk(project: Path) -> None:
 
 
 @pytest.mark.newest
-def test_judge(project: Path) -> None:
-    """A crawl that ignores all rules is convicted: the judge lists each violation, and no
-    others. Pauses are kept in such a crawl too, unless REP_BACKOFF_MAX is 0.
-    """
-    options = (
-        "ROBOTSTXT_OBEY=False", "REP_NOINDEX=ignore", "REP_NOFOLLOW=ignore", "REP_REL=",
-    )  # fmt: skip
-    flags = [part for option in options for part in ("-s", option)]
-    _, printed = run(project, "scrapy", "crawl", "demo", *flags)
-    verdict = timeless(printed).partition("\n\n")[2]
-    assert verdict.splitlines()[1:] == [
-        "  8 forbidden",
-        "      http://docs.example/drafts/rough.html",
-        "      http://docs.example/guide/guide.pdf",
-        "      http://down.example/",
-        "      http://moved.example/drafts/next.html",
-        "      http://shop.example/basket/",
-        "      http://shop.example/basket/add",
-        "      http://shop.example/basket/offer",
-        "      http://shop.example/tea.html?sort=price",
-        "  1 outside of a Visit-time",
-        "      http://night.example/",
-        "  2 faster than a Crawl-delay",
-        "      http://glacial.example/: <gap> s",
-        "      http://slow.example/: <gap> s",
-        "  0 within a pause",
-        "  4 kept in spite of noindex",
-        "      http://press.example/archive.html",
-        "      http://press.example/members.html",
-        "      http://press.example/paper.pdf",
-        "      http://press.example/print.html",
-        "  http://glacial.example/: Crawl-delay 3600 s, smallest gap <gap> s",
-        "  http://slow.example/: Crawl-delay 0.3 s, smallest gap <gap> s",
-        "  http://bare.example/: Retry-After 1 s, next request after <gap> s",
-    ]
-    _, printed = run(project, "scrapy", "crawl", "demo", "-s", "REP_BACKOFF_MAX=0")
-    assert "  1 within a pause\n      http://bare.example/: after <gap> s" in timeless(
-        printed
-    )
-
-
-@pytest.mark.newest
 @pytest.mark.slow
+@pytest.mark.skipif(not effort.is_long, reason="takes long: only with --long")
 @pytest.mark.skipif(BINARY is None, reason="There is no redis-server on the PATH")
 def test_many(project: Path) -> None:
     """The command for several workers sends the requests of a single worker, kills one of its
@@ -165,16 +99,6 @@ def test_many(project: Path) -> None:
     assert re.match(r"demobot/1.0 \(worker [12]\) is killed\n", shares)
     assert requests >= 46
     assert status == 0
-
-
-@pytest.mark.newest
-def test_without_redis(project: Path, tmp_path: Path) -> None:
-    """Without a redis-server, the workers' command says that it is missing."""
-    nowhere = environment() | {"PATH": str(tmp_path)}
-    done = forks.run(["demo.offline.many"], cwd=project, env=nowhere)
-    assert done.returncode == 2
-    assert b"there is no redis-server" in done.stdout
-    assert b"ERROR" not in done.stderr
 
 
 @pytest.mark.newest

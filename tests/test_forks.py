@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from coverage import CoverageData
 
 from tests import forks
 from tests.crawl.conftest import CHOSEN, check
 from tests.crawl.crawl import ADDON, QUIET, ROOT, environment, run_crawl
 from tests.crawl.server import Site
-from tests.forks.client import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +30,6 @@ print(json.dumps({
 }))
 sys.exit(3)
 """
-OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
-FD_SETSIZE = 1024
 LAST_WORDS = """\
 import sys
 class Cycle:
@@ -132,90 +124,6 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.newest
-def test_server_that_dies(module: Callable[[str], str], tmp_path: Path) -> None:
-    """If the fork server dies, calls for its processes fail, and say why."""
-    server = Server(bare=True)
-    job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
-    with tempfile.TemporaryFile() as file:
-        process = server.fork(["ours"], [file.fileno()] * 3, job)
-        server._process.kill()
-        server._process.wait()
-        with pytest.raises(RuntimeError, match=r"The fork server ended.*ours"):
-            process.wait(60)
-        with pytest.raises(RuntimeError, match="The fork server ended"):
-            server.fork(["ours"], [file.fileno()] * 3, job)
-    os.kill(process.pid, signal.SIGKILL)
-    server.end()
-
-
-@pytest.mark.newest
-def test_nothing_outlives_the_server(
-    module: Callable[[str], str], tmp_path: Path
-) -> None:
-    """When the client closes its socket, the server and all its processes end."""
-    read, write = os.pipe()
-    server = Server(bare=True)
-    job = {"args": [module(READY)], "cwd": str(tmp_path), "env": {}}
-    with Path(os.devnull).open("r+b") as nowhere, tempfile.TemporaryFile() as file:
-        server.fork(["ours"], [nowhere.fileno(), write, file.fileno()], job)
-    os.close(write)
-    assert os.read(read, 100) == b"ready\n"
-    server.end()
-    # No process has the other end open any more.
-    assert os.read(read, 100) == b""
-    os.close(read)
-
-
-@pytest.mark.newest
-def test_coverage_is_measured(module: Callable[[str], str], tmp_path: Path) -> None:
-    """Coverage is measured in a process whose environment asks for it."""
-    config = tmp_path / "coveragerc"
-    config.write_text("[run]\nparallel = True\nsource = its_module\n")
-    environment = {**os.environ, "COVERAGE_PROCESS_START": str(config)}
-    environment.pop("COVERAGE_PROCESS_CONFIG", None)
-    done = forks.run([module("a = 1\n")], cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    (data,) = tmp_path.glob(".coverage.*")
-    assert b"its_module.py" in data.read_bytes()
-
-
-@pytest.mark.newest
-def test_coverage_is_measured_as_the_server_is(
-    module: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the server measures coverage, each process saves the lines that it ran itself."""
-    config = tmp_path / "coveragerc"
-    config.write_text("[run]\nparallel = True\nbranch = True\nsource = its_module\n")
-    given = {
-        "COVERAGE_PROCESS_START": str(config),
-        "COVERAGE_FILE": str(tmp_path / ".coverage"),
-    }
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    server = Server(bare=True)
-    name = module(
-        "import sys\nif sys.argv[1] == 'one':\n    one = 1\nelse:\n    two = 2\n"
-    )
-    with Path(os.devnull).open("r+b") as nowhere:
-        for argument in ("one", "two", "one"):
-            job = {
-                "args": [name, argument],
-                "cwd": str(tmp_path),
-                "env": dict(os.environ),
-            }
-            assert server.fork(["ours"], [nowhere.fileno()] * 3, job).wait(60) == 0
-    server.end()
-    ran = []
-    for path in tmp_path.glob(".coverage.*"):
-        data = CoverageData(path)
-        data.read()
-        ran.append(data.lines(str(tmp_path / "its_module.py")) or [])
-    # The server itself ran nothing.
-    assert sorted(ran) == [[], [1, 2, 3], [1, 2, 3], [1, 2, 5]]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", CHOSEN)
 def test_crawl_from_the_start(mode: str, tmp_path: Path) -> None:
@@ -257,18 +165,3 @@ def counts(stats: dict[str, Any]) -> dict[str, Any]:
         if not key.endswith(("time", "_seconds")) and "memusage" not in key
         if not isinstance(value, float)
     }
-
-
-@pytest.mark.newest
-def test_many_open_files(module: Callable[[str], str], tmp_path: Path) -> None:
-    """Processes can be started with more open files than ``select`` supports."""
-    with contextlib.ExitStack() as files:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (2048, OPEN_FILES[1]))
-        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, OPEN_FILES)
-        nowhere = files.enter_context(Path(os.devnull).open())
-        while nowhere.fileno() < FD_SETSIZE:
-            nowhere = files.enter_context(Path(os.devnull).open())
-        name = module("import sys; sys.exit(4)")
-        process = forks.start([name], cwd=tmp_path, stdout=nowhere)
-        assert process.wait(60) == 4

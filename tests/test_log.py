@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,6 @@ from scrapy import Request
 
 from scrapy_rep import exceptions
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.indexing.rules import IndexingRules
-from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.usage.preferences import UsagePreferences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,24 +52,11 @@ def test_values_are_visible(
     assert caplog.messages == [shown]
 
 
-ROBOTS = RobotsTxt.parse(f"User-agent: *\nDisallow: {EVIL[:-5]}".encode())
-DENIAL = UsagePreferences.parse([("tdm-reservation", b"1")]).denial(["tdm"])
-RULES = IndexingRules.parse([b"unavailable_after: 1\x1cJan\x1f2010"])
-
 ERRORS: dict[str, Callable[[], BaseException]] = {
-    "RobotsDenied": lambda: exceptions.RobotsDenied(
-        ROBOTS.decide("http://a.example/%1B%5B31m%C2%85%E2%80%A8%E2%80%AE", "bot"),
-        "http://a.example/robots.txt",
-    ),
-    "RobotsDenied, unreachable": lambda: exceptions.RobotsDenied(
-        RobotsTxt.blanket(allowed=False, reason="unreachable").decide("http://a/", "b"),
-        "http://a.example/robots.txt",
-        EVIL,
-    ),
-    "IndexingDenied": lambda: exceptions.IndexingDenied(EVIL, RULES),
-    "ItemDenied": lambda: exceptions.ItemDenied(EVIL, "unavailable_after", RULES),
-    "UsageDenied": lambda: exceptions.UsageDenied(EVIL, DENIAL),
-    "MediaUsageDenied": lambda: exceptions.MediaUsageDenied(EVIL, DENIAL),
+    **{
+        name: partial(getattr(exceptions, name), EVIL, None)
+        for name in ("RobotsDenied", "FileDenied", "ItemDenied", "UsageDenied")
+    },
     "StoreError": lambda: exceptions.StoreError("a.sqlite", EVIL),
     "LedgerError": lambda: exceptions.LedgerError(EVIL, "it is none"),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.ledger import checks, reader
+from scrapy_rep.ledger import reader
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.indexing import dates, statements
 from scrapy_rep.protocol.robotstxt import rules
@@ -41,8 +41,7 @@ def test_tests() -> None:
         ("{:,} statements of a response", statements.MAX_STATEMENTS),
         ("{} characters of a date", dates._MAX_LENGTH),
         ("{} are followed", RFC9309.max_redirects),
-        ("JSON is {} levels deep at most", checks._MAX_DEPTH),
-        ("a value {} MiB long", reader._MAX_VALUE >> 20),
+        ("a value is {} MiB long at most", reader._MAX_VALUE >> 20),
     ],
 )
 def test_bounds(sentence: str, value: int) -> None:

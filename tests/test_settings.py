@@ -16,18 +16,17 @@ from scrapy_rep import settings as settings_module
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import SettingError
-from scrapy_rep.protocol.access.freshness import Bounds
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
 from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import DEFAULTS, RepSettings, unknown_names
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
-from scrapy_rep.stores.memory import MemoryStore
+from tests.stores.places import SharedMemory
 
 MINE = replace(RFC9309, name="mine", index_html_quirk=True)
 
 
-class OwnStore(MemoryStore):
+class OwnStore(SharedMemory):
     pass
 
 
@@ -39,8 +38,7 @@ def test_defaults() -> None:
     """Without settings, the defaults hold."""
     settings = read()
     assert settings.dialect is RFC9309
-    assert settings.download_timeout == DEFAULTS["REP_DOWNLOAD_TIMEOUT"]
-    assert settings.retry_times == DEFAULTS["REP_RETRY_TIMES"]
+    assert settings.max_age == DEFAULTS["REP_MAX_AGE"]
     assert list(settings.request_meta_keys) == DEFAULTS["REP_REQUEST_META_KEYS"]
     assert (settings.overrides, settings.agents, settings.obey) == ((), (), False)
     assert read(**DEFAULTS) == settings
@@ -153,33 +151,26 @@ def test_agents(value: Any, agents: tuple[str, ...]) -> None:
         ("REP_DIALECT", 3, "'google'"),
         ("REP_DIALECT", "os.path", "'google'"),
         ("REP_DIALECT", [], "'google'"),
-        ("REP_REDIRECT_PRIVATE", "perhaps", "True or False"),
+        ("REP_CRAWL_DELAY", "perhaps", "True or False"),
         ("REP_WAIT_MAX", -1, "0 or greater"),
         ("REP_WAIT_MAX", True, "number of seconds"),
         ("REP_BACKOFF_MAX", "soon", "0 or greater"),
-        ("REP_DOWNLOAD_TIMEOUT", -1, "greater than 0"),
-        ("REP_DOWNLOAD_TIMEOUT", 0, "greater than 0"),
-        ("REP_DOWNLOAD_TIMEOUT", "soon", "greater than 0"),
-        ("REP_DOWNLOAD_TIMEOUT", float("inf"), "greater than 0"),
-        ("REP_DOWNLOAD_TIMEOUT", float("nan"), "greater than 0"),
-        ("REP_RETRY_TIMES", -1, "0 or greater"),
-        ("REP_RETRY_TIMES", 1.5, "0 or greater"),
-        ("REP_RETRY_TIMES", "1.5", "0 or greater"),
-        ("REP_RETRY_TIMES", float("nan"), "0 or greater"),
-        ("REP_MAX_AGE", 60.0, "at least REP_MIN_AGE, which is 300"),
+        ("REP_CRAWL_DELAY_MAX", -1, "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", 0, "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", "soon", "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", float("inf"), "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", float("nan"), "greater than 0"),
         ("REP_REQUEST_META_KEYS", 3, "list"),
         ("REP_REQUEST_META_KEYS", [3], "list"),
         ("REP_OVERRIDES", "example.com", '"ignore"'),
         ("REP_OVERRIDES", ["example.com"], '"ignore"'),
         ("REP_OVERRIDES", "[" * 100_000, '"ignore"'),
-        ("REP_DOWNLOAD_TIMEOUT", 10**400, "greater than 0"),
+        ("REP_CRAWL_DELAY_MAX", 10**400, "greater than 0"),
         ("REP_CRAWL_DELAY_MAX", True, "number of seconds"),
         ("REP_CRAWL_DELAY_MAX", [], "number of seconds"),
         ("REP_CRAWL_DELAY", 2, "REP_CRAWL_DELAY_MAX"),
         ("REP_CRAWL_DELAY", "2.5", "REP_CRAWL_DELAY_MAX"),
         ("REP_CRAWL_DELAY", [], "True or False"),
-        ("REP_RETRY_TIMES", True, "0 or greater"),
-        ("REP_RETRY_TIMES", [], "0 or greater"),
         ("REP_LEDGER", [], "a string that is not empty"),
         ("REP_LEDGER", False, "a string that is not empty"),
         ("REP_NOINDEX", [], "'annotate'"),
@@ -270,12 +261,10 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
     "REP_CRAWL_DELAY": [("0", False), ("true", True)],
     "REP_CRAWL_DELAY_MAX": [("2.5", 2.5)],
     "REP_DIALECT": [("classic", CLASSIC), (f"{__name__}.MINE", MINE)],
-    "REP_DOWNLOAD_TIMEOUT": [("0.5", 0.5)],
     "REP_ITEM_FIELD": [("said", "said")],
     "REP_LEDGER": [("", None), ("a.sqlite", "a.sqlite")],
     "REP_LEDGER_LEVEL": [("all", "all")],
-    "REP_MAX_AGE": [("600", Bounds(300, 600))],
-    "REP_MIN_AGE": [("0", Bounds(0, 86400))],
+    "REP_MAX_AGE": [("600", 600.0), ("0.5", 0.5)],
     "REP_NOFOLLOW": [("ignore", "ignore")],
     "REP_NOINDEX": [("annotate", "annotate")],
     "REP_OVERRIDES": [("", ()), ("{}", ())],
@@ -285,17 +274,13 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
         ('["tdm"]', ("tdm",)),
     ],
     "REP_QUEUE_LEASE": [("30", 30.0)],
-    "REP_REDIRECT_PRIVATE": [("True", True), ("0", False)],
     "REP_REL": [
         ("", set()),
         ("nofollow, UGC", {"nofollow", "ugc"}),
         ('["me"]', {"me"}),
     ],
     "REP_REQUEST_META_KEYS": [("", ()), ("a,b", ("a", "b")), ('["a,b"]', ("a,b",))],
-    "REP_RETRY_TIMES": [("0", 0)],
     "REP_STORE": [("sqlite:///a.sqlite", "sqlite:///a.sqlite")],
-    "REP_STORE_MAX_BYTES": [("1", 1)],
-    "REP_STORE_MAX_ENTRIES": [("1", 1)],
     "REP_USAGE": [("ignore", "ignore")],
     "REP_USAGE_UNKNOWN": [("deny", False)],
     "REP_WAIT_MAX": [("0", 0.0), ("60", 60.0)],
@@ -304,8 +289,6 @@ TEXTS: dict[str, list[tuple[str, object]]] = {
 }
 FIELDS = {
     "REP_AGENTS": "purpose_agents",
-    "REP_MAX_AGE": "bounds",
-    "REP_MIN_AGE": "bounds",
     "ROBOTSTXT_OBEY": "obey",
     "ROBOTSTXT_USER_AGENT": "agents",
 }

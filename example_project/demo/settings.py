@@ -34,12 +34,6 @@ REP_LEDGER_LEVEL = "all"
 
 # --- How a robots.txt is fetched, and how long it stays fresh -------------------------
 
-# Seconds after which a robots.txt request without a response counts as unreachable.
-# REP_DOWNLOAD_TIMEOUT = 30
-
-# How often a robots.txt request without any response is retried.
-# REP_RETRY_TIMES = 1
-
 # Request.meta keys that a robots.txt request copies, besides "proxy", from the request
 # that needs it.
 # REP_REQUEST_META_KEYS = ["download_slot"]
@@ -47,23 +41,14 @@ REP_LEDGER_LEVEL = "all"
 # Seconds that a robots.txt stays fresh at most, whatever its Cache-Control says.
 # REP_MAX_AGE = 86400
 
-# Seconds that it stays fresh at least, so that it is not fetched again for each page.
-# REP_MIN_AGE = 300
-
 # Where robots.txt files are kept: "memory://", "sqlite:///FILE" for later crawls, or
 # "redis://HOST" for several machines. With a JOBDIR, the default is a file in it.
+# "?mb=64" at the end limits the memory that they take; 128 MB is the default.
 # REP_STORE = "memory://"
-
-# Number of hosts whose robots.txt is kept in memory at most, and the bytes of all.
-# REP_STORE_MAX_ENTRIES = 100000
-# REP_STORE_MAX_BYTES = 134217728
 
 # For several workers on one queue in Redis: seconds without a heartbeat after which
 # other workers get a worker's requests.
 # REP_QUEUE_LEASE = 60
-
-# Whether a robots.txt on a public address may be redirected to a private one.
-# REP_REDIRECT_PRIVATE = False
 
 # --- How fast, and when ---------------------------------------------------------------
 

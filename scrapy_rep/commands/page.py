@@ -26,8 +26,8 @@ from scrapy_rep.commands.usage import (
     usage_record,
     usage_text,
 )
+from scrapy_rep.fetching.cache import tdmrep_url
 from scrapy_rep.fetching.failures import in_words
-from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.protocol.access.results import Access
 from scrapy_rep.protocol.dialect import DIALECTS
 from scrapy_rep.protocol.indexing.documents import is_document
@@ -172,7 +172,7 @@ async def _fetched_page(
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
             _read_response(page, response)
-            tdmrep = url_of(asked.origin)
+            tdmrep = tdmrep_url(asked.origin)
             is_wanted = any(map(is_about_mining, profile.rep.purposes))
             if is_wanted and profile.decide(robots, tdmrep).allowed:
                 (result,) = await web.robotstxts([tdmrep])

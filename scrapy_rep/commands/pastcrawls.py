@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.exceptions import UsageError
 
-from scrapy_rep.commands.robotstxt import LoadedRobotsTxt, of_result
+from scrapy_rep.commands.robotstxt import LoadedRobotsTxt, decision_record, of_result
 from scrapy_rep.commands.urls import Asked
-from scrapy_rep.ledger.checks import check_values, read_json, read_texts
-from scrapy_rep.ledger.reader import open_ledger, reading
+from scrapy_rep.ledger.reader import open_ledger, read_json, read_texts, reading
 from scrapy_rep.protocol.access.results import AccessResult
 from scrapy_rep.protocol.origins import Origin, written_origin
-from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.robotstxt.decisions import Decision
+from scrapy_rep.protocol.robotstxt.rules import Rule
 from scrapy_rep.settings import LEDGER_LEVEL
 
 if TYPE_CHECKING:
@@ -104,19 +104,14 @@ class PastDecision(NamedTuple):
         row = self.row
         line, statement, reason = row["line"], row["statement"], row["reason"]
         is_override, rule = row["layer"] == "override", None
-        why = REASONS.get(reason, Words(reason)).text
         if statement and line and not is_override:
             kind, _, pattern = statement.partition(":")
-            rule = {"kind": kind.lower(), "pattern": pattern.strip(), "line": line}
-            why = f"line {line}, {statement}"
+            rule = Rule(kind.lower(), pattern.strip(), line)
+        form = row["form"] if "form" in row.keys() else None  # noqa: SIM118
         moment = datetime.fromtimestamp(self.time, timezone.utc)
+        decision = Decision(self.allowed, rule, row["agent"], reason, form or "")
         return {
-            "allowed": self.allowed,
-            "reason": reason,
-            "agent": row["agent"],
-            "rule": rule,
-            "form": row["form"] if "form" in row.keys() else None,  # noqa: SIM118
-            "why": why,
+            **decision_record(decision),
             "override": (statement or reason) if is_override else None,
             "time": moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
         }
@@ -142,7 +137,6 @@ class Ledger:
         self._connection = open_ledger(path)
         self.robotstxt = lru_cache(maxsize=8)(self._robotstxt)
         with reading(path):
-            check_values(self._connection)
             self.crawls = {
                 row["id"]: PastCrawl(
                     read_texts(row["agents"]),

@@ -13,11 +13,11 @@ from scrapy_rep.commands.output import Painted
 from scrapy_rep.commands.urls import is_url, parse_argument, read_file
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import Access, AccessResult, renew, robots_of
-from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.protocol.reasons import REASONS, Words
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.settings import DEFAULTS
-from scrapy_rep.stores.lru import LRU
+from scrapy_rep.stores.memory import LRU
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The limits of the cache of fetched files. A file that is dropped is fetched again.
-_MAX_KEPT = 5_000
+# The limit of the cache of fetched files. A file that is dropped is fetched again.
 _MAX_BYTES_KEPT = 64 * 1024 * 1024
 
 
@@ -115,7 +114,7 @@ class PresentFiles:
     def __init__(self, profile: Profile, web: Web) -> None:
         self._profile = profile
         self._web = web
-        self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_KEPT, _MAX_BYTES_KEPT)
+        self._kept: LRU[LoadedRobotsTxt] = LRU(_MAX_BYTES_KEPT)
 
     def override(self, origin: Origin) -> LoadedRobotsTxt | None:
         """Return the robots.txt that REP_OVERRIDES sets for *origin*, or None."""
@@ -200,8 +199,12 @@ def ask(
     return in_crawl(profile.settings, lambda crawler: job(Web(crawler, profile.rep)))
 
 
-def decision_record(decision: Decision, profile: Profile) -> dict[str, Any]:
-    """Return a decision as a JSON object, with its reason in words."""
+def decision_record(
+    decision: Decision, profile: Profile | None = None
+) -> dict[str, Any]:
+    """Return a decision as a JSON object, with its reason in words. *profile* has the settings by
+    which it was made, unless a crawl of the past made it.
+    """
     return {
         **decision._asdict(),
         "rule": decision.rule and decision.rule._asdict(),
@@ -210,11 +213,14 @@ def decision_record(decision: Decision, profile: Profile) -> dict[str, Any]:
     }
 
 
-def _why(decision: Decision, profile: Profile) -> str:
+def _why(decision: Decision, profile: Profile | None) -> str:
     """Return the reason of a decision in words, on one line."""
-    rule, (words, setting) = decision.rule, REASONS[str(decision.reason)]
-    if decision.reason in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
-        words += f"; {setting} is {profile.settings.get(setting, DEFAULTS[setting])}"
+    rule, reason = decision.rule, str(decision.reason)
+    words, setting = REASONS.get(reason, Words(reason))
+    if reason in {Reason.CRAWL_DELAY, Reason.VISIT_TIME}:
+        if profile is not None:
+            value = profile.settings.get(setting, DEFAULTS[setting])
+            words += f"; {setting} is {value}"
         words = f" ({words})"
     elif rule is not None:
         words = ""

@@ -20,7 +20,7 @@ from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.origins import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -47,7 +47,6 @@ class SlotState(NamedTuple):
     """The state of a download slot. Times are in seconds, moments on the monotonic clock."""
 
     concurrency: int
-    active: int = 0
     delay: float = 0.0
     is_queueing: bool = False
     """Whether a request waits in the slot."""
@@ -97,9 +96,8 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
     downloader = _find(crawler.engine, "downloader")
     slot = (_find(downloader, "slots") or {}).get(key)
     if slot is not None:
-        limits = slot.concurrency, len(slot.active), slot.delay
         last_seen = slot_moment(slot.lastseen)
-        return SlotState(*limits, bool(slot.queue), last_seen)
+        return SlotState(slot.concurrency, slot.delay, bool(slot.queue), last_seen)
     concurrency = _find(downloader, "domain_concurrency")
     own = (_find(downloader, "per_slot_settings") or {}).get(key, {})
     delay = own.get("delay", crawler.settings.getfloat("DOWNLOAD_DELAY"))
@@ -109,9 +107,20 @@ def slot_state(crawler: Crawler, key: str) -> SlotState | None:
 
 @contextmanager
 def room_in_downloader(crawler: Crawler) -> Iterator[None]:
-    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``."""
+    """Let the downloader take one request more than ``CONCURRENT_REQUESTS``.
+
+    This writes to Scrapy's downloader and to the connection pool of aiohttp, which the handler
+    has that Scrapy uses without a reactor. Nothing else leaves the pages their places:
+
+    - A handler instance of its own would need a second pool, of the same size, in which
+      innocent hosts time out while they wait for others; and the page that follows a robots.txt
+      would need a connection of its own, with another TLS handshake.
+    - A subclass of Downloader (``DOWNLOADER``) can say when it is full, but aiohttp's pool has
+      no setting. A project may have a Downloader of its own.
+    - A greater ``CONCURRENT_REQUESTS`` would change what the project has set, for all of its
+      components, and let more pages through wherever the queue is not this package's.
+    """
     downloader: Any = getattr(crawler.engine, "downloader", None)
-    # The handler that Scrapy uses without a reactor has a connection pool of aiohttp.
     handlers = getattr(getattr(downloader, "handlers", None), "_handlers", {})
     sessions = [getattr(handler, "_session", None) for handler in handlers.values()]
     pools = [(getattr(session, "connector", None), "_limit") for session in sessions]
@@ -165,29 +174,35 @@ def fingerprints_of(dupefilter: RFPDupeFilter) -> set[bytes]:
     }
 
 
-def fail(crawler: Crawler, request: Request, error: Exception) -> None:
-    """Call the errback of *request* with *error*, as if its download had failed."""
+def fail(
+    crawler: Crawler, request: Request, error: Exception, on_end: Callable[[], object]
+) -> None:
+    """Call the errback of *request* with *error*, as if its download had failed. Call *on_end*
+    when the errback has ended.
+    """
     enqueue = _find(crawler.engine, "scraper.enqueue_scrape")
-    if request.errback is not None and enqueue is not None:
+    if request.errback is None or enqueue is None:
+        on_end()
+        return
+
+    def ended(_: object) -> None:
+        on_end()
         # The engine checks for the end of the crawl only after a download; there was none.
-        enqueue(Failure(error), request).addBoth(lambda _: wake(crawler))
+        wake(crawler)
 
-
-def _find(owner: Any, path: str) -> Any:
-    """The attribute at a dotted *path*; None if there is none."""
-    try:
-        return _getter(path)(owner)
-    except AttributeError:
-        return _look_for(owner, path)
+    enqueue(Failure(error), request).addBoth(ended)
 
 
 _getter = cache(attrgetter)
 
 
-def _look_for(owner: Any, path: str) -> Any:
-    """The attribute at *path*; None, with a warning, if one on the way is missing."""
-    for name in path.split("."):
-        if owner is not None and not hasattr(owner, name):
-            _warn(path)
-        owner = getattr(owner, name, None)
-    return owner
+def _find(owner: Any, path: str) -> Any:
+    """The attribute at a dotted *path*; None, with a warning, if one on the way is missing."""
+    try:
+        return _getter(path)(owner)
+    except AttributeError:
+        for name in path.split("."):
+            if owner is not None and not hasattr(owner, name):
+                _warn(path)
+            owner = getattr(owner, name, None)
+        return owner

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from scrapy import exceptions, signals
+from scrapy import signals
 from scrapy.core import downloader
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils import asyncio as scrapy_asyncio
 from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.spider import DefaultSpider
-from twisted.internet import error
 from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
@@ -25,51 +24,38 @@ _P = ParamSpec("_P")
 # Scrapy 2.18 and later.
 HAS_ROBOTS_PARSED_SIGNAL = hasattr(signals, "robots_parsed")
 
-# Scrapy 2.15 and later. Earlier versions always have a reactor.
-HAS_RUN_IN_THREAD = hasattr(scrapy_asyncio, "run_in_thread")
-
 # Older versions record the moments of download slots on the wall clock.
-SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
-
-NO_SERVER_ERRORS: tuple[type[Exception], ...] = (
-    error.ConnectionRefusedError,
-    error.DNSLookupError,
-    # Scrapy 2.15 and later have errors of their own.
-    *(
-        getattr(exceptions, name)
-        for name in ("DownloadConnectionRefusedError", "CannotResolveHostError")
-        if hasattr(exceptions, name)
-    ),
-)
-"""The errors of a download if there is no server at the host."""
+_SLOTS_HAVE_WALL_CLOCK = getattr(downloader, "time", None) is time.time
 
 
 def slot_moment(moment: float) -> float:
     """Convert a *moment* of a download slot to the monotonic clock."""
-    if SLOTS_HAVE_WALL_CLOCK:
+    if _SLOTS_HAVE_WALL_CLOCK:
         return moment - time.time() + time.monotonic()
     return moment
 
 
 def is_interactive(crawler: Crawler) -> bool:
     """Whether ``scrapy shell``, ``fetch`` or ``view`` runs, where a person waits."""
-    spider = crawler.spider
     # The shell changes a setting. The others use a spider of Scrapy's own, or replace the
     # start method of the spider.
     in_shell = crawler.settings.getpriority("DUPEFILTER_CLASS")
-    start = getattr(type(spider), "start", None)
     return (
         in_shell == SETTINGS_PRIORITIES["command"]
-        or isinstance(spider, DefaultSpider)
-        or getattr(start, "__module__", "") == "scrapy.commands.fetch"
+        or isinstance(crawler.spider, DefaultSpider)
+        or _starts_in(crawler, "scrapy.commands.fetch")
     )
 
 
 def is_parse_command(crawler: Crawler) -> bool:
     """Whether the command is ``scrapy parse``, which runs a callback without passing its
     output through the spider middlewares."""
+    return _starts_in(crawler, "scrapy.commands.parse")
+
+
+def _starts_in(crawler: Crawler, module: str) -> bool:
     start = getattr(type(crawler.spider), "start", None)
-    return getattr(start, "__module__", "") == "scrapy.commands.parse"
+    return getattr(start, "__module__", "") == module
 
 
 def shared_component(crawler: Crawler, kind: Callable[[Crawler], _T]) -> _T:
@@ -98,7 +84,8 @@ async def run_in_thread(
     function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
     """The result of *function*, called on a thread."""
-    if HAS_RUN_IN_THREAD:
+    # Scrapy 2.15 and later. Earlier versions always have a reactor.
+    if hasattr(scrapy_asyncio, "run_in_thread"):
         return await scrapy_asyncio.run_in_thread(function, *args, **kwargs)
     # This imports the reactor, so it must run after Scrapy has installed one.
     from twisted.internet.threads import deferToThread  # noqa: PLC0415

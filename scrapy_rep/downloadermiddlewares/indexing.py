@@ -3,33 +3,41 @@ links, to use it for a purpose."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from datetime import datetime, timezone
+from functools import lru_cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn
 
 from scrapy.http import HtmlResponse
 from scrapy.http.request import NO_CALLBACK
 from w3lib.encoding import http_content_type_encoding
 
-from scrapy_rep import meta, stats
+from scrapy_rep import meta
 from scrapy_rep.compat.versions import is_parse_command
-from scrapy_rep.exceptions import IndexingDenied, MediaUsageDenied
+from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import RobotsTxtRequest
+from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.record import Subject, Verdict, forbidden
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.parsecommand import warn_of_drops
 from scrapy_rep.responses.purposes import Purposes
-from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import indexing_read, media_refused, usage_read
+from scrapy_rep.settings import NOFOLLOW, NOINDEX, RepSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import UsagePreferences
-    from scrapy_rep.protocol.usage.statements import UsageStatement
+    from scrapy_rep.record import Because
+
+# The most statements of one response to report. A response can have a thousand.
+_MAX_STATEMENTS = 100
 
 
 class IndexingMiddleware:
@@ -49,6 +57,7 @@ class IndexingMiddleware:
         self._crawler = crawler
         self._settings = settings
         self._identity = Identity.of(crawler)
+        self._reporter = DecisionReporter.of(crawler)
         self._purposes = Purposes.of(crawler)
 
     @classmethod
@@ -66,7 +75,7 @@ class IndexingMiddleware:
         if not rules.follow:
             response.flags.append(meta.NOFOLLOW_FLAG)
         if self._settings.ledger is not None:
-            self._send_signals(request, response, rules, preferences)
+            self.report(request, response, rules, preferences)
         if is_parse_command(self._crawler):
             denial = self._purposes.denial(request, preferences)
             # The engine sets this, but only after all middlewares.
@@ -95,35 +104,57 @@ class IndexingMiddleware:
         )
         return rules, self._purposes.read(request, response.headers, rules)
 
-    def _send_signals(
+    # For the ledger.
+
+    def report(
         self,
         request: Request,
         response: Response,
         rules: IndexingRules,
         preferences: UsagePreferences,
     ) -> None:
-        """Send the signals that the ledger records. Most pages with rules allow everything;
-        the ledger records these only at the level ``"all"``.
+        """Report what a response states, and what of it the user of the crawler overrides.
+
+        Most statements allow everything, so they are reported only at the ledger's level
+        ``"all"``. Those of data that deny something always are: they have no effect.
         """
+        stated = partial(
+            self._reporter.stated, Subject.PAGE, request=request, response=response
+        )
         has_all = self._settings.ledger_level == "all"
+        is_data = not has_document(response)
         denies = not rules.index or not rules.follow or bool(rules.unavailable_after)
-        common = {
-            "request": request, "response": response, "spider": self._crawler.spider
-        }  # fmt: skip
-        if rules.statements and (has_all or denies):
-            self._crawler.signals.send_catch_log(indexing_read, rules=rules, **common)
-        if preferences and has_all:
-            entry = self._purposes.entry(request)
-            self._crawler.signals.send_catch_log(
-                usage_read, preferences=preferences, entry=entry, **common
-            )
+        if has_all or (denies and is_data):
+            known = (each for each in rules.statements if each.known)
+            for each in islice(known, _MAX_STATEMENTS):
+                stated(Verdict.NOTED, "data" if is_data else each.name, each)
+        if denies and not is_data:
+            for reason, because in self._overridden(request, rules):
+                stated(Verdict.ALLOWED, reason, because)
+        if has_all:
+            for one in preferences.statements[:_MAX_STATEMENTS]:
+                stated(Verdict.NOTED, one.category or str(one.signal), one)
+
+    def _overridden(
+        self, request: Request, rules: IndexingRules
+    ) -> Iterator[tuple[str, Statement | None]]:
+        """Yield each setting or meta key by which the user overrides a statement of a page, and
+        the statement.
+        """
+        settings, rule = self._settings, _why_not_indexable(rules)
+        if rule and request.meta.get(meta.DONT_OBEY_NOINDEX):
+            yield meta.DONT_OBEY_NOINDEX, rules.because(rule)
+        elif rule and settings.noindex == "ignore":
+            yield NOINDEX, rules.because(rule)
+        if not rules.follow and settings.nofollow == "ignore":
+            yield NOFOLLOW, rules.because("nofollow")
 
     # Media.
 
     def _refuse_media(
         self, request: Request, response: Response, rules: IndexingRules
     ) -> None:
-        """Raise IndexingDenied, for the media pipeline, if the file must not be indexed."""
+        """Raise FileDenied, for the media pipeline, if the file must not be indexed."""
         if not rules.index:
             rule = "noindex"
         elif not rules.image_index and _is_image(response):
@@ -132,40 +163,35 @@ class IndexingMiddleware:
             return
         if request.meta.get(meta.DONT_OBEY_NOINDEX):
             return
-        self._crawler.stats.inc_value(stats.MEDIA_REFUSED.format(rule=rule))
-        self._send_refusal(request, response, rule, rules.because(rule))
-        raise IndexingDenied(f"{response.url} must not be indexed: {rule}", rules)
+        self._refuse(rule, rules.because(rule), request, response)
 
     def _refuse_use_of_media(
         self, request: Request, response: Response, preferences: UsagePreferences
     ) -> None:
-        """Raise MediaUsageDenied if a purpose of the crawl must not use the file."""
+        """Raise FileDenied if a purpose of the crawl must not use the file."""
         is_image = _is_image(response)
         denial = self._purposes.denial(request, preferences, image=is_image)
         if denial is None:
             return
-        purpose = denial.purpose
-        self._crawler.stats.inc_value(stats.USAGE_MEDIA.format(purpose=purpose))
-        self._send_refusal(request, response, purpose, denial.statement)
-        raise MediaUsageDenied(response.url, denial)
+        self._refuse(denial.purpose, denial.statement, request, response)
 
-    def _send_refusal(
-        self,
-        request: Request,
-        response: Response,
-        reason: str,
-        statement: Statement | UsageStatement | None,
-    ) -> None:
-        self._crawler.signals.send_catch_log(
-            media_refused,
-            url=request.url,
+    def _refuse(
+        self, reason: str, because: Because, request: Request, response: Response
+    ) -> NoReturn:
+        record = self._reporter.stated(
+            Subject.FILE,
+            Verdict.DROPPED,
+            reason,
+            because,
             request=request,
             response=response,
-            reason=reason,
-            statement=statement,
-            entry=self._purposes.entry(request),
-            spider=self._crawler.spider,
+            url=request.url,
         )
+        raise FileDenied(f"{response.url} {forbidden(reason, because)}", record)
+
+
+def _why_not_indexable(rules: IndexingRules) -> str:
+    return rules.why_not_indexable(datetime.now(timezone.utc))
 
 
 def _is_image(response: Response) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -17,25 +18,37 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from scrapy_rep import stats
+from scrapy_rep import meta, stats
+from scrapy_rep import signals as ours
 from scrapy_rep.compat.versions import run_in_thread
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.extensions.evidence import Evidence
 from scrapy_rep.fetching.identity import Identity
-from scrapy_rep.ledger.files import prepare
-from scrapy_rep.ledger.records import EndedCrawl, StartedCrawl
-from scrapy_rep.ledger.writer import LedgerWriter
+from scrapy_rep.frontier.hostkeys import origin_at
+from scrapy_rep.frontier.reporter import DecisionReporter
+from scrapy_rep.ledger.writer import LedgerWriter, prepare, snapshot
 from scrapy_rep.log import get_logger
-from scrapy_rep.settings import RepSettings, recorded
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.record import Layer, Subject, Verdict, made, storable
+from scrapy_rep.settings import OBEY, RepSettings, recorded
 
 if TYPE_CHECKING:
-    from scrapy import Spider
+    from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.record import Record
 
 logger = get_logger(__name__)
 
 # Seconds between two checks of the writer.
 _CHECK_INTERVAL = 1.0
+
+# The most decisions to remember at the level "denied", so that they are not recorded twice.
+_MAX_REMEMBERED = 10_000
+
+# The reasons of an allowed request by an override in the settings or by meta.
+_OF_ROBOTSTXT = frozenset({*map(str, Reason), meta.DONT_OBEY_ROBOTSTXT})
 
 
 class Ledger:
@@ -56,6 +69,9 @@ class Ledger:
         prepare(self._path)
         self._writer: LedgerWriter | None = None
         self._has_warned: set[str] = set()
+        self._reporter = DecisionReporter.of(crawler)
+        self._has_all = settings.ledger_level == "all"
+        self._recorded: set[tuple[str, str, str | None]] = set()
         self._checking = create_looping_call(self._check_writer)
         crawler.signals.connect(self._spider_opened, signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
@@ -66,28 +82,71 @@ class Ledger:
 
     def _spider_opened(self, spider: Spider) -> None:
         header, agents = self._identity.header_and_tokens(spider)
-        crawl = StartedCrawl(
-            spider=spider.name,
-            user_agent=header,
-            agents=agents,
-            dialect=self._settings.dialect.name,
-            settings=recorded(self._crawler.settings, self._settings),
-            versions=_versions(),
-            started=time.time(),
+        settings = recorded(self._crawler.settings, self._settings)
+        crawl = (
+            spider.name,
+            storable(header),
+            json.dumps(agents),
+            self._settings.dialect.name,
+            json.dumps(settings, default=str, sort_keys=True),
+            json.dumps(_versions()),
+            time.time(),
         )
         self._writer = LedgerWriter(self._path, crawl)
-        self._evidence = Evidence(self._settings, self._writer.write)
-        for signal, receiver in self._evidence.receivers.items():
-            self._crawler.signals.connect(receiver, signal)
+        connect = self._crawler.signals.connect
+        connect(self._robotstxt_known, ours.robotstxt_known)
+        connect(self._decided, ours.rep_decided)
+        if not self._settings.obey:
+            connect(self._not_obeyed, signals.request_reached_downloader)
         self._writer.start()
         self._checking.start(_CHECK_INTERVAL, now=False)
+
+    def _robotstxt_known(self, origin: Origin, entry: Entry) -> None:
+        assert self._writer is not None
+        self._writer.write(snapshot(str(origin), entry, self._settings.dialect))
+
+    def _decided(self, record: Record) -> None:
+        assert self._writer is not None
+        if self._has_all or self._is_due(record):
+            self._writer.write(record)
+
+    def _is_due(self, record: Record) -> bool:
+        """Whether the level ``"denied"`` has *record*. What the user's overrides allow is recorded
+        once for each origin, since the user has to justify it. So are indexing rules that have no
+        effect, because the response is no document.
+        """
+        is_override = record.verdict is Verdict.ALLOWED
+        if not is_override and record.reason != "data":
+            return True
+        reason = "" if record.reason in _OF_ROBOTSTXT else record.reason
+        key = record.origin, reason, None if is_override else record.statement
+        if key in self._recorded:
+            return False
+        if len(self._recorded) >= _MAX_REMEMBERED:
+            self._recorded.clear()
+        self._recorded.add(key)
+        return True
+
+    def _not_obeyed(self, request: Request) -> None:
+        """Record a request that was sent while ``ROBOTSTXT_OBEY`` is off."""
+        origin = origin_at(request.url, request)
+        if origin is not None:
+            subject, verdict, layer = Subject.REQUEST, Verdict.ALLOWED, Layer.OVERRIDE
+            url = request.url
+            record = made(subject, verdict, layer, OBEY, url=url, origin=origin)
+            self._reporter.decided(record, request)
 
     async def _spider_closed(self, reason: str) -> None:
         if self._writer is None:
             return
         self._checking.stop()
         self._check_writer()
-        end = EndedCrawl(time.time(), reason, dict(self._crawler.stats.get_stats()))
+        counts = {
+            key: value
+            for key, value in self._crawler.stats.get_stats().items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
+        end = time.time(), reason, json.dumps(counts, sort_keys=True)
         await run_in_thread(self._writer.close, end)
         self._check_writer()
 

@@ -1,18 +1,38 @@
-"""The cache of robots.txt files and of the tdmrep.json files that are fetched with them."""
+"""The robots.txt of each origin, and its tdmrep.json: in memory, then in a store, then from its
+server."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import random
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
-from scrapy_rep.fetching.files import FileCache
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import build_from_crawler
+from twisted.internet.defer import CancelledError, DeferredLock
+
+from scrapy_rep import stats
+from scrapy_rep.compat.internals import is_closing
+from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching.failures import in_words
 from scrapy_rep.fetching.request import cause_of
-from scrapy_rep.fetching.tdmrep import TdmRepCache, url_of
-from scrapy_rep.protocol.access.results import Entry, State, robots_of
-from scrapy_rep.protocol.origins import Origin  # noqa: TC001  a field's type
+from scrapy_rep.fetching.storeclient import StoreClient
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.access.results import (
+    Access,
+    AccessResult,
+    Entry,
+    State,
+    renew,
+    robots_of,
+)
+from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.usage.tdmrep import TdmRep  # noqa: TC001  a field's type
+from scrapy_rep.protocol.usage.tdmrep import PATH, TdmRep
 from scrapy_rep.protocol.usage.vocabulary import is_about_mining
+from scrapy_rep.stores import MEMORY, open_store
+from scrapy_rep.stores.memory import Key, Memory, url_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +42,13 @@ if TYPE_CHECKING:
 
     from scrapy_rep.fetching.fetcher import RobotsOf, RobotsTxtFetcher
     from scrapy_rep.fetching.request import Causes
-    from scrapy_rep.fetching.storeclient import StoreClient
     from scrapy_rep.settings import RepSettings
+    from scrapy_rep.stores.memory import File
+
+logger = get_logger(__name__)
+
+# In seconds.
+_JUST_NOW = 1.0
 
 
 class Known(NamedTuple):
@@ -42,20 +67,20 @@ class Known(NamedTuple):
         return self.entry.state(self.robots.dialect)
 
 
-class RobotsTxtCache(FileCache[RobotsTxt]):
+class RobotsTxtCache:
     """The robots.txt of each origin, while it is fresh.
 
     If TDMRep has a label for a purpose of the crawl, an origin counts as known only when
     its tdmrep.json is known too. The cache fetches that file if *may_fetch* says that
     robots.txt allows it. *robots_of* finds what judges the requests for it, also after
-    redirects; it calls :meth:`robots`.
+    redirects; it calls :meth:`robots`. *now* returns the seconds since the epoch, *monotonic*
+    those of a clock that nobody sets.
     """
 
     def __init__(
         self,
         crawler: Crawler,
         fetcher: RobotsTxtFetcher,
-        store_client: StoreClient,
         settings: RepSettings,
         *,
         now: Callable[[], float],
@@ -63,41 +88,36 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         may_fetch: Callable[[RobotsTxt, str], bool],
         robots_of: RobotsOf,
     ) -> None:
-        common = crawler, fetcher, store_client, settings
-        super().__init__(*common, now=now, monotonic=monotonic)
-        self._tdmrep = TdmRepCache(
-            *common, now=now, monotonic=monotonic, robots_of=robots_of
-        )
+        self._crawler = crawler
+        self._fetcher = fetcher
+        self._settings = settings
+        self._now = now
+        self._monotonic = monotonic
         self._may_fetch = may_fetch
+        self._robots_of = robots_of
         self._needs_tdmrep = any(map(is_about_mining, settings.purposes))
+        self._store, max_bytes = _opened(crawler, settings)
+        self._memory = Memory(max_bytes, self._parse)
+        self._locks: WeakValueDictionary[Key, DeferredLock] = WeakValueDictionary()
 
     def cached(self, origin: Origin) -> Known | None:
         """The files of *origin*, if they are in memory and fresh."""
-        cached = self._cached(origin)
-        if cached is None:
+        file = self._fresh(origin)
+        if file is None:
             return None
-        known = Known(origin, cached.entry, cached.parsed)
+        known = _known(origin, file)
         if not self._needs_tdmrep or known.state is State.UNREACHABLE:
             return known
-        tdmrep = self._tdmrep.cached(origin)
-        if tdmrep is None and self._may_fetch(known.robots, url_of(origin)):
-            return None
-        return known._replace(tdmrep=tdmrep)
+        tdmrep = self._fresh(tdmrep_url(origin))
+        if tdmrep is not None:
+            return known._replace(tdmrep=tdmrep.of(TdmRep))
+        return None if self._may_fetch(known.robots, tdmrep_url(origin)) else known
 
     def update_weight(self, known: Known) -> None:
-        """Update the size with which a robots.txt counts towards the memory limit.
-
-        A robots.txt indexes its rules when they are first used, and the index can take many
-        times the memory of the text.
+        """Update the size with which a robots.txt counts towards the memory limit, after it has
+        decided about a request.
         """
-        cached = self._files.get(known.origin)
-        weight = known.robots.weight
-        if (
-            cached is not None
-            and cached.parsed is known.robots
-            and cached.weight != weight
-        ):
-            self._put(known.origin, replace(cached, weight=weight))
+        self._memory.weigh(known.origin, known.robots)
 
     def cause_of(self, request: Request) -> Request:
         """The part of *request* that a request for its robots.txt takes over."""
@@ -114,34 +134,196 @@ class RobotsTxtCache(FileCache[RobotsTxt]):
         cancellation, and stores nothing, if the spider closes meanwhile.
         After any other error robots.txt counts as unreachable.
         """
-        cached, is_new = await self._obtain(origin, causes, stale)
-        known = Known(origin, cached.entry, cached.parsed)
+        file, is_new = await self._obtain(origin, causes, stale)
+        known = _known(origin, file)
         if self._needs_tdmrep and known.state is not State.UNREACHABLE:
             known = known._replace(tdmrep=await self.tdmrep(known, causes))
             # robots.txt may have expired meanwhile, but the waiting requests still use it.
-            self._put(origin, replace(cached, arrived=self._now()))
+            file.arrived = self._now()
         return known, is_new
 
     async def robots(self, origin: Origin, causes: Causes) -> tuple[Known, bool]:
         """The robots.txt of *origin* alone, as :meth:`learn` returns it, or from memory."""
-        cached, is_new = self._cached(origin), False
-        if cached is None:
-            cached, is_new = await self._obtain(origin, causes)
-        return Known(origin, cached.entry, cached.parsed), is_new
+        file, is_new = self._fresh(origin), False
+        if file is None:
+            file, is_new = await self._obtain(origin, causes)
+        return _known(origin, file), is_new
 
     def lacks_tdmrep(self, known: Known) -> bool:
         """Whether the tdmrep.json of an origin is not cached, and may be fetched."""
-        if self._tdmrep.cached(known.origin) is not None:
-            return False
-        return self._may_fetch(known.robots, url_of(known.origin))
+        url = tdmrep_url(known.origin)
+        return self._fresh(url) is None and self._may_fetch(known.robots, url)
 
     async def tdmrep(self, known: Known, causes: Causes) -> TdmRep | None:
         """Return the tdmrep.json of an origin, and fetch it if necessary; None if robots.txt
         forbids that. Raises SpiderClosing or a cancellation if the spider closes meanwhile.
         """
-        if not self._may_fetch(known.robots, url_of(known.origin)):
+        url = tdmrep_url(known.origin)
+        if not self._may_fetch(known.robots, url):
             return None
-        return await self._tdmrep.known(known.origin, causes)
+        file = self._fresh(url)
+        if file is None:
+            file, is_new = await self._obtain(url, causes)
+            if is_new:
+                self._report_tdmrep(url, file)
+        return file.of(TdmRep)
 
-    def _parse(self, entry: Entry) -> RobotsTxt:
-        return robots_of(entry, self._settings.dialect)
+    # One file.
+
+    def _parse(self, key: Key, entry: Entry) -> RobotsTxt | TdmRep:
+        if isinstance(key, Origin):
+            return robots_of(entry, self._settings.dialect)
+        # A server without the file does not implement the protocol (TDMRep, "TDM File on
+        # the Origin Server"). While a server is unreachable, the last good copy applies.
+        result = entry.result
+        if result.access is Access.UNREACHABLE and entry.copy is not None:
+            result = entry.copy
+        return TdmRep.parse(
+            result.body if result.access is Access.SUCCESSFUL else b"[]"
+        )
+
+    def _fresh(self, key: Key) -> File | None:
+        """The file of *key*, if it is in memory and fresh, or has just arrived."""
+        file, now = self._memory.get(key), self._now()
+        if file is None:
+            return None
+        has_just_arrived = 0.0 <= now - file.arrived < _JUST_NOW
+        return file if has_just_arrived or file.entry.is_fresh(now) else None
+
+    async def _obtain(
+        self, key: Key, causes: Causes, stale: Entry | None = None
+    ) -> tuple[File, bool]:
+        """The file of *key*, from the store or its server, and whether this call fetched it.
+        Calls for the same file share one fetch.
+
+        Raises SpiderClosing or a cancellation if the spider closes meanwhile, and a
+        cancellation if no request waits any more. After any other error the file counts as
+        unreachable.
+        """
+        lock = self._locks.setdefault(key, DeferredLock())
+        before = self._memory.get(key)
+
+        async def learn() -> tuple[File, bool]:
+            file = self._memory.get(key)
+            if file is not None and (before is None or file.entry != before.entry):
+                return file, False
+            return await self._learn_or_fail(key, causes, stale)
+
+        # Not acquire(): a call that is cancelled as it gets the lock would never release it.
+        return await maybe_deferred_to_future(
+            lock.run(lambda: deferred_from_coro(learn()))
+        )
+
+    async def _learn_or_fail(
+        self, key: Key, causes: Causes, stale: Entry | None
+    ) -> tuple[File, bool]:
+        try:
+            entry, is_new = await self._learn(key, causes, stale)
+            return self._keep(key, entry), is_new
+        except SpiderClosing:
+            raise
+        except (CancelledError, asyncio.CancelledError):
+            if is_closing(self._crawler) or not causes:
+                raise
+            # Another component cancelled the fetch. The waiting requests must continue.
+            error = "cancelled"
+        except Exception as exception:
+            logger.exception(
+                "%(url)s counts as unreachable and will be fetched again later: an error in "
+                "this crawler, not of the site, interrupted its fetch",
+                {"url": url_of(key)},
+                extra={"spider": self._crawler.spider},
+            )
+            error = in_words(exception)
+        result = AccessResult(url=url_of(key), status=None, error=error)
+        return self._keep(key, self._renewed(key, result, self._remembered(key))), True
+
+    def _remembered(self, key: Key) -> Entry | None:
+        file = self._memory.get(key)
+        return None if file is None else file.entry
+
+    async def _learn(
+        self, key: Key, causes: Causes, stale: Entry | None
+    ) -> tuple[Entry, bool]:
+        known = self._remembered(key)
+        if self._store is not None:
+            known = await self._store.get(key) or known
+        is_stale = known and stale and known.fetched <= stale.fetched
+        if known is not None and known.is_fresh(self._now()) and not is_stale:
+            return known, False
+        if self._store is None:
+            return await self._fetch(key, causes, known), True
+        async with self._store.newer_or_lock(key, known) as newer:
+            if newer is not None:
+                return newer, False
+            return await self._fetch(key, causes, known), True
+
+    async def _fetch(self, key: Key, causes: Causes, before: Entry | None) -> Entry:
+        """Fetch a file, and store it if its server has decided the result."""
+        judge = None if isinstance(key, Origin) else self._robots_of
+        result = await self._fetcher.fetch(url_of(key), causes, robots_of=judge)
+        entry = self._renewed(key, result, before)
+        if self._store is not None and not result.is_dropped:
+            await self._store.put(key, entry)
+        return entry
+
+    def _renewed(self, key: Key, result: AccessResult, before: Entry | None) -> Entry:
+        return renew(
+            result,
+            before,
+            dialect=self._settings.dialect,
+            bounds=self._settings.bounds,
+            now=self._now(),
+            elapsed=self._known_for(key, before),
+            jitter=random.random(),  # noqa: S311
+        )
+
+    def _known_for(self, key: Key, entry: Entry | None) -> float:
+        """The seconds for which this process has known *entry*; 0 if another worker has just
+        stored it.
+        """
+        file = self._memory.get(key)
+        if file is None or entry is None or entry.fetched != file.entry.fetched:
+            return 0.0
+        return self._monotonic() - file.learned
+
+    def _keep(self, key: Key, entry: Entry) -> File:
+        file = self._memory.get(key)
+        if file is not None and file.entry is entry:
+            return file
+        learned = self._monotonic() - self._known_for(key, entry)
+        return self._memory.put(key, entry, learned)
+
+    def _report_tdmrep(self, url: str, file: File) -> None:
+        result = file.entry.result
+        self._crawler.stats.inc_value(stats.TDMREP.format(access=result.access))
+        is_read = file.of(TdmRep).is_valid or result.access is not Access.SUCCESSFUL
+        logger.debug(
+            "%(url)s is %(access)s (%(result)s)%(finding)s",
+            {
+                "url": url,
+                "access": result.access,
+                "result": result,
+                "finding": "" if is_read else ", not an array of rules",
+            },
+            extra={"spider": self._crawler.spider},
+        )
+
+
+def tdmrep_url(origin: Origin) -> str:
+    """The URL of the tdmrep.json of *origin*."""
+    return origin.url(PATH)
+
+
+def _known(origin: Origin, file: File) -> Known:
+    return Known(origin, file.entry, file.of(RobotsTxt))
+
+
+def _opened(crawler: Crawler, settings: RepSettings) -> tuple[StoreClient | None, int]:
+    """The client of the store that ``REP_STORE`` selects, and the bytes of memory for files."""
+    if isinstance(settings.store, str):
+        store, max_bytes = open_store(settings.store)
+    else:
+        store = build_from_crawler(settings.store, crawler)
+        max_bytes = MEMORY * 1_000_000
+    return None if store is None else StoreClient(crawler, store), max_bytes

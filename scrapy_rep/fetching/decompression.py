@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sys
 import zlib
-from functools import partial
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scrapy_rep.fetching.answers import is_text
+from scrapy_rep.protocol.dialect import RFC9309
+from scrapy_rep.protocol.robotstxt.lines import decoded_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from scrapy.http import Response
 
@@ -29,6 +30,19 @@ _SHOWN = 80
 
 # A module of the standard library, or a package that Scrapy 2.19 requires.
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
+    "x-gzip": lambda _: zlib.decompressobj(16 + zlib.MAX_WBITS),
+    # With the zlib header or, as some servers send it, without.
+    "deflate": lambda body: zlib.decompressobj(15 if body[0] & 15 == 8 else -15),
+    "zstd": lambda _: import_module(_ZSTD).ZstdDecompressor(),
+}
+
+# Bytes that no text has. Half of the bytes of compressed data are above ASCII; a text that is
+# not UTF-8 has only a few of those.
+_NO_TEXT = bytes({*range(0x20), 0x7F} - {*b"\t\n\f\r"})
+_MAX_ABOVE_ASCII = 0.3
 
 
 class UndecodableBody(Exception):
@@ -47,68 +61,59 @@ def decoded(response: Response, limit: int) -> Response:
 
     Raises UndecodableBody. A body that was cut at the size limit may lack its end.
     """
-    fields = b",".join(response.headers.getlist("Content-Encoding")).split(b",")
-    names = [field.strip().lower().decode("latin-1") for field in fields]
+    fields = b",".join(response.headers.getlist("Content-Encoding")).decode("latin-1")
+    names = [name.strip() for name in fields.lower().split(",")]
     coding = ", ".join(name for name in names if name not in {"", "identity"})
     response.headers.pop("Content-Encoding", None)
     if response.status // 100 != 2:
         return response.replace(body=b"")
-    if not coding or is_text(response.body):
+    if not coding or _is_text(response.body):
         return response
-    body = b""
     try:
-        for part in _parts(coding, response.body, limit):
-            body += part
-            if len(body) >= limit:
-                break
-    except (ImportError, LookupError):
+        text, is_whole = _decode(coding, response.body, limit)
+    except (ImportError, KeyError):
         raise UndecodableBody(f"unsupported encoding: {coding[:_SHOWN]}") from None
-    except UndecodableBody:
-        raise
     except Exception:  # noqa: BLE001  each library has its own errors
-        if not body or "download_stopped" not in response.flags:
-            raise UndecodableBody(
-                f"the {coding} body ends early or is damaged"
-            ) from None
-    return response.replace(body=body[:limit])
+        text, is_whole = b"", False
+    if not is_whole and not (text and "download_stopped" in response.flags):
+        raise UndecodableBody(
+            f"the {coding} body ends early, is damaged or has too many members"
+        )
+    return response.replace(body=text)
 
 
-def _parts(coding: str, body: bytes, limit: int) -> Iterator[bytes]:
-    """Decode *body* in parts, with all members of a gzip file and all frames of Zstandard.
-    Each part has at most *limit* bytes; if it has that many, the next one must not be read.
+def _decode(coding: str, body: bytes, limit: int) -> tuple[bytes, bool]:
+    """The first *limit* bytes of what *body* decodes to, with all members of a gzip file and all
+    frames of Zstandard; and whether nothing of it is missing.
 
-    Raises LookupError for an unknown or several *coding*, another error for a damaged body or
-    one without its end, and UndecodableBody for one with too many members.
+    Raises KeyError for an unknown or several *coding*, another error for a damaged body.
     """
     if coding == "br":
-        decoder = import_module("brotli").Decompressor()
-        yield decoder.process(body, output_buffer_limit=limit)
-        if not decoder.is_finished():
-            raise EOFError
-        return
-    unpacker = _unpacker_of(coding, body)
+        brotli = import_module("brotli").Decompressor()
+        text = brotli.process(body, output_buffer_limit=limit)
+        return text[:limit], len(text) >= limit or brotli.is_finished()
+    text = b""
     for _ in range(_MAX_MEMBERS):
-        member = unpacker()
-        yield member.decompress(body, limit)
-        if not member.eof:
-            raise EOFError
+        decoder = _DECODERS[coding](body)
+        text += decoder.decompress(body, limit)
         # Zero bytes may fill up the last block of a gzip file.
-        body = member.unused_data.lstrip(b"\0")
-        if not body or coding == "deflate":
-            return
-    raise UndecodableBody(f"the {coding} body has more than {_MAX_MEMBERS} members")
+        body = decoder.unused_data.lstrip(b"\0")
+        if len(text) >= limit or not decoder.eof or not body:
+            return text[:limit], len(text) >= limit or decoder.eof
+    return b"", False
 
 
-def _unpacker_of(coding: str, body: bytes) -> Callable[[], Any]:
-    if coding in {"gzip", "x-gzip"}:
-        return partial(zlib.decompressobj, 16 + zlib.MAX_WBITS)
-    if coding == "zstd":
-        unpacker: Callable[[], Any] = import_module(_ZSTD).ZstdDecompressor
-        return unpacker
-    if coding == "deflate":
-        # With the zlib header or, as some servers send it, without.
-        has_header = body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-        return partial(
-            zlib.decompressobj, zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
-        )
-    raise LookupError(coding)
+def _is_text(body: bytes) -> bool:
+    """Whether *body* is text, not compressed data. It may be cut."""
+    text = body
+    if body.startswith((BOM_UTF16_BE, BOM_UTF16_LE)):
+        text = decoded_text(body, RFC9309)
+    if len(text.translate(None, _NO_TEXT)) < len(text):
+        return False
+    try:
+        # The last character may be cut.
+        getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        above = sum(byte > 0x7F for byte in text)
+        return above < _MAX_ABOVE_ASCII * len(text)
+    return True

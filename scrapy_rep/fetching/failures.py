@@ -37,6 +37,9 @@ _WORDS = {
     "gaierror": _NO_HOST,
 }
 
+NO_SERVER = frozenset({_NO_HOST, _REFUSED})
+"""The words for errors that mean that there is no server at the host."""
+
 # The limit for chains of causes, which can be circular. Download handlers nest fewer errors.
 _MAX_DEPTH = 5
 

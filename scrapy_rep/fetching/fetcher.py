@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from scrapy import Request, signals
+from scrapy import signals
 from scrapy.exceptions import IgnoreRequest, StopDownload
 from scrapy.http.cookies import CookieJar
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, DeferredSemaphore
+from w3lib.url import safe_url_string
 
 from scrapy_rep import stats
 from scrapy_rep.compat.internals import has_room, room_in_downloader
-from scrapy_rep.compat.versions import NO_SERVER_ERRORS
 from scrapy_rep.exceptions import BackingOff, RobotsDenied, SpiderClosing
-from scrapy_rep.fetching.answers import are_cookies_short, headers_of, redirect_target
-from scrapy_rep.fetching.boundary import Boundary
 from scrapy_rep.fetching.decompression import UndecodableBody
-from scrapy_rep.fetching.failures import in_words
+from scrapy_rep.fetching.failures import NO_SERVER, in_words
 from scrapy_rep.fetching.request import Fetch, RobotsTxtRequest
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.access.results import AccessResult
+from scrapy_rep.protocol.access.results import HEADERS, AccessResult
 from scrapy_rep.protocol.origins import origin_of, split_virtual_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
     from typing import TypeAlias
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -42,34 +42,30 @@ if TYPE_CHECKING:
     # of REP_OVERRIDES replaces it.
     RobotsOf: TypeAlias = Callable[[Origin, Causes], Awaitable[Known | None]]
 
+    # Makes a request wait for its place at its host; other requests to the host wait until
+    # the context ends. Raises BackingOff if the host has asked for too long a pause.
+    Place: TypeAlias = Callable[[RobotsTxtRequest], AbstractAsyncContextManager[None]]
+
 logger = get_logger(__name__)
 
 MAX_ON_NETWORK = 256
 """The number of requests for robots.txt that may be on the network at once."""
 
-_PROXY_REFUSES = 407
+_ATTEMPTS = 2
+"""How often a request is sent if there is no answer. A connection that was lost is often back at
+once; an outage is the business of the frontier, which fetches again later."""
 
-_PRIVATE = "redirected to {}, which is at a private address (REP_REDIRECT_PRIVATE)"
+_PROXY_REFUSES = 407
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
+# In bytes: longer Set-Cookie fields are ignored, since they take long to parse.
+_MAX_COOKIES = 8_192
 
-class Turn(Protocol):
-    """Makes a request for robots.txt wait for its place at a host."""
-
-    def __call__(
-        self, request: Request, *, is_redirected: bool
-    ) -> AbstractAsyncContextManager[None]:
-        """Wait until *request* may be sent to its host. Other requests to the host wait until
-        the context ends. *is_redirected* is True after a redirect to another origin. Raises
-        BackingOff if the host has asked for too long a pause.
-        """
-
-
-@asynccontextmanager
-async def at_once(request: Request, *, is_redirected: bool) -> AsyncIterator[None]:
-    """A turn without a wait."""
-    yield
+_STOPPED = (
+    "a component stopped its download (StopDownload in a handler of headers_received or "
+    "bytes_received); let requests for robots.txt and tdmrep.json pass there"
+)
 
 
 class RobotsTxtFetcher:
@@ -77,20 +73,24 @@ class RobotsTxtFetcher:
 
     These requests use the proxies, TLS settings and connections of ordinary requests. But
     the middlewares that redirect, retry, cache or drop ordinary requests must not touch them:
-    the crawler would take the result for the rules of the site.
+    the crawler would take the result for the rules of the site. A robots.txt that redirects
+    would allow everything where a spider handles the status 301 itself, or switches redirects
+    off. So the fetcher follows redirects, and retries.
 
-    Each request is sent in a *turn* of its host. At most :data:`MAX_ON_NETWORK` are on the
-    network at once, in addition to ``CONCURRENT_REQUESTS`` others.
+    Each request is sent when it has its *place* at its host. At most :data:`MAX_ON_NETWORK` are
+    on the network at once, in addition to ``CONCURRENT_REQUESTS`` others.
     """
 
     def __init__(
-        self, crawler: Crawler, settings: RepSettings, turn: Turn = at_once
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        place: Place = lambda _: nullcontext(),
     ) -> None:
         self._crawler = crawler
-        self._settings = settings
-        self._turn = turn
+        self._dialect = settings.dialect
+        self._place = place
         self._permits = DeferredSemaphore(MAX_ON_NETWORK)
-        self._under_way = 0
         self._on_network = 0
         self._has_logged_traceback = False
         crawler.signals.connect(
@@ -114,177 +114,157 @@ class RobotsTxtFetcher:
         (RFC 9309, 2.3.1.2, exempts only the redirects of robots.txt), and Scrapy's stats about
         robots.txt do not count it.
 
-        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Each attempt
-        uses the proxy of another cause, in turn. Follows redirects itself (RFC 9309, 2.3.1.2).
-        Errors of the server or the network are in the result. Raises SpiderClosing if the
-        spider closes while the request waits for its turn.
+        *causes* are the requests that wait for it, as :func:`cause_of` makes them. Errors of
+        the server or the network are in the result. Raises SpiderClosing if the
+        spider closes while the request waits for its place.
         """
-        _, virtual_host = split_virtual_host(url)
-        file = _File(causes, CookieJar(), robots_of, virtual_host)
-        self._count(file, stats.REQUEST_COUNT)
-        self._under_way += 1
-        if self._under_way == 1:
-            # Connected only during fetches: Scrapy sends the signal for each chunk of each page.
-            self._crawler.signals.connect(self._bytes_received, signals.bytes_received)
-        try:
-            return await self._follow(url, file)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._crawler.signals.disconnect(
-                    self._bytes_received, signals.bytes_received
-                )
-
-    async def _follow(self, url: str, file: _File) -> AccessResult:
-        first, _ = split_virtual_host(url)
-        current, redirects = first, list[str]()
-        boundary = Boundary(self._settings)
-        where = origin_of(url)
+        first, virtual_host = split_virtual_host(url)
+        current, targets, cookies, error = first, list[str](), CookieJar(), ""
+        is_counted = robots_of is None
+        self._count(stats.REQUEST_COUNT, is_counted)
         while True:
-            is_redirected = origin_of(current) != where
-            answer = await self._request(current, file, is_redirected=is_redirected)
-            response, error = answer.response, answer.error
-            if response is not None and not boundary.may_use(response):
-                response, error = None, _PRIVATE.format(origin_of(current))
-            if response is None or response.status not in _REDIRECTS:
+            fetch = Fetch(is_judged=robots_of is not None)
+            origin = origin_of(current)
+            fetch.is_redirected = origin != origin_of(first)
+            if origin is not None and virtual_host and not fetch.is_redirected:
+                fetch.virtual_host = virtual_host
+                origin = origin.at_virtual_host(virtual_host)
+            if robots_of is not None and origin is not None:
+                fetch.known = await robots_of(origin, causes)
+            answer = await self._ask(current, fetch, causes, cookies)
+            if isinstance(answer, AccessResult):
+                return replace(answer, url=url, redirects=tuple(targets))
+            if answer.status not in _REDIRECTS:
                 break
-            target = redirect_target(current, response)
+            target = _redirect_target(current, answer)
             if target is None:
                 error = "redirected to something other than an http or https URL"
                 break
-            if len(redirects) >= self._settings.dialect.max_redirects:
-                error = f"redirected more than {len(redirects)} times"
-                if target in {first, *redirects}:
-                    error += ", in a loop"
+            if len(targets) >= self._dialect.max_redirects:
+                error = f"redirected more than {len(targets)} times"
                 break
-            if not await boundary.may_follow(current, response, target):
-                response, error = None, _PRIVATE.format(origin_of(target))
-                break
-            redirects.append(target)
+            targets.append(target)
             current = target
-        result = AccessResult(
+        self._count(stats.RESPONSE_COUNT, is_counted)
+        key = stats.RESPONSE_STATUS_COUNT.format(status=answer.status)
+        self._count(key, is_counted)
+        return AccessResult(
             url=url,
-            status=None,
-            redirects=tuple(redirects),
+            status=answer.status,
+            headers=tuple(headers_of(answer)),
+            body=answer.body if answer.status // 100 == 2 else b"",
+            redirects=tuple(targets),
             error=error,
-            is_permanent=answer.is_permanent or answer.is_dropped,
-            is_dropped=answer.is_dropped,
         )
-        return result if response is None else self._answered(result, response, file)
 
-    def _answered(
-        self, result: AccessResult, response: Response, file: _File
-    ) -> AccessResult:
-        """*result* with the status, headers and body of *response*."""
-        self._count(file, stats.RESPONSE_COUNT)
-        status = response.status
-        self._count(file, stats.RESPONSE_STATUS_COUNT.format(status=status))
-        headers = tuple(headers_of(response))
-        body = response.body if status // 100 == 2 else b""
-        return replace(result, status=status, headers=headers, body=body)
-
-    def _count(self, file: _File, key: str) -> None:
-        if file.robots_of is None:
+    def _count(self, key: str, is_counted: bool) -> None:
+        if is_counted:
             self._crawler.stats.inc_value(key)
 
-    async def _request(self, url: str, file: _File, *, is_redirected: bool) -> _Answer:
-        """Send a request for *url* until there is a response, a component drops the request,
-        or no attempt is left.
+    async def _ask(
+        self, url: str, fetch: Fetch, causes: Causes, cookies: CookieJar
+    ) -> Response | AccessResult:
+        """The response for *url*, or a result without one.
 
-        A refusal by a proxy is retried; it is the answer only of the last attempt.
+        Without an answer, or if a proxy refuses, the request is sent again at once, each time
+        with the proxy of the next cause. *cookies* are those of this fetch: some sites redirect
+        to the same URL until the client sends a cookie.
         """
-        attempt, attempts = 0, 1 + self._settings.retry_times
-        known, where = None, origin_of(url)
-        virtual_host = "" if is_redirected else file.virtual_host
-        if where is not None and virtual_host:
-            where = where.at_virtual_host(virtual_host)
-        if file.robots_of is not None and where is not None:
-            known = await file.robots_of(where, file.causes)
-        while True:
-            request = RobotsTxtRequest.of(
-                url, file.causes.nth(attempt), self._settings.download_timeout
-            )
-            is_judged = file.robots_of is not None
-            request.fetch = Fetch(is_judged, known, virtual_host)
-            file.cookies.add_cookie_header(request)
-            answer = await self._send(request, file, is_redirected=is_redirected)
+        attempt, is_final = 0, False
+        while not is_final:
+            request = RobotsTxtRequest.of(url, causes.next())
+            request.fetch = replace(fetch)
+            cookies.add_cookie_header(request)
+            answer = await self._send(request)
             attempt += 1
-            is_answered = (
-                answer.response is not None and answer.response.status != _PROXY_REFUSES
-            )
             # Requests with other proxies may have been added to the causes meanwhile.
-            is_last = attempt >= max(attempts, len(file.causes))
-            if is_answered or answer.is_dropped or is_last:
-                break
-        if answer.response is not None and are_cookies_short(answer.response):
-            file.cookies.extract_cookies(answer.response, request)
+            is_final = attempt >= max(_ATTEMPTS, len(causes))
+            if isinstance(answer, AccessResult):
+                is_final |= answer.is_dropped
+            elif answer.status != _PROXY_REFUSES:
+                is_final = True
+                fields = answer.headers.getlist("Set-Cookie")
+                if 0 < sum(map(len, fields)) <= _MAX_COOKIES:
+                    cookies.extract_cookies(answer, request)
         return answer
 
-    async def _send(
-        self, request: RobotsTxtRequest, file: _File, *, is_redirected: bool
-    ) -> _Answer:
+    async def _send(self, request: RobotsTxtRequest) -> Response | AccessResult:
+        """The response to *request*, or a result that says why there is none."""
+        is_permanent, is_dropped = False, False
+        fetch = request.fetch
         try:
-            async with self._turn(request, is_redirected=is_redirected):
+            async with self._place(request):
                 response = await self._download(request)
+            # Without success, there is no body that could be incomplete.
+            is_whole = fetch.is_cut or response.status // 100 != 2
+            if is_whole or "download_stopped" not in response.flags:
+                return response
+            error, is_dropped = _STOPPED, True
         except (CancelledError, SpiderClosing):
             # Neither says anything about the site. asyncio's CancelledError is not an
             # Exception, so it needs no clause.
             raise
         except UndecodableBody as exception:
-            return _Answer(None, str(exception))
-        except BackingOff as exception:
-            return _Answer(None, str(exception), is_dropped=True)
+            error = str(exception)
+        except (BackingOff, RobotsDenied) as exception:
+            error, is_dropped = str(exception), True
         except IgnoreRequest as exception:
-            is_denied = isinstance(exception, RobotsDenied)
-            by = "" if is_denied else "dropped by a component: "
-            return _Answer(None, f"{by}{exception}", is_dropped=True)
+            error, is_dropped = f"dropped by a component: {exception}", True
         except StopDownload:
-            if not request.fetch.is_late:
-                return _STOPPED
-            seconds = self._settings.download_timeout
-            unit = "second" if seconds == 1 else "seconds"
-            return _Answer(None, f"took longer than {seconds:g} {unit}")
+            is_dropped = not fetch.is_late
+            error = (
+                _STOPPED if is_dropped else f"took longer than {request.timeout:g} s"
+            )
         except Exception as exception:  # noqa: BLE001  download handlers raise any error
             kind = type(exception)
-            self._count(file, stats.EXCEPTION_COUNT.format(type=kind))
-            if exception is not request.fetch.error:
-                return self._failed_component(request, exception)
+            self._count(stats.EXCEPTION_COUNT.format(type=kind), not fetch.is_judged)
+            error, is_dropped = in_words(exception), exception is not fetch.error
             # If a proxy is unreachable, that says nothing about the site.
-            no_server = isinstance(exception, NO_SERVER_ERRORS)
-            is_permanent = no_server and not request.meta.get("proxy")
-            return _Answer(None, in_words(exception), is_permanent=is_permanent)
-        # Without success, there is no body that could be incomplete.
-        is_whole = request.fetch.is_cut or response.status // 100 != 2
-        is_stopped = "download_stopped" in response.flags and not is_whole
-        return _STOPPED if is_stopped else _Answer(response)
+            is_permanent = error in NO_SERVER and not request.meta.get("proxy")
+            if is_dropped:
+                error += ", raised by a component (see REP_REQUEST_META_KEYS)"
+                self._log_component(request, exception)
+        return AccessResult(
+            url=request.url,
+            status=None,
+            error=error,
+            is_permanent=is_permanent or is_dropped,
+            is_dropped=is_dropped,
+        )
 
-    def _failed_component(self, request: Request, exception: Exception) -> _Answer:
-        """The answer after a component raised *exception* for *request*."""
-        error = f"{in_words(exception)}, raised by a component"
-        if not self._has_logged_traceback:
-            self._has_logged_traceback = True
-            logger.error(
-                "%(url)s counts as unreachable: a component of the project raised the "
-                "exception below for its request. If the component needs a key of "
-                "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
-                "Later exceptions of components are logged without their traceback",
-                {"url": request.url},
-                exc_info=exception,
-                extra={"spider": self._crawler.spider},
-            )
-        return _Answer(None, f"{error} (see REP_REQUEST_META_KEYS)", is_dropped=True)
+    def _log_component(self, request: Request, exception: Exception) -> None:
+        """Log that a component raised *exception* for *request*, once with the traceback."""
+        if self._has_logged_traceback:
+            return
+        self._has_logged_traceback = True
+        logger.error(
+            "%(url)s counts as unreachable: a component of the project raised the "
+            "exception below for its request. If the component needs a key of "
+            "Request.meta that your spider sets, add the key to REP_REQUEST_META_KEYS. "
+            "Later exceptions of components are logged without their traceback",
+            {"url": request.url},
+            exc_info=exception,
+            extra={"spider": self._crawler.spider},
+        )
 
-    async def _download(self, request: Request) -> Response:
+    async def _download(self, request: RobotsTxtRequest) -> Response:
         async def download() -> Response:
             self._on_network += 1
+            if self._on_network == 1:
+                # Connected only meanwhile: Scrapy sends it for each chunk of each page.
+                self._crawler.signals.connect(self._received, signals.bytes_received)
             try:
                 # A slow robots.txt must not reduce the number of concurrent pages.
                 with room_in_downloader(self._crawler):
                     return await self._crawler.engine.download_async(request)
             finally:
                 self._on_network -= 1
+                if not self._on_network:
+                    self._crawler.signals.disconnect(
+                        self._received, signals.bytes_received
+                    )
 
-        # Last, so that a request that waits for its turn does not block others. Not acquire():
+        # Last, so that a request that waits for its place does not block others. Not acquire():
         # a request that is cancelled as it gets the permit would never release it.
         return await maybe_deferred_to_future(
             self._permits.run(lambda: deferred_from_coro(download()))
@@ -292,45 +272,36 @@ class RobotsTxtFetcher:
 
     def _reached_downloader(self, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            request.is_sent = True
+            request.fetch.is_sent = True
 
-    def _bytes_received(self, data: bytes, request: Request) -> None:
+    def _received(self, data: bytes, request: Request) -> None:
         if isinstance(request, RobotsTxtRequest):
-            settings = self._settings
-            request.received(
-                len(data), settings.dialect.size_limit, settings.download_timeout
-            )
+            request.received(len(data), self._dialect.size_limit)
 
 
-class _File(NamedTuple):
-    """What all requests for one file share, including those after redirects."""
-
-    causes: Causes
-    cookies: CookieJar
-    """For sites that redirect to the same URL until the client sends a cookie."""
-
-    robots_of: RobotsOf | None
-    """Finds what judges the requests for the file; None for a robots.txt."""
-
-    virtual_host: str
-    """The ``Host`` header, if it differs from the host in the URL. The target of a redirect
-    to another origin does not get it."""
-
-
-class _Answer(NamedTuple):
-    response: Response | None
-    error: str = ""
-
-    is_permanent: bool = False
-    """Whether another attempt soon would fail in the same way."""
-
-    is_dropped: bool = False
-    """Whether a component of the project dropped the request, or robots.txt forbids it."""
+def _redirect_target(url: str, response: Response) -> str | None:
+    """The absolute URL that a redirect of *url* leads to; None if it is not http or https."""
+    location = response.headers.get("Location")
+    if not location:
+        return None
+    try:
+        target: str = urljoin(url, safe_url_string(location))
+        where = origin_of(target)
+        parts = urlsplit(target)
+    except ValueError:
+        return None
+    if where is None or where.scheme not in {"http", "https"}:
+        return None
+    # Without user information, which some download handlers refuse, and without the
+    # fragment, which is never sent.
+    return urlunsplit((where.scheme, str(where).partition("://")[2], *parts[2:4], ""))
 
 
-_STOPPED = _Answer(
-    None,
-    "a component stopped its download (StopDownload in a handler of headers_received or "
-    "bytes_received); let requests for robots.txt and tdmrep.json pass there",
-    is_dropped=True,
-)
+def headers_of(response: Response) -> Iterator[tuple[str, str]]:
+    """The header fields of *response* that a result keeps."""
+    for name in sorted(HEADERS):
+        values = response.headers.getlist(name)
+        if values:
+            # A list may be split over several fields (RFC 9110, 5.3).
+            text = b", ".join(values) if name == "cache-control" else values[0]
+            yield name, text.decode("latin-1")

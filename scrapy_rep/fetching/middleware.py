@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 class FetchMiddleware:
-    """Asks for robots.txt unencoded and at the right virtual host, decodes it if it is encoded
-    nevertheless, and notes with which error its download has failed. RobotsTxtMiddleware calls it in a crawl.
+    """Asks for robots.txt unencoded, at the right virtual host and with a time-out of its own,
+    decodes it if it is encoded nevertheless, and notes with which error its download has failed.
+    RobotsTxtMiddleware calls it in a crawl.
     """
 
     ORDER = 595
@@ -40,11 +41,12 @@ class FetchMiddleware:
             request.headers.pop("Host", None)
             if request.fetch.virtual_host:
                 request.headers["Host"] = request.fetch.virtual_host
+            request.meta["download_timeout"] = request.timeout
 
     def process_response(self, request: Request, response: Response) -> Response:
         is_own = isinstance(request, RobotsTxtRequest)
         return decoded(response, self._limit) if is_own else response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
-        if isinstance(request, RobotsTxtRequest) and request.is_sent:
+        if isinstance(request, RobotsTxtRequest) and request.fetch.is_sent:
             request.fetch.error = exception

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 _MAX_CAUSES = 8
 
+MAX_TIMEOUT = 30.0
+"""The longest time-out, in seconds, of a request for robots.txt. The pages of its host wait for
+it, and Scrapy's default of 180 is meant for large files."""
+
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """What this package knows about a request of its own, and about the end of its download."""
+    """What this package knows about a request of its own, and about its download."""
 
     is_judged: bool = False
     """Whether the request needs the permission of robots.txt: it is for another file."""
@@ -35,6 +39,18 @@ class Fetch:
 
     virtual_host: str = ""
     """The ``Host`` header; empty for the host in the URL."""
+
+    is_redirected: bool = False
+    """Whether a redirect of another origin has led here."""
+
+    is_sent: bool = False
+    """Whether the request has passed all middlewares, and reached the downloader."""
+
+    size: int = 0
+    """The number of bytes that have been received."""
+
+    began: float = 0.0
+    """When the first of them was received."""
 
     is_cut: bool = False
     """Whether this package stopped the download at the size limit."""
@@ -57,11 +73,6 @@ class RobotsTxtRequest(Request):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fetch = Fetch()
-        self.is_sent = False
-        """Whether the request has passed all middlewares, and reached the downloader."""
-
-        self._bytes = 0
-        self._since = 0.0
 
     def replace(self, *args: Any, **kwargs: Any) -> Any:
         """A copy with new values, as :meth:`Request.replace` makes it, for the same fetch."""
@@ -71,9 +82,9 @@ class RobotsTxtRequest(Request):
         return copy
 
     @classmethod
-    def of(cls, url: str, cause: Request, timeout: float) -> Self:
+    def of(cls, url: str, cause: Request) -> Self:
         """A request for *url* with the proxy and connection settings of *cause*, a request
-        that waits for it. *timeout* is in seconds.
+        that waits for it.
         """
         return cls(
             url,
@@ -92,65 +103,56 @@ class RobotsTxtRequest(Request):
                 "download_fail_on_dataloss": True,
                 # A long file is cut (see :meth:`received`) and must not fail.
                 "download_maxsize": 0,
-                "download_timeout": timeout,
                 "download_warnsize": 0,
                 "handle_httpstatus_all": True,
             },
         )
 
-    def received(self, size: int, limit: int, timeout: float) -> None:
+    @property
+    def timeout(self) -> float:
+        """The time-out, in seconds: that of Scrapy, but not more than :data:`MAX_TIMEOUT`."""
+        timeout: float = self.meta.get("download_timeout") or MAX_TIMEOUT
+        return min(timeout, MAX_TIMEOUT)
+
+    def received(self, size: int, limit: int) -> None:
         """Count *size* received bytes. Raises StopDownload if the body is longer than *limit*
-        bytes, or has taken longer than *timeout* seconds.
+        bytes, or takes longer than the time-out.
         """
         now = time.monotonic()
-        if not self._bytes:
-            self._since = now
-        self._bytes += size
+        self.fetch.began = self.fetch.began or now
+        self.fetch.size += size
         # One byte more than the limit tells the parser that the body was cut.
-        if self._bytes > limit:
+        if self.fetch.size > limit:
             self.fetch.is_cut = True
             raise StopDownload(fail=False)
-        # Some download handlers apply the timeout to each read, so a server could send
+        # Some download handlers apply the time-out to each read, so a server could send
         # single bytes forever.
-        if now - self._since > timeout:
+        if now - self.fetch.began > self.timeout:
             self.fetch.is_late = True
             raise StopDownload(fail=True)
 
 
-class Causes:
-    """The requests that wait for one robots.txt, one per proxy, so that the fetcher can try
-    another proxy if one fails. More may be added during the fetch.
+class Causes(list[Request]):
+    """The requests that wait for one robots.txt, one for each proxy, so that the next attempt
+    uses another proxy. More may be added during the fetch.
     """
 
-    __slots__ = ("_requests",)
+    __slots__ = ()
 
     def __init__(self, *requests: Request) -> None:
-        self._requests: list[Request] = list(requests)
+        super().__init__(requests)
 
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def nth(self, attempt: int) -> Request:
-        """The request for an *attempt*, counted from 0. The attempts use them in turn."""
-        return self._requests[attempt % len(self._requests)]
-
-    def add(self, request: Request) -> bool:
-        """Add *request* if no cause has its proxy. Return whether it was added."""
+    def add(self, request: Request) -> None:
+        """Let the next attempt use *request*, if no cause has its proxy."""
         proxy = request.meta.get("proxy")
-        if len(self._requests) >= _MAX_CAUSES or any(
-            each.meta.get("proxy") == proxy for each in self._requests
-        ):
-            return False
-        self._requests.append(request)
-        return True
+        if all(each.meta.get("proxy") != proxy for each in self):
+            self.insert(0, request)
+            del self[_MAX_CAUSES:]
 
-    def clear(self) -> None:
-        """Remove all requests: none waits any more."""
-        self._requests.clear()
-
-    def rotate(self) -> None:
-        """Move the last request to the front, for the next fetch."""
-        self._requests.insert(0, self._requests.pop())
+    def next(self) -> Request:
+        """The request for an attempt. The attempts use them in turn."""
+        self.append(self.pop(0))
+        return self[-1]
 
 
 def cause_of(request: Request, meta_keys: Iterable[str]) -> Request:

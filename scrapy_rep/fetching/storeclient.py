@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import CancelledError
 
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import run_in_thread, sleep
 from scrapy_rep.exceptions import SpiderClosing, StoreError
 from scrapy_rep.log import get_logger
+from scrapy_rep.stores.entries import KEEP, dumps, loads
+from scrapy_rep.stores.memory import url_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.protocol.access.results import Entry
-    from scrapy_rep.protocol.origins import Origin
-    from scrapy_rep.stores.base import Store
+    from scrapy_rep.stores import Store
+    from scrapy_rep.stores.memory import Key
 
 logger = get_logger(__name__)
 
@@ -42,184 +46,166 @@ _POLL_EVERY = 0.2
 # request waits for another failure.
 _PAUSE = 3.0
 
-# The name of the lock for the turn at a host. No origin has such a name.
-_PLACE = "place {}"
-
 
 class StoreClient:
-    """Calls a store, and replaces its errors by default values.
-
-    The key *origin* of an entry is an Origin for its robots.txt, or the URL of another file.
-    """
+    """Calls a store, and replaces its errors by default values."""
 
     def __init__(self, crawler: Crawler, store: Store) -> None:
         self._crawler = crawler
         self._store = store
         self._owner = uuid.uuid4().hex
-        self._failed_at: float | None = None
-        self._failed_to_write = False
-        self._is_testing = False
+        self._failures = 0
+        self._is_failing = False
+        self._paused_until = -inf
+        self._has_warned_of_entry = False
         self._is_closed = False
-        self._renewals: dict[Origin | str, Deferred[Any]] = {}
         crawler.signals.connect(self._spider_closed, signals.spider_closed)
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes may use the store as well."""
-        return self._store.blocking
-
-    def get_from_memory(self, origin: Origin | str, now: float) -> Entry | None:
-        """The entry of *origin*, if the store is in memory; None otherwise."""
-        if self._store.blocking:
+    async def get(self, key: Key) -> Entry | None:
+        """The entry of *key*, if it has not expired too long ago to be of use."""
+        data = await self._call(lambda: self._store.get(str(key)), None, writes=False)
+        if data is None:
             return None
-        return self._store.get(str(origin), now)
+        try:
+            entry = loads(data, url_of(key))
+        except ValueError as error:
+            self._warn_of_entry(key, error)
+            return None
+        return entry if time.time() < entry.expires + KEEP else None
 
-    async def get(self, origin: Origin | str) -> Entry | None:
-        return await self._call(
-            lambda: self._store.get(str(origin), time.time()), None, writes=False
-        )
+    async def put(self, key: Key, entry: Entry) -> None:
+        try:
+            data = dumps(entry)
+        except ValueError:
+            return  # It is too long. Each worker fetches this file for itself.
+        until = entry.expires + KEEP
+        await self._call(lambda: self._store.put(str(key), data, until), None)
 
-    async def put(self, origin: Origin | str, entry: Entry) -> None:
-        await self._call(lambda: self._store.put(str(origin), entry, time.time()), None)
-
-    async def entry_or_lock(
-        self, origin: Origin | str, known: Entry | None
-    ) -> Entry | None:
-        """Wait for the lock of *origin*, or for another worker to fetch its file.
+    @asynccontextmanager
+    async def newer_or_lock(
+        self, key: Key, known: Entry | None
+    ) -> AsyncIterator[Entry | None]:
+        """Wait for the lock of *key*, or for another worker to fetch its file.
 
         Return the fresh entry, newer than *known*, that another worker has stored; or None
-        if this worker holds the lock and must fetch the file. Raises SpiderClosing if the
-        spider closes meanwhile.
+        if this worker must fetch the file, and holds the lock until the context ends. Raises
+        SpiderClosing if the spider closes meanwhile.
         """
         while True:
-            entry = await self.get(origin)
-            if _is_newer(entry, known):
-                return entry
-            has_lock = await self._lock(origin)
+            has_lock = await self._lock(key)
             if self._is_closed:
                 # The closed store is not called, so the lock was not really acquired.
-                raise SpiderClosing(
-                    f"The spider closes, so the file of {origin} is not fetched"
-                )
-            if has_lock:
-                # Another worker may have stored the file before it released the lock.
-                entry = await self.get(origin)
-                if not _is_newer(entry, known):
-                    return None
-                await self.unlock(origin)
-                return entry
+                why = f"The spider closes, so the file of {key} is not fetched"
+                raise SpiderClosing(why)
+            # Another worker may have stored the file just before it released the lock.
+            entry = await self.get(key)
+            newer = entry if _is_newer(entry, known) else None
+            if has_lock or newer is not None:
+                break
             await sleep(_POLL_EVERY)
-
-    async def unlock(self, origin: Origin | str) -> None:
-        renewal = self._renewals.pop(origin, None)
-        if renewal is not None:
-            # A renewal that ends after the unlock would lock it again.
-            await maybe_deferred_to_future(renewal)
-        await self._call(lambda: self._store.unlock(str(origin), self._owner), None)
-
-    async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        """Lock the turn at *host* for *seconds*; return whether *place*, its owner, has it."""
-        return await self._lock_for(_PLACE.format(host), place, seconds)
-
-    async def vacate(self, host: str, place: str, seconds: float) -> None:
-        """Release the turn at *host*, which *place* holds, after *seconds*."""
-        if seconds:
-            await self.reserve(host, place, seconds)
-        else:
-            key = _PLACE.format(host)
-            await self._call(lambda: self._store.unlock(key, place), None)
-
-    @contextmanager
-    def renewing(self, origin: Origin | str) -> Iterator[None]:
-        """Renew the lock of *origin* as long as the context lasts."""
+        renewals: list[Deferred[Any]] = []
 
         def renew() -> None:
             # The function of a Scrapy looping call must not return a coroutine.
-            before = self._renewals.get(origin)
-            if before is None or before.called:
-                renewal = deferred_from_coro(self._lock(origin))
-                self._renewals[origin] = renewal.addErrback(lambda _: None)
+            if not renewals or renewals[0].called:
+                renewal = deferred_from_coro(self._lock(key))
+                renewals[:] = [renewal.addErrback(lambda _: None)]
 
         loop = create_looping_call(renew)
-        loop.start(_LOCK_RENEWED_EVERY, now=False)
+        if newer is None:
+            loop.start(_LOCK_RENEWED_EVERY, now=False)
         try:
-            yield
+            yield newer
         finally:
             if loop.running:
                 loop.stop()
+            for last in renewals:
+                # A renewal that ends after the unlock would lock it again.
+                await maybe_deferred_to_future(last)
+            if has_lock:
+                await self._call(
+                    lambda: self._store.unlock(str(key), self._owner), None
+                )
 
-    async def _lock(self, origin: Origin | str) -> bool:
-        return await self._lock_for(str(origin), self._owner, _LOCK_HOLDS)
-
-    async def _lock_for(self, name: str, owner: str, seconds: float) -> bool:
+    async def _lock(self, key: Key) -> bool:
         # While the store fails, every worker fetches for itself.
         return await self._call(
-            lambda: self._store.lock(name, owner, seconds, time.time()), True
+            lambda: self._store.lock(str(key), self._owner, _LOCK_HOLDS), True
         )
 
     async def _call(
         self, function: Callable[[], _T], otherwise: _T, *, writes: bool = True
     ) -> _T:
-        """The result of a call of the store, or *otherwise* if the store fails."""
-        if self._is_closed or self._is_paused():
+        """The result of a call of the store on a thread, or *otherwise* if the store fails."""
+        if self._is_closed or time.monotonic() < self._paused_until:
             return otherwise
-        # After a failure, a single call tests whether the store works again.
-        self._is_testing = self._failed_at is not None
+        if self._is_failing:
+            # This call tests whether the store works again. Others do not wait for it.
+            self._paused_until = time.monotonic() + _PAUSE
+        failures = self._failures
+
+        def call() -> _T:
+            # The store may have failed while this waited for a thread.
+            if self._is_closed or self._failures != failures:
+                raise _NotCalled
+            return function()
+
         try:
-            if self._store.blocking:
-                found, was_called = await run_in_thread(
-                    self._call_on_thread, function, otherwise
-                )
-            else:
-                found, was_called = function(), True
-        except StoreError as error:
-            if not self._is_closed:
-                self._failed(error)
-                self._failed_to_write |= writes
+            found = await run_in_thread(call)
+        except _NotCalled:
             return otherwise
-        finally:
-            self._is_testing = False
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  a store of one's own may raise anything
+            self._failed(error)
+            return otherwise
+        self._paused_until = -inf
         # A store that is locked can be read, but not written.
-        is_proof = was_called and (writes or not self._failed_to_write)
-        if is_proof and self._failed_at is not None:
-            self._failed_at = None
-            self._failed_to_write = False
+        if self._is_failing and writes:
+            self._is_failing = False
             logger.info(
                 "The store of robots.txt files works again, and the crawl uses it again",
                 extra={"spider": self._crawler.spider},
             )
         return found
 
-    def _is_paused(self) -> bool:
-        """Whether the store failed recently, or another call tests it now."""
-        if self._failed_at is None:
-            return False
-        return self._is_testing or time.monotonic() < self._failed_at + _PAUSE
-
-    def _call_on_thread(
-        self, function: Callable[[], _T], otherwise: _T
-    ) -> tuple[_T, bool]:
-        """Call *function* on this thread, and return its result and True. If the store failed
-        while the call waited for a thread, return *otherwise* and False instead.
-        """
-        has_failed = self._failed_at is not None and not self._is_testing
-        return (otherwise, False) if has_failed else (function(), True)
-
-    def _failed(self, error: StoreError) -> None:
+    def _failed(self, error: Exception) -> None:
+        if self._is_closed:
+            return
         self._crawler.stats.inc_value(stats.STORE_ERRORS)
-        if self._failed_at is None:
+        if not self._is_failing:
             logger.warning(
                 "The store of robots.txt files fails: %(error)s. The crawl continues without "
                 "it, and tries it again every few seconds",
                 {"error": error},
+                exc_info=None if isinstance(error, StoreError) else error,
                 extra={"spider": self._crawler.spider},
             )
-        self._failed_at = time.monotonic()
+        self._failures += 1
+        self._is_failing = True
+        self._paused_until = time.monotonic() + _PAUSE
+
+    def _warn_of_entry(self, key: Key, error: ValueError) -> None:
+        self._crawler.stats.inc_value(stats.STORE_ERRORS)
+        if not self._has_warned_of_entry:
+            self._has_warned_of_entry = True
+            logger.warning(
+                "The entry of %(url)s in the store of robots.txt files cannot be read "
+                "(%(error)s). It counts as missing: the file is fetched, and replaces it. "
+                "Check who else writes to the store. Later such entries are only counted "
+                "(%(stat)s)",
+                {"url": url_of(key), "error": error, "stat": stats.STORE_ERRORS},
+                extra={"spider": self._crawler.spider},
+            )
 
     def _spider_closed(self) -> None:
-        # Cancelled fetches may still call unlock after this.
+        # Cancelled fetches may still unlock after this.
         self._is_closed = True
         self._store.close()
+
+
+class _NotCalled(Exception):
+    """The store was not called, since it failed just before."""
 
 
 def _is_newer(entry: Entry | None, known: Entry | None) -> bool:

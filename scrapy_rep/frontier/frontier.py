@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary, WeakSet
@@ -31,7 +32,7 @@ from scrapy_rep.compat.internals import (
 )
 from scrapy_rep.compat.versions import shared_component
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.answers import headers_of
+from scrapy_rep.fetching.fetcher import headers_of
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.clock import Alarms, Clock
 from scrapy_rep.frontier.core import Core, Hold, Phase, Scopes, Ticket
@@ -41,6 +42,7 @@ from scrapy_rep.frontier.hostkeys import (
     host_of,
     is_exempt,
     is_of_http,
+    origin_at,
     request_origin,
     was_redirected,
 )
@@ -48,7 +50,6 @@ from scrapy_rep.frontier.reporter import BACK_OFF, Case, DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import host_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -231,6 +232,9 @@ class Frontier:
 
         self.unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
+
+        self.failing: set[Request] = set()
+        """The requests that were refused in the queue, until their errbacks have ended."""
 
         self.is_stopped = False
         """Whether no queue may hand out a request any more."""
@@ -603,13 +607,12 @@ class Frontier:
                     asked = max(asked, _MIN_ASKED)
                 pause = self._back_off(scope, asked, self._backoff_max, found.since)
                 if pause is not None:
-                    self._crawler.signals.send_catch_log(
-                        host_paused,
-                        request=request,
-                        response=response,
-                        seconds=pause,
-                        spider=self._crawler.spider,
-                    )
+                    said = str(response.status)
+                    if after := response.headers.get(b"Retry-After"):
+                        said += f", Retry-After: {after.decode('latin-1')}"
+                    url = response.url
+                    where = origin_at(url, request)
+                    self._reporter.slowed("back-off", said, where, url)
             elif scope.back_off is not None:
                 self._note_success(scope, found.since)
         self._leave(request)
@@ -720,7 +723,7 @@ class Frontier:
     def _refuse_some(self) -> None:
         now = self.clock.monotonic()
         until, pause = now + _SLICE, 0.0
-        while self._refusing and now < until:
+        while self._refusing and now < until and not self.is_stopped:
             queue = self._refusing[0]
             if is_scraper_full(self._crawler):
                 pause = _PAUSE
@@ -734,7 +737,7 @@ class Frontier:
                 pause = _PAUSE
                 break
             now = self.clock.monotonic()
-        self._is_refusing = bool(self._refusing)
+        self._is_refusing = bool(self._refusing) and not self.is_stopped
         if self._is_refusing:
             self.alarms.at(now + pause, self._refuse_some)
         self.flush()
@@ -771,7 +774,9 @@ class Frontier:
             case = Case(request, request_origin(request), why=why)
             decision = BACK_OFF
         self._crawler.stats.inc_value(stats.GIVEN_UP)
-        fail(self._crawler, request, self._reporter.refused(case, decision))
+        self.failing.add(request)
+        error = self._reporter.refused(case, decision)
+        fail(self._crawler, request, error, partial(self.failing.discard, request))
 
     # What Scrapy has no signal for.
 

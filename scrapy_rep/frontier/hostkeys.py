@@ -84,6 +84,20 @@ def request_origin(request: Request) -> Origin | None:
     )
 
 
+def origin_at(url: str, request: Request | None) -> Origin | None:
+    """Return the origin of *url*, at the virtual host of *request*, which fetches it, or has
+    fetched it.
+    """
+    named = request_origin(request) if request is not None else None
+    if request is not None and request.url == url and named is not None:
+        return named
+    found = origin_of(url)
+    # A browser may have been led to another origin, without the virtual host.
+    if found is not None and named is not None and named.server == found.server:
+        return named
+    return found
+
+
 def is_exempt(request: Request) -> bool:
     """Whether ``dont_obey_robotstxt`` exempts *request* from robots.txt.
 

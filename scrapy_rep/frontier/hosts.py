@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.job import job_dir
-from scrapy.utils.misc import build_from_crawler
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
@@ -20,12 +19,10 @@ from scrapy_rep import stats
 from scrapy_rep.compat.internals import is_closing, wake
 from scrapy_rep.compat.versions import is_interactive
 from scrapy_rep.exceptions import BackingOff, SpiderClosing
-from scrapy_rep.fetching.cache import RobotsTxtCache
+from scrapy_rep.fetching.cache import RobotsTxtCache, tdmrep_url
 from scrapy_rep.fetching.fetcher import RobotsTxtFetcher
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.fetching.request import Causes
-from scrapy_rep.fetching.storeclient import StoreClient
-from scrapy_rep.fetching.tdmrep import url_of
 from scrapy_rep.frontier.core import Hold, Phase
 from scrapy_rep.frontier.frontier import BackQueue, Waiter, duration
 from scrapy_rep.frontier.hostkeys import bare_host
@@ -34,7 +31,6 @@ from scrapy_rep.protocol.access.freshness import pause_asked
 from scrapy_rep.protocol.access.overrides import override_for
 from scrapy_rep.protocol.access.results import State
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from scrapy_rep.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,6 +39,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scrapy_rep.fetching.cache import Known
+    from scrapy_rep.fetching.request import RobotsTxtRequest
     from scrapy_rep.frontier.core import Host, Scope
     from scrapy_rep.frontier.frontier import Frontier
     from scrapy_rep.frontier.hostkeys import HostKey
@@ -110,7 +107,6 @@ class Hosts:
         self.cache = RobotsTxtCache(
             crawler,
             self._fetcher,
-            _store_client(crawler, settings),
             settings,
             now=clock.time,
             monotonic=clock.monotonic,
@@ -178,7 +174,7 @@ class Hosts:
         if known is None:
             # It has expired by the wall clock, which goes on while a machine sleeps.
             host.retry_at = -inf
-        elif host.known is None or known.entry is not host.known.entry:
+        elif host.known is None or known.entry != host.known.entry:
             self._tell(host, known)
 
     def _tell(self, host: Host, known: Known) -> None:
@@ -220,6 +216,13 @@ class Hosts:
         self._core.set_delay(scope, origin, delay, now, since=since)
         if delay and _is_new(origin, self._delayed):
             self._crawler.stats.inc_value(stats.DELAYED_HOSTS)
+            record = pace.record_of(Reason.CRAWL_DELAY, self.now())
+            said = (
+                f"{record.field.capitalize()}: {record.value}"
+                if record
+                else f"{delay:g} s"
+            )
+            self._reporter.slowed("delay", said, origin, origin.robotstxt_url)
             if delay > _LONG_DELAY:
                 self._frontier.alarms.at(now + _LOG_AFTER, self._log_delay, scope)
         opens_at = now + demand.opens_in
@@ -230,6 +233,9 @@ class Hosts:
                     {"origin": origin, "time": duration(demand.opens_in)},
                     extra={"spider": self._crawler.spider},
                 )
+                hours = pace.record_of(Reason.VISIT_TIME, self.now())
+                said = f"Visit-time: {hours.value}" if hours else ""
+                self._reporter.slowed("hours", said, origin, origin.robotstxt_url)
             scope.hold(opens_at, Hold.VISITING_HOURS)
         return demand
 
@@ -257,11 +263,8 @@ class Hosts:
         the proxies in turn.
         """
         host = self._core.hosts.get(origin)
-        if host is None or host.phase is Phase.OPEN:
-            return
-        if self._add_cause(host, request) and host.known and not host.is_fetching:
-            # Let the next fetch begin with the new proxy, which has not failed.
-            host.causes.rotate()
+        if host is not None and host.phase is not Phase.OPEN:
+            self._add_cause(host, request)
 
     def begin_fetches(self, ready: int) -> None:
         """Begin the wanted fetches: the urgent ones, and others if few queues are *ready*."""
@@ -284,12 +287,11 @@ class Hosts:
         finally:
             self._is_beginning = False
 
-    def _add_cause(self, host: Host, request: Request) -> bool:
-        """Remember a request that needs robots.txt. Return whether it has a new proxy."""
+    def _add_cause(self, host: Host, request: Request) -> None:
+        """Remember a request that needs robots.txt, if no other has its proxy."""
         if host.causes is None:
             host.causes = Causes()
-        found: bool = host.causes.add(self.cache.cause_of(request))
-        return found
+        host.causes.add(self.cache.cause_of(request))
 
     async def _fetch(self, host: Host) -> None:
         if host.causes is None:
@@ -302,7 +304,7 @@ class Hosts:
         try:
             stale = None if host.known is None else host.known.entry
             known, is_new = await self.cache.learn(host.origin, causes, stale=stale)
-            await self._reporter.learned(known, causes.nth(0), is_new=is_new)
+            await self._reporter.learned(known, causes[0], is_new=is_new)
         except (SpiderClosing, CancelledError, asyncio.CancelledError):
             pass
         finally:
@@ -326,13 +328,11 @@ class Hosts:
             return None
         known, is_new = await self.cache.robots(origin, causes)
         if is_new:
-            await self._reporter.learned(known, causes.nth(0), is_new=True)
+            await self._reporter.learned(known, causes[0], is_new=True)
         return known
 
     @asynccontextmanager
-    async def _place(
-        self, request: Request, *, is_redirected: bool
-    ) -> AsyncIterator[None]:
+    async def _place(self, request: RobotsTxtRequest) -> AsyncIterator[None]:
         """Have the places of a request for robots.txt, to which delays and pauses apply too."""
         if self._held_back >= _MAX_HELD_BACK:
             why = f"{self._held_back} others for robots.txt wait for hosts with a delay"
@@ -341,7 +341,8 @@ class Hosts:
         try:
             self._held_back += 1
             try:
-                await self._frontier.place(request, is_stranger=is_redirected)
+                is_stranger = request.fetch.is_redirected
+                await self._frontier.place(request, is_stranger=is_stranger)
             finally:
                 self._held_back -= 1
             yield
@@ -355,8 +356,6 @@ class Hosts:
         was_down = host.phase in {Phase.DOWN, Phase.REFUSED}
         was_refused = host.phase is Phase.REFUSED
         host.known, count = known, sum(map(len, host.waiting))
-        if host.causes is not None:
-            host.causes.rotate()
         result, clock = known.entry.result, self._clock
         retry = max(known.entry.expires - clock.time(), _MIN_RETRY)
         no_wait = result.is_permanent or is_interactive(self._crawler)
@@ -467,7 +466,7 @@ class Hosts:
         except (CancelledError, asyncio.CancelledError):
             if not is_closing(self._crawler):
                 raise
-            why = f"The spider closed before {url_of(known.origin)} was fetched"
+            why = f"The spider closed before {tdmrep_url(known.origin)} was fetched"
             raise SpiderClosing(why) from None
         finally:
             self._tdmrep_fetches.discard(fetch)
@@ -531,18 +530,6 @@ class Hosts:
     def _log(self, level: int, message: str, known: Known, **values: object) -> None:
         values |= {"url": known.origin.robotstxt_url, "result": known.entry.result}
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
-
-
-def _store_client(crawler: Crawler, settings: RepSettings) -> StoreClient:
-    """Return a client of the store that ``REP_STORE`` selects."""
-    if not isinstance(settings.store, str):
-        return StoreClient(crawler, build_from_crawler(settings.store, crawler))
-    store = open_store(
-        settings.store,
-        max_entries=settings.store_max_entries,
-        max_bytes=settings.store_max_bytes,
-    )
-    return StoreClient(crawler, store)
 
 
 def _is_new(origin: Origin, seen: set[int]) -> bool:

@@ -392,6 +392,11 @@ class JobFile:
             self._roll_back()
         self._last = found or last
 
+    def forget_moved(self) -> None:
+        """Note that the queues that were moved are gone."""
+        with suppress(sqlite3.Error):
+            self._db.execute("DELETE FROM moved")
+
     def _read(self, statement: str, values: Iterable[object] = ()) -> list[Any]:
         with self._errors():
             return self._db.execute(statement, tuple(values)).fetchall()

@@ -28,8 +28,10 @@ logger = get_logger(__name__)
 NAME = "scrapy_rep.HostQueue"
 """How a state of this package begins."""
 
-# What stays in the folder: the new file, its lock, and the state, which the scheduler writes.
-_NEW = ("requests.sqlite*", "lock", "active.json")
+_STATE = "active.json"
+
+# What stays in the folder: the new file, its lock, and the state while the queues are there.
+_NEW = ("requests.sqlite*", "lock", _STATE)
 
 _COPY = "moving-"
 
@@ -95,6 +97,9 @@ def move_older_queues(
             rmtree(old, ignore_errors=True)
         else:
             old.unlink()
+    # The same class may write the same state again, for other requests.
+    (folder / _STATE).unlink(missing_ok=True)
+    file.forget_moved()
 
 
 def _requests(

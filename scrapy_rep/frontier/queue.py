@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,8 +90,13 @@ class HostQueue:
         self._commit_at = inf
         self._failed_at = -inf
         self.ready = self._frontier.core.ready()
+        # A list, so that Scrapy's own queue class stops with its message that only the class
+        # that wrote a queue can read it.
+        self._state: Any = [NAME, _FILE]
         if key:
             self._open(Path(key), startprios)
+        else:
+            _remove_torn_state(crawler)
 
     def __len__(self) -> int:
         return self._count
@@ -138,7 +144,7 @@ class HostQueue:
             for queue in resumed:
                 frontier.add(queue)
         request = None
-        while request is None and frontier.has_room:
+        while request is None and frontier.has_room and not frontier.is_stopped:
             found = frontier.next(self.ready)
             if found is None:
                 break
@@ -167,8 +173,6 @@ class HostQueue:
             self._frontier.end(queue)
         self._queues.clear()
         if self._file is not None:
-            self._settle(self._file)
-            self._failed_at = -inf
             self._commit()
         if self._file is not None:
             self._file.close()
@@ -181,9 +185,7 @@ class HostQueue:
                 count=self._kinds.unreadable,
                 file=_FILE,
             )
-        # A list, so that Scrapy's own queue class stops with its message that only the class
-        # that wrote a queue can read it.
-        return [NAME, _FILE]
+        return self._state
 
     # For the frontier.
 
@@ -241,14 +243,20 @@ class HostQueue:
         try:
             self._file = file = JobFile(folder / _FILE)
             self._frontier.job_file = file
-            if state and state != [NAME, _FILE]:
-                move_older_queues(self._kinds, file, folder, state, self._host_in_file)
+            if state and state != self._state:
+                self._move(file, folder, state)
             self._frontier.resume_pauses(file.pauses(self._frontier.clock.time()))
             for host, count in file.hosts():
                 key = _key_in_file(host, file)
                 self._resumed.append(self._add(key, self._requests(key, count)))
         except JobError as error:
             self._stop(error)
+
+    def _move(self, file: JobFile, folder: Path, state: Any) -> None:
+        # Until they are moved, the next run needs their state.
+        ours, self._state = self._state, state
+        move_older_queues(self._kinds, file, folder, state, self._host_in_file)
+        self._state = ours
 
     def _host_in_file(self, request: Request) -> str:
         return host_in_file(self._frontier.key_of(request))
@@ -265,6 +273,7 @@ class HostQueue:
         whether there are any.
         """
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
+        ended -= self._frontier.failing
         for request in ended:
             taken = file.in_flight.pop(request)
             if request not in self._frontier.unsent:
@@ -275,8 +284,9 @@ class HostQueue:
         """Write the changes to the file in *seconds*, or at once if there are many."""
         assert self._file is not None
         now = self._frontier.clock.monotonic()
-        at = max(now + seconds, self._failed_at + _RETRY_AFTER)
-        if self._file.changes >= _CHANGES and at <= now + seconds:
+        retry_at = self._failed_at + _RETRY_AFTER
+        at = max(now + seconds, retry_at)
+        if self._file.changes >= _CHANGES and retry_at <= now:
             self._commit()
         elif at < self._commit_at:
             self._commit_at = at
@@ -326,7 +336,7 @@ class HostQueue:
                 most=_MAX_CHANGES,
             )
         self._failed_at = self._frontier.clock.monotonic()
-        self._commit_in(_RETRY_AFTER)
+        self._commit_in(0.0)
         return False
 
     def _stop(self, error: JobError) -> None:
@@ -339,6 +349,22 @@ class HostQueue:
 
     def _log(self, level: int, message: str, **values: object) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def _remove_torn_state(crawler: Crawler) -> None:
+    """Remove the state of the queue in a JOBDIR if the process was killed, or the disk was full,
+    while Scrapy wrote it: Scrapy could not read it, and the file does not need it.
+
+    Scrapy reads the state after it has made the queue in memory.
+    """
+    folder = Path(crawler.settings["JOBDIR"] or "", "requests.queue")
+    if not crawler.settings["JOBDIR"] or not (folder / _FILE).exists():
+        return
+    with suppress(OSError):
+        try:
+            json.loads((folder / "active.json").read_bytes())
+        except ValueError:
+            (folder / "active.json").unlink()
 
 
 def host_in_file(key: HostKey) -> str:

@@ -1,4 +1,4 @@
-"""Reports decisions about requests: in the log, in stats, and by signals."""
+"""Reports decisions: in the log, in stats, and by signals."""
 
 from __future__ import annotations
 
@@ -10,17 +10,32 @@ from scrapy import signals
 from scrapy_rep import stats
 from scrapy_rep.compat.versions import HAS_ROBOTS_PARSED_SIGNAL, shared_component
 from scrapy_rep.exceptions import RobotsDenied
+from scrapy_rep.frontier.hostkeys import origin_at
+from scrapy_rep.frontier.withheld import Withheld
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.access.results import Access
-from scrapy_rep.protocol.display import visible
+from scrapy_rep.protocol.reasons import REASONS
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.record import (
+    Because,
+    Layer,
+    Record,
+    Subject,
+    Verdict,
+    made,
+    of_page,
+    of_request,
+    url_text,
+)
+from scrapy_rep.responses.purposes import Purposes
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import request_allowed, request_denied, robotstxt_known
+from scrapy_rep.signals import rep_decided, robotstxt_known
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.protocol.access.overrides import Override
@@ -28,6 +43,8 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol.origins import Origin
 
 logger = get_logger(__name__)
+
+_WITHHOLDS = frozenset({Verdict.REFUSED, Verdict.DROPPED})
 
 BY_USER = Decision(True, None, None, Reason.OVERRIDE)
 ROBOTS_TXT = Decision(True, None, None, Reason.ROBOTS_TXT)
@@ -66,25 +83,53 @@ class Case(NamedTuple):
     why: str = ""
     """More about the reason, for the message of a refusal."""
 
+    def record(self, decision: Decision) -> Record:
+        """Return the record of a decision about the request."""
+        return of_request(
+            self.request.url,
+            self.origin,
+            decision,
+            entry=self.entry,
+            override=self.override,
+            via=self.via and f"{self.via.how} {url_text(self.via.page)}",
+        )
 
-def _facts(case: Case) -> dict[str, object]:
-    """Return the arguments of the signals about *case*."""
-    facts = case._asdict()
-    del facts["why"]
-    return facts
-
-
-def _describe_via(case: Case) -> str:
-    """Return the part of the message of RobotsDenied about ``case.via``."""
-    if case.via is None:
-        return ""
-    is_redirect = case.via.how == "redirect"
-    how = "arrived by a browser's redirect" if is_redirect else "requested by a browser"
-    return visible(f"{case.request.url} {how} from {case.via.page}")
+    def message(self, decision: Decision) -> str:
+        """Return the message of the error that refuses the request."""
+        if decision.reason is Reason.BACK_OFF:
+            return f"Refused ({decision.reason}): {self.why}"
+        if self.override is not None:
+            why = f"REP_OVERRIDES[{self.override.pattern!r}]"
+        elif self.origin is not None:
+            why = self.origin.robotstxt_url
+        else:
+            why = "scrapy-rep"
+        if decision.rule is not None:
+            kind, pattern, line = decision.rule
+            why += f", line {line} ({kind}: {pattern})"
+            if decision.reason is not Reason.RULE:
+                words, setting = REASONS[decision.reason]
+                why += f": {words} ({setting})"
+        else:
+            more = REASONS[decision.reason].text
+            if decision.reason is Reason.UNREACHABLE and self.entry is not None:
+                more = str(self.entry.result)
+            why += f" ({decision.reason}: {more})"
+        if decision.form:
+            why += f", as {decision.form}"
+        if self.via:
+            is_redirect = self.via.how == "redirect"
+            how = (
+                "arrived by a browser's redirect"
+                if is_redirect
+                else "requested by a browser"
+            )
+            why += f"; {self.request.url} {how} from {self.via.page}"
+        return f"Forbidden by {why}"
 
 
 class DecisionReporter:
-    """Reports each decision once.
+    """Reports each decision once, and at the end of the crawl what was withheld.
 
     Allowed requests are reported only to a ledger: all at its level ``"all"``, otherwise
     only those that the user allows, by an override or ``dont_obey_robotstxt``.
@@ -96,6 +141,8 @@ class DecisionReporter:
         self._has_ledger = settings.ledger is not None
         self._reports_all = self._has_ledger and settings.ledger_level == "all"
         self._overrides_in_use: set[str] = set()
+        self._withheld = Withheld(crawler)
+        self._purposes = Purposes.of(crawler)
 
     @classmethod
     def of(cls, crawler: Crawler) -> DecisionReporter:
@@ -108,29 +155,72 @@ class DecisionReporter:
 
     def allowed(self, case: Case, decision: Decision) -> None:
         if self._has_ledger:
-            self._send(request_allowed, **_facts(case), decision=decision)
+            self.decided(case.record(decision), case.request)
 
     def refused(self, case: Case, decision: Decision) -> RobotsDenied:
         """Report that a request is refused. Return the error for its errback."""
-        override = case.override.pattern if case.override else None
-        url = case.origin.robotstxt_url if case.origin else ""
-        detail = case.why
-        if decision.reason is Reason.UNREACHABLE and case.entry is not None:
-            detail = str(case.entry.result)
-        denied = RobotsDenied(
-            decision, url, detail, override=override, via=_describe_via(case)
-        )
+        denied = RobotsDenied(case.message(decision), case.record(decision))
         values = {"denied": denied, "request": case.request}
         self._log(logging.DEBUG, "%(denied)s: %(request)s", **values)
         self._crawler.stats.inc_value(stats.FORBIDDEN)
-        self._crawler.stats.inc_value(stats.DENIED.format(reason=decision.reason))
-        self._send(
-            request_denied,
-            **_facts(case),
-            decision=decision,
-            robotstxt_url=denied.robotstxt_url,
-        )
+        self.decided(denied.record, case.request)
         return denied
+
+    def decided(
+        self,
+        record: Record,
+        request: Request | None = None,
+        response: Response | None = None,
+    ) -> None:
+        """Count a decision, and send the signal about it."""
+        if record.verdict in _WITHHOLDS:
+            self._crawler.stats.inc_value(_stat(record))
+            self._withheld.note(record, request)
+        self._send(rep_decided, record=record, request=request, response=response)
+
+    def stated(
+        self,
+        subject: Subject,
+        verdict: Verdict,
+        reason: str,
+        because: Because,
+        *,
+        request: Request | None,
+        response: Response,
+        url: str = "",
+    ) -> Record:
+        """Report a decision by what a page states, and return its record. It is about *url*, or
+        else about the page.
+        """
+        url = url or response.url
+        record = of_page(
+            subject,
+            verdict,
+            reason,
+            because,
+            url=url,
+            origin=origin_at(url, request),
+            page=response.url,
+            entry=self._purposes.entry(request),
+        )
+        self.decided(record, request, response)
+        return record
+
+    def slowed(
+        self, reason: str, statement: str, origin: Origin | None, url: str
+    ) -> None:
+        """Report that *origin* has the crawl wait, by what *url* says."""
+        record = made(
+            Subject.REQUEST,
+            Verdict.NOTED,
+            Layer.DELAY,
+            reason,
+            url=url,
+            origin=origin,
+            statement=statement,
+        )
+        self._withheld.note(record, None)
+        self.decided(record)
 
     def override_used(self, override: Override, origin: Origin) -> None:
         self._crawler.stats.inc_value(stats.OVERRIDE.format(kind=override.kind))
@@ -198,3 +288,20 @@ class DecisionReporter:
 
     def _log(self, level: int, message: str, **values: object) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def _stat(record: Record) -> str:
+    """Return the stat that counts what is withheld like *record*."""
+    reason, is_use = record.reason, record.layer is Layer.USAGE
+    if record.subject is Subject.REQUEST:
+        return stats.DENIED.format(reason=reason)
+    if record.subject is Subject.LINK:
+        source = "rel" if record.layer is Layer.REL else "page"
+        return stats.NOFOLLOW.format(source=source)
+    if record.subject is Subject.ITEM:
+        if is_use:
+            return stats.USAGE_DROPPED.format(purpose=reason)
+        return stats.NOINDEX.format(rule=reason)
+    if is_use:
+        return stats.USAGE_MEDIA.format(purpose=reason)
+    return stats.MEDIA_REFUSED.format(rule=reason)

@@ -1,11 +1,8 @@
-"""The tables of a ledger, which is an SQLite file.
-
-Version 1. Times are seconds since the epoch, in UTC. JSON is stored as text.
-Later versions of this package may add columns. Any other change raises the version, which
-is in ``PRAGMA user_version``.
-"""
+"""The tables of a ledger, which is an SQLite file."""
 
 from __future__ import annotations
+
+from importlib.resources import files
 
 from scrapy_rep.sqlitefiles import Schema
 
@@ -14,69 +11,11 @@ VERSION = 1
 APPLICATION_ID = 0x52455031
 """``REP1``, in ``PRAGMA application_id``: the mark of a ledger."""
 
-TABLES = """
-CREATE TABLE crawl (
-    id INTEGER PRIMARY KEY,
-    spider TEXT NOT NULL,
-    user_agent TEXT NOT NULL,   -- the header, from the settings
-    agents TEXT NOT NULL,       -- JSON list: the product tokens that were followed
-    dialect TEXT NOT NULL,
-    settings TEXT NOT NULL,     -- JSON object: REP_* and ROBOTSTXT_*
-    versions TEXT NOT NULL,     -- JSON object: of scrapy-rep, Scrapy, Twisted, Python
-    started REAL NOT NULL,
-    ended REAL,                 -- NULL: killed, or still running
-    finish_reason TEXT,
-    counts TEXT                 -- JSON object: the numeric stats at its end
-);
+TABLES = files("scrapy_rep").joinpath("ledger/tables.sql").read_text("utf-8")
 
-CREATE TABLE body (
-    sha256 TEXT PRIMARY KEY,    -- hex
-    body BLOB NOT NULL          -- the robots.txt, as far as it is read
-);
-
-CREATE TABLE snapshot (         -- a robots.txt, each time it was fetched or loaded
-    id INTEGER PRIMARY KEY,
-    crawl INTEGER NOT NULL REFERENCES crawl,
-    origin TEXT NOT NULL,       -- http://example.com:8080
-    url TEXT NOT NULL,          -- the requested URL
-    redirects TEXT NOT NULL,    -- JSON list; the last URL sent the answer
-    access TEXT NOT NULL,       -- successful, unavailable, unreachable
-    status INTEGER,             -- NULL: there was no answer
-    error TEXT,                 -- why there was none, or it was not followed
-    headers TEXT NOT NULL,      -- JSON list of [name, value]: type, freshness
-    fetched REAL NOT NULL,
-    expires REAL NOT NULL,
-    copy_of REAL,               -- when the older copy followed instead was fetched
-    sha256 TEXT REFERENCES body -- NULL: no file was followed
-);
-
-CREATE INDEX snapshot_origin ON snapshot (crawl, origin);
-
-CREATE TABLE decision (
-    id INTEGER PRIMARY KEY,
-    crawl INTEGER NOT NULL REFERENCES crawl,
-    time REAL NOT NULL,
-    origin TEXT NOT NULL,       -- of url
-    url TEXT NOT NULL,
-    page TEXT,                  -- of the statement, link or item; NULL: a request
-    agent TEXT,                 -- that the rule or statement names; NULL: none
-    layer TEXT NOT NULL,        -- robots.txt, header, meta, rel, usage, override, delay
-    verdict TEXT NOT NULL,      -- allowed, refused (not fetched), dropped, annotated,
-                                -- noted (a statement of a site, and no outcome)
-    reason TEXT NOT NULL,       -- rule, no-rule, back-off, ..., noindex, nofollow, ...
-    snapshot INTEGER REFERENCES snapshot,
-    line INTEGER,               -- in the robots.txt, from 1
-    statement TEXT,             -- the rule, statement or override as written
-    form TEXT,                  -- the refused form of url; NULL: url as written
-    source TEXT,                -- place of a usage statement: robots.txt,
-                                -- tdmrep.json, header, meta
-    via TEXT                    -- "redirect PAGE": PAGE led a browser to url,
-                                -- "browser PAGE": a browser on PAGE requested url
-);
-"""
-
-ADDED = {"decision": ("form TEXT", "source TEXT", "via TEXT")}
-"""The columns that earlier versions of this package did not create."""
+ADDED = ("form", "source", "via", "subject")
+"""The columns of the table ``decision`` that earlier versions of this package did not create.
+All are of the type TEXT."""
 
 SCHEMA = Schema(APPLICATION_ID, VERSION, tuple(TABLES.split(";\n")))
 """The schema of the whole file."""

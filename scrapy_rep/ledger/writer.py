@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import sqlite3
 from collections import deque
 from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from threading import Event, Thread
-from typing import TYPE_CHECKING
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger.files import close_and_merge_log, open_to_write
-from scrapy_rep.ledger.records import Decided, EndedCrawl, Snapshot, StartedCrawl
-from scrapy_rep.sqlitefiles import identity
+from scrapy_rep.ledger.schema import ADDED, SCHEMA
+from scrapy_rep.protocol.access.results import Access, State
+from scrapy_rep.protocol.display import without_credentials
+from scrapy_rep.record import Record, storable, url_text
+from scrapy_rep.sqlitefiles import (
+    ForeignFile,
+    identity,
+    make_tables,
+    use_write_ahead_log,
+)
 
 if TYPE_CHECKING:
     import os
+
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.protocol.dialect import Dialect
 
 # Seconds between two transactions.
 _WRITE_INTERVAL = 0.5
@@ -28,13 +40,14 @@ _RETRY_AFTER = 2.0
 # Seconds that the end of a crawl waits for the last records to be written.
 _CLOSE_TIMEOUT = 10.0
 
-# The approximate limit of records in memory, in bytes.
+# Seconds to wait for the lock of a file that another process writes.
+_LOCK_TIMEOUT = 5.0
+
+# The approximate limit of records in memory, in bytes, and the memory of one without its texts.
 _MAX_WAITING = 32 * 1024 * 1024
+_RECORD = 600
 
 _RECORDS_A_BATCH = 5_000
-
-# The most ids of snapshots to cache; others are looked up in the file.
-_MAX_IDS = 20_000
 
 _CRAWL = (
     "INSERT INTO crawl (spider, user_agent, agents, dialect, settings, versions, started)"
@@ -42,25 +55,133 @@ _CRAWL = (
 )
 _END = "UPDATE crawl SET ended = ?, finish_reason = ?, counts = ? WHERE id = ?"
 _BODY = "INSERT OR IGNORE INTO body (sha256, body) VALUES (?, ?)"
+_KNOWN = "SELECT id FROM snapshot WHERE crawl = {} AND origin = ? AND fetched = ?"
 _SNAPSHOT = (
-    "INSERT INTO snapshot (crawl, sha256, origin, url, redirects, access, status, error,"
-    " headers, fetched, expires, copy_of) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_FIND_SNAPSHOT = (
-    "SELECT id FROM snapshot WHERE crawl = ? AND origin = ? AND fetched = ?"
+    "INSERT INTO snapshot (crawl, origin, url, redirects, access, status, error, headers,"
+    " fetched, expires, copy_of, sha256) VALUES ({}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DECISION = (
-    "INSERT INTO decision (crawl, snapshot, time, origin, url, page, agent, layer,"
-    " verdict, reason, line, statement, form, source, via) VALUES "
+    "INSERT INTO decision (crawl, time, subject, verdict, layer, reason, url, origin, page,"
+    " agent, snapshot, line, statement, form, source, via) VALUES "
 )
-_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_VALUES = f"({{}}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ({_KNOWN}), ?, ?, ?, ?, ?)"
+_FETCHED = Record._fields.index("fetched")
 
 # Rows in one statement. Each statement releases and takes the interpreter lock, which costs
 # the crawl more than the row itself. Older versions of SQLite allow 999 values at most.
-_ROWS_AT_ONCE = 66
+_ROWS_AT_ONCE = 60
+
+# Transient failures: parts of SQLite's messages, and error numbers of the system.
+_TRANSIENT = ("full", "locked", "I/O")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 # Errors that may pass. After any other error, the same records would fail again.
-_TRANSIENT = (sqlite3.OperationalError, OSError, LedgerError)
+_RETRIED = (sqlite3.OperationalError, OSError, LedgerError)
+
+
+# The file.
+
+
+def prepare(path: Path) -> None:
+    """Create the file of a ledger, or check that it is one, before a crawl starts.
+
+    Raises LedgerError if no ledger can be written there. A full disk or a locked file raises
+    nothing, since that may pass and the writer retries.
+    """
+    try:
+        open_to_write(path).close()
+    except sqlite3.Error as error:
+        if not any(words in str(error) for words in _TRANSIENT):
+            raise LedgerError(str(path), error) from None
+    except ValueError as error:  # A path with a NUL, or half a surrogate pair.
+        raise LedgerError(str(path), error) from None
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise LedgerError(str(path), error.strerror) from None
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Open the ledger at *path*; create the file and its folder if they do not exist.
+
+    Raises LedgerError, and changes nothing, for a file that is not a ledger or was written
+    by a later version; sqlite3.Error or OSError for a file that can't be opened.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Opened for the error of the system: SQLite does not say why it can't open a file.
+    with path.open("ab"):
+        pass
+    connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, isolation_level=None)
+    try:
+        make_tables(connection, SCHEMA)
+        connection.execute("BEGIN IMMEDIATE")
+        found = connection.execute("PRAGMA table_info(decision)")
+        there = {row[1] for row in found}
+        for column in ADDED:
+            if column not in there:
+                connection.execute(f"ALTER TABLE decision ADD COLUMN {column} TEXT")
+        connection.execute("COMMIT")
+        # Committed transactions survive when the process is killed.
+        use_write_ahead_log(connection)
+        # They also survive a power failure. The price is one fsync for each batch, so
+        # about two each second.
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, ForeignFile):
+            raise LedgerError(str(path), error) from None
+        raise
+    return connection
+
+
+def close_and_merge_log(connection: sqlite3.Connection) -> None:
+    """Close a ledger, and merge the write-ahead log into its file.
+
+    The file can then be read in a read-only folder.
+    """
+    # This fails if another process has the file open, and still needs the log.
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+
+
+# The rows of a robots.txt.
+
+
+def snapshot(
+    origin: str, entry: Entry, dialect: Dialect
+) -> tuple[tuple[Any, ...], bytes | None]:
+    """Return the row of a robots.txt that was fetched or loaded, and the bytes that are followed,
+    as far as the *dialect* reads them; None if no robots.txt is followed.
+    """
+    result, answer, body = entry.result, entry.answer(dialect), None
+    if answer is not None and answer.access is Access.SUCCESSFUL:
+        # One byte more tells a reader that the file was cut.
+        body = answer.body[: dialect.size_limit + 1]
+    headers = [(storable(name), storable(value)) for name, value in result.headers]
+    is_stale = entry.state(dialect) is State.STALE
+    row = (
+        origin,
+        url_text(result.url),
+        json.dumps([url_text(url) for url in result.redirects]),
+        str(result.access),
+        result.status,
+        storable(without_credentials(result.error)) or None,
+        json.dumps(headers),
+        entry.fetched,
+        entry.expires,
+        entry.copy_fetched if is_stale else None,
+        None if body is None else sha256(body).hexdigest(),
+    )
+    return row, body
+
+
+def _weight(record: tuple[Any, ...]) -> int:
+    """Return the approximate memory of a record, or of a row and its body, in bytes."""
+    if isinstance(record, Record):
+        texts = record.url, record.page, record.statement, record.form, record.via
+        return _RECORD + sum(map(len, filter(None, texts)))
+    return _RECORD + len(record[1] or b"")
 
 
 class LedgerWriter:
@@ -71,57 +192,54 @@ class LedgerWriter:
     or can't be written before the end of the crawl, are counted in ``dropped``.
     """
 
-    def __init__(self, path: str | os.PathLike[str], crawl: StartedCrawl) -> None:
-        self.errors = 0
-        self.recorded = 0
+    def __init__(self, path: str | os.PathLike[str], crawl: tuple[Any, ...]) -> None:
+        """*crawl* has the columns of the table, from ``spider`` to ``started``."""
+        self.errors = self.recorded = self.dropped = 0
         self.error: Exception | None = None
         # The process may change its working directory later.
         self._path = Path(path).absolute()
         self._crawl = crawl
-        self._end: EndedCrawl | None = None
-        self._queue: deque[Snapshot | Decided] = deque()
-        self._batch: list[Snapshot | Decided] = []
-        # Only one thread changes each of these.
-        self._bytes_in = 0
-        self._bytes_out = 0
-        self._turned_away = 0
-        self._given_up = 0
+        self._end: tuple[Any, ...] | None = None
+        self._queue: deque[tuple[Any, ...]] = deque()
+        self._batch: list[tuple[Any, ...]] = []
+        self._lock = Lock()
+        self._waiting = 0
+        """The weight of the records in the queue and the batch."""
         self._closing = Event()
         # A daemon: a process that exits loses the last second of records at most.
         self._thread = Thread(target=self._run, name="ledger", daemon=True)
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._crawl_id: int | None = None
-        self._ids: dict[tuple[str, float], int] = {}
-
-    @property
-    def dropped(self) -> int:
-        return self._turned_away + self._given_up
 
     def start(self) -> None:
         self._thread.start()
 
-    def write(self, record: Snapshot | Decided) -> None:
-        """Queue *record*, to be written within a second, unless the queue is full."""
-        weight = record.weight
-        if self._bytes_in - self._bytes_out + weight > _MAX_WAITING:
-            self._turned_away += 1
-            return
-        self._bytes_in += weight
+    def write(self, record: tuple[Any, ...]) -> None:
+        """Queue a Record, or what :func:`snapshot` returned, to be written within a second, unless
+        the queue is full.
+        """
+        weight = _weight(record)
+        with self._lock:
+            if self._waiting + weight > _MAX_WAITING:
+                self.dropped += 1
+                return
+            self._waiting += weight
         self._queue.append(record)
 
-    def close(self, end: EndedCrawl) -> None:
-        """Write the queued records and the end of the crawl. Blocks for 10 seconds at most."""
+    def close(self, end: tuple[Any, ...]) -> None:
+        """Write the queued records and the *end* of the crawl: its time, reason and counts. Blocks
+        for 10 seconds at most.
+        """
         self._end = end
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT)
-        self._turned_away += len(self._batch) + len(self._queue)
+        self.dropped += len(self._batch) + len(self._queue)
 
     # The methods below run in the other thread.
 
     def _run(self) -> None:
-        pause = _WRITE_INTERVAL
-        closing = False
+        pause, closing = _WRITE_INTERVAL, False
         while not closing:
             closing = self._closing.wait(pause)
             pause = _WRITE_INTERVAL if self._write_all() else _RETRY_AFTER
@@ -140,60 +258,60 @@ class LedgerWriter:
                 return True
             try:
                 self._commit(self._batch, end)
-            except _TRANSIENT as error:
-                self._failed(error)
-                return False
-            except Exception as error:  # noqa: BLE001  not retried
-                self._failed(error)
-                self._given_up += len(self._batch)
-                self._done()
+            except Exception as error:  # noqa: BLE001  whatever it is, the crawl goes on
+                self.errors += 1
+                self.error = error
+                if self._connection is not None:
+                    with suppress(sqlite3.Error):
+                        self._connection.close()  # This rolls back.
+                    self._connection = None
+                if not isinstance(error, _RETRIED):
+                    self._done(is_written=False)
                 return False
             self.error = None
-            self.recorded += len(self._batch)
-            self._done()
+            self._done(is_written=True)
             if end is not None:
                 return True
 
-    def _done(self) -> None:
-        """Drop the batch, whether or not it was written, to make room for others."""
-        self._bytes_out += sum(record.weight for record in self._batch)
-        self._batch = []
+    def _done(self, *, is_written: bool) -> None:
+        """Let the batch go, to make room for others."""
+        with self._lock:
+            self._waiting -= sum(map(_weight, self._batch))
+            if is_written:
+                self.recorded += len(self._batch)
+            else:
+                self.dropped += len(self._batch)
+            self._batch = []
 
-    def _failed(self, error: Exception) -> None:
-        self.errors += 1
-        self.error = error
-        self._disconnect()
-
-    def _disconnect(self) -> None:
-        # Closing rolls back the transaction, so its ids are invalid.
-        self._ids.clear()
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-
-    def _commit(self, batch: list[Snapshot | Decided], end: EndedCrawl | None) -> None:
+    def _commit(
+        self, batch: list[tuple[Any, ...]], end: tuple[Any, ...] | None
+    ) -> None:
         connection = self._connected()
         # After a plain BEGIN, the first statement would fail without waiting if another
         # process wrote in between.
         connection.execute("BEGIN IMMEDIATE")
-        crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl.row).lastrowid
-        assert crawl is not None
+        crawl = self._crawl_id or connection.execute(_CRAWL, self._crawl).lastrowid
         decisions = []
         for record in batch:
-            if type(record) is Decided:
-                snapshot = None
-                if record.fetched is not None:
-                    snapshot = self._snapshot(crawl, record.origin, record.fetched)
-                decisions.append((crawl, snapshot, *record[:8], *record[9:]))
-            elif type(record) is Snapshot:
-                self._write_snapshot(crawl, record)
+            if type(record) is Record:
+                at_origin = record.origin, record.fetched
+                row = *record[:_FETCHED], *at_origin, *record[_FETCHED + 1 :]
+                decisions.append(row)
+                continue
+            row, body = record
+            key = row[0], row[7]
+            if connection.execute(_KNOWN.format(crawl), key).fetchone():
+                continue  # It is in the ledger already.
+            if body is not None:
+                connection.execute(_BODY, (row[-1], body))
+            connection.execute(_SNAPSHOT.format(crawl), row)
+        values = _VALUES.format(crawl, crawl)
         for at in range(0, len(decisions), _ROWS_AT_ONCE):
             some = decisions[at : at + _ROWS_AT_ONCE]
-            statement = _DECISION + ", ".join([_VALUES] * len(some))
+            statement = _DECISION + ", ".join([values] * len(some))
             connection.execute(statement, list(chain.from_iterable(some)))
         if end is not None:
-            connection.execute(_END, (*end.row, crawl))
+            connection.execute(_END, (*end, crawl))
         connection.execute("COMMIT")
         self._crawl_id = crawl
 
@@ -206,32 +324,3 @@ class LedgerWriter:
             self._connection = open_to_write(self._path)
             self._file = identity(self._path)
         return self._connection
-
-    def _write_snapshot(self, crawl: int, snapshot: Snapshot) -> None:
-        key = snapshot.origin, snapshot.entry.fetched
-        if self._snapshot(crawl, *key) is not None:
-            return  # It is in the ledger already.
-        connection = self._connection
-        assert connection is not None
-        body, digest = snapshot.body, None
-        if body is not None:
-            digest = sha256(body).hexdigest()
-            connection.execute(_BODY, (digest, body))
-        found = connection.execute(_SNAPSHOT, (crawl, digest, *snapshot.row)).lastrowid
-        assert found is not None
-        self._remember(key, found)
-
-    def _snapshot(self, crawl: int, origin: str, fetched: float) -> int | None:
-        """Return the id of a snapshot, or None if its record was dropped."""
-        found = self._ids.get((origin, fetched))
-        if found is None:
-            assert self._connection is not None
-            row = self._connection.execute(_FIND_SNAPSHOT, (crawl, origin, fetched))
-            for (found,) in row:
-                self._remember((origin, fetched), found)
-        return found
-
-    def _remember(self, key: tuple[str, float], found: int) -> None:
-        if len(self._ids) >= _MAX_IDS:
-            self._ids.clear()
-        self._ids[key] = found

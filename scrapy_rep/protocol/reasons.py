@@ -41,11 +41,17 @@ REASONS = {
     "back-off": Words(
         "the host has asked for a pause, with status 429 or 503", "REP_WAIT_MAX"
     ),
+    "pause": Words(
+        "the host has asked for a pause, with status 429 or 503", "REP_BACKOFF_MAX"
+    ),
+    "delay": Words("the host asks for a delay between requests", "REP_CRAWL_DELAY"),
+    "hours": Words("the host wants no visits at this time", "REP_CRAWL_DELAY"),
     "noindex": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "none": Words(_NOT_INDEXED, "REP_NOINDEX"),
     "unavailable_after": Words("the page must no longer be in an index", "REP_NOINDEX"),
     "noimageindex": Words("the images must not be in an index", "REP_NOINDEX"),
     "nofollow": Words("the links must not be followed", "REP_NOFOLLOW"),
+    "rel": Words("the rel of the link says so", "REP_REL"),
     "data": Words("an indexing rule of data, not of a document: withheld nothing"),
     # In ledgers of earlier versions.
     "stopped": Words("the download was stopped after the headers"),
@@ -61,4 +67,5 @@ REASONS = {
         for purpose in CATEGORIES
     },
 }
-"""The words for each reason that a decision can have."""
+"""The words for each reason that a decision can have; and for ``rel``, the reason ``nofollow``
+in the layer of that name, and ``pause``, the reason ``back-off`` of a pause that is kept."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.ledger.checks import read_texts
-from scrapy_rep.ledger.reader import reading
+from scrapy_rep.ledger.reader import read_texts, reading
 from scrapy_rep.protocol.agents import product_tokens
 from scrapy_rep.protocol.dialect import DIALECTS, RFC9309
 from scrapy_rep.protocol.robots import RobotsTxt

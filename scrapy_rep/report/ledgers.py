@@ -10,8 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy_rep.ledger.checks import check_values, read_json, read_numbers, read_texts
-from scrapy_rep.ledger.reader import bound, open_ledger, reading
+from scrapy_rep.ledger.reader import bound, open_ledger, read_json, read_texts, reading
 from scrapy_rep.settings import DEFAULTS, LEDGER_LEVEL
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ class Ledgers:
         for number, path in enumerate(paths):
             with closing(open_ledger(path)) as ledger, reading(path):
                 ledger.text_factory = partial(str, encoding="utf-8", errors="replace")
-                check_values(ledger)
                 rows = ledger.execute("SELECT * FROM crawl")
                 self.crawls += [_crawl(number, path, row) for row in rows]
         self.crawls.sort(key=itemgetter("started"))
@@ -176,6 +174,6 @@ def _crawl(ledger: int, path: str, row: sqlite3.Row) -> dict[str, Any]:
         "agents": read_texts(row["agents"]),
         "settings": settings,
         "versions": read_json(row["versions"], dict),
-        "counts": read_numbers(row["counts"] or "{}"),
+        "counts": read_json(row["counts"] or "{}", dict),
         "every_decision": settings.get(LEDGER_LEVEL, DEFAULTS[LEDGER_LEVEL]) == "all",
     }

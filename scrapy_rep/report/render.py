@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from scrapy_rep.ledger.terms import Verdict
 from scrapy_rep.protocol.reasons import REASONS
+from scrapy_rep.record import Verdict
 from scrapy_rep.report import shown, words
 from scrapy_rep.report.documents import delay, document
 from scrapy_rep.report.summary import changed_settings, summarise

@@ -69,9 +69,12 @@ def summarise(ledgers: Ledgers) -> Summary:
     )
 
 
-def _responses(counts: dict[str, float]) -> int:
-    received = counts.get("downloader/response_count", 0)
-    return max(0, int(received - counts.get(RESPONSE_COUNT, 0)))
+def _responses(counts: dict[str, Any]) -> int:
+    received, own = (
+        value if isinstance(value, int) else 0
+        for value in map(counts.get, ("downloader/response_count", RESPONSE_COUNT))
+    )
+    return max(0, received - own)
 
 
 def changed_settings(crawls: list[dict[str, Any]]) -> Iterator[tuple[str, object, str]]:

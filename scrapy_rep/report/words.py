@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.ledger.terms import Layer, Verdict
+from scrapy_rep.record import Layer, Verdict
 from scrapy_rep.report.shown import count
 
 if TYPE_CHECKING:

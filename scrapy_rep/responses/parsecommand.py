@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from scrapy_rep import meta
 from scrapy_rep.log import get_logger
-from scrapy_rep.protocol.display import visible
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
 
@@ -49,22 +48,14 @@ def _drops(
         and is_document
         and not response.meta.get(meta.DONT_OBEY_NOINDEX)
     )
-    is_for_index = rules.indexable(datetime.now(timezone.utc))
-    if drops_items and not is_for_index:
-        name = "unavailable_after" if rules.index else "noindex"
-        yield f"its items ({_statement(rules, name)})"
+    rule = rules.why_not_indexable(datetime.now(timezone.utc))
+    if drops_items and rule:
+        yield f"its items: {rules.because(rule) or rule}"
     elif settings.usage == "drop" and denial is not None:
-        yield f"its items (must not be used for {denial.purpose})"
+        yield f"its items: they must not be used for {denial.purpose}"
     elif drops_items and not rules.image_index:
-        yield f"the images of its items ({_statement(rules, 'noimageindex')})"
+        yield f"the images of its items: {rules.because('noimageindex')}"
     if settings.nofollow == "drop" and is_document and not rules.follow:
-        yield f"its links ({_statement(rules, 'nofollow')})"
+        yield f"its links: {rules.because('nofollow')}"
     elif settings.rel:
         yield f"links with rel={', '.join(sorted(settings.rel))}"
-
-
-def _statement(rules: IndexingRules, name: str) -> str:
-    statement = rules.because(name)
-    if statement is None:
-        return name
-    return f"{visible(statement.text)}, {statement.source}"

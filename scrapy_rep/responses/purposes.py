@@ -173,7 +173,7 @@ def _refusal(refusal: tuple[str, Decision]) -> UsageStatement:
     purpose, decision = refusal
     text = str(decision.reason)
     if decision.rule is not None:
-        text = f"{decision.rule.kind.title()}: {decision.rule.pattern}"
+        text = f"{decision.rule.kind.capitalize()}: {decision.rule.pattern}"
     return UsageStatement(
         Source.ROBOTS_TXT, Signal.GROUP, decision.agent, decision.line, text,
         label=text, category=purpose, value=False,

@@ -8,13 +8,14 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 from scrapy.exceptions import NotConfigured
 
-from scrapy_rep import meta, stats
+from scrapy_rep import meta
+from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
 from scrapy_rep.protocol.indexing.statements import Statement
+from scrapy_rep.record import Subject, Verdict
 from scrapy_rep.responses import links
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import link_dropped
 from scrapy_rep.spidermiddlewares.items import ItemGate
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class IndexingGateMiddleware:
         if policies == {"ignore"} and not settings.rel:
             raise NotConfigured
         self._items = ItemGate(crawler)
+        self._reporter = DecisionReporter.of(crawler)
         self._only_marked: WeakKeyDictionary[Response, dict[str, str]]
         self._only_marked = WeakKeyDictionary()
 
@@ -91,35 +93,31 @@ class IndexingGateMiddleware:
     def _may_follow(
         self, request: Request, response: Response, rules: IndexingRules | None
     ) -> bool:
-        found = self._why_not_follow(request, response, rules)
-        if found is None:
+        because = self._why_not_follow(request, response, rules)
+        if because is None:
             return True
-        reason, statement = found
-        if isinstance(statement, Statement):
-            why = f"{statement.text} ({statement.source})"
-        else:
-            why = f"rel={statement}" if statement else "nofollow"
+        why = because if isinstance(because, Statement) else f"rel={because}"
         logger.debug(
             "Dropped %(request)s: its link on %(response)s must not be followed: %(why)s",
             {"response": response, "why": why, "request": request},
             extra={"spider": self._crawler.spider},
         )
-        self._crawler.stats.inc_value(stats.NOFOLLOW.format(source=reason))
-        self._crawler.signals.send_catch_log(
-            link_dropped,
+        self._reporter.stated(
+            Subject.LINK,
+            Verdict.DROPPED,
+            "nofollow",
+            because,
             request=request,
             response=response,
-            reason=reason,
-            statement=statement,
-            spider=self._crawler.spider,
+            url=request.url,
         )
         return False
 
     def _why_not_follow(
         self, request: Request, response: Response, rules: IndexingRules | None
-    ) -> tuple[str, Statement | str | None] | None:
-        """Return why *request* must not be followed: ``"page"`` and the statement, or ``"rel"``
-        and its value; None if it may be followed.
+    ) -> Statement | str | None:
+        """Return why *request* must not be followed: the statement of its page, or the ``rel`` of
+        its link; None if it may be followed.
         """
         if request.meta.get(meta.DONT_OBEY_NOFOLLOW):
             return None
@@ -131,15 +129,13 @@ class IndexingGateMiddleware:
             and not rules.follow
             and has_document(response)
         ):
-            return "page", rules.because("nofollow")
+            return rules.because("nofollow")
         if self._settings.rel:
             marked = self._only_marked.get(response)
             if marked is None:
                 marked = links.only_marked(response, self._settings.rel)
                 self._only_marked[response] = marked
-            rel = marked.get(links.canonical(request.url)) if marked else None
-            if rel is not None:
-                return "rel", rel
+            return marked.get(links.canonical(request.url)) if marked else None
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +14,20 @@ from scrapy_rep import meta, stats
 from scrapy_rep.compat.internals import image_fields
 from scrapy_rep.exceptions import ItemDenied, UsageDenied
 from scrapy_rep.fetching.identity import Identity
+from scrapy_rep.frontier.reporter import DecisionReporter
 from scrapy_rep.log import get_logger
+from scrapy_rep.record import Layer, Subject, Verdict, forbidden
 from scrapy_rep.responses.documents import has_document
 from scrapy_rep.responses.purposes import Purposes, stated
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.signals import item_annotated, media_refused, usage_annotated
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
     from scrapy_rep.protocol.indexing.rules import IndexingRules
-    from scrapy_rep.protocol.indexing.statements import Statement
     from scrapy_rep.protocol.usage.preferences import Denial
-    from scrapy_rep.protocol.usage.statements import UsageStatement
+    from scrapy_rep.record import Because, Record
 
 logger = get_logger(__name__)
 
@@ -41,7 +40,7 @@ class ItemGate:
         self._settings = RepSettings.of(crawler)
         self._identity = Identity.of(crawler)
         self._purposes = Purposes.of(crawler)
-        self._dropped: Counter[str] = Counter()
+        self._reporter = DecisionReporter.of(crawler)
 
     def lets_all_pass(self, response: Response, rules: IndexingRules | None) -> bool:
         """Whether all items of a page may pass without annotation. Most pages allow this."""
@@ -86,11 +85,10 @@ class ItemGate:
         now = datetime.now(timezone.utc)
         if self._settings.noindex == "annotate":
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
-            if not rules.indexable(now):
-                self._send(item_annotated, item, response, rules=rules)
-        elif not rules.indexable(now):
-            rule = "noindex" if not rules.index else "unavailable_after"
-            self._drop(item, response, ItemDenied(response.url, rule, rules))
+            if why := rules.why_not_indexable(now):
+                self._decided(Verdict.ANNOTATED, why, rules.because(why), response)
+        elif why := rules.why_not_indexable(now):
+            self._drop(item, why, rules.because(why), response)
             return False
         elif rules.unavailable_after is not None:
             self._annotate(item, rules.to_dict(), stats.ANNOTATED)
@@ -105,7 +103,6 @@ class ItemGate:
         if request is None or not self._identity.purposes(request):
             return True
         denial = self._denial(response)
-        entry = self._purposes.entry(request)
         if self._settings.usage == "annotate":
             found = {"usage": self._purposes.summary(request)}
             of_images = self._purposes.summary(request, image=True)
@@ -113,9 +110,10 @@ class ItemGate:
                 found["usage_of_images"] = of_images
             self._annotate(item, found, stats.USAGE_ANNOTATED)
             if denial is not None:
-                self._send(usage_annotated, item, response, denial=denial, entry=entry)
+                because = denial.statement
+                self._decided(Verdict.ANNOTATED, denial.purpose, because, response)
         elif denial is not None:
-            self._drop(item, response, UsageDenied(response.url, denial, entry))
+            self._drop(item, denial.purpose, denial.statement, response)
             return False
         return True
 
@@ -131,41 +129,25 @@ class ItemGate:
         """Empty the fields from which an ImagesPipeline takes URLs, if the page forbids that its
         images are indexed or used. Drops an item that cannot be changed, and returns False.
         """
-        denied: ItemDenied | UsageDenied
-        statement: Statement | UsageStatement | None
+        because: Because
         request = response.request
-        entry = self._purposes.entry(request)
         if self._settings.noindex == "drop" and rules and not rules.image_index:
-            denied = ItemDenied(response.url, "noimageindex", rules)
-            reason, statement = denied.rule, denied.statement
-            stat = stats.MEDIA_REFUSED.format(rule=reason)
+            reason, because = "noimageindex", rules.because("noimageindex")
         elif (
             self._settings.usage == "drop"
             and request is not None
             and (denial := self._denial(response, image=True))
         ):
-            denied = UsageDenied(response.url, denial, entry)
-            reason, statement = denial.purpose, denial.statement
-            stat = stats.USAGE_MEDIA.format(purpose=reason)
+            reason, because = denial.purpose, denial.statement
         else:
             return True
         try:
             urls = _take_image_urls(item, self._crawler)
         except (AttributeError, TypeError, ValueError):
-            self._drop(item, response, denied)
+            self._drop(item, reason, because, response)
             return False
         for url in urls:
-            self._crawler.stats.inc_value(stat)
-            self._crawler.signals.send_catch_log(
-                media_refused,
-                url=url,
-                request=request,
-                response=response,
-                reason=reason,
-                statement=statement,
-                entry=entry,
-                spider=self._crawler.spider,
-            )
+            self._decided(Verdict.DROPPED, reason, because, response, url)
         return True
 
     # All of these.
@@ -186,23 +168,37 @@ class ItemGate:
         else:
             self._crawler.stats.inc_value(stat)
 
+    def _decided(
+        self,
+        verdict: Verdict,
+        reason: str,
+        because: Because,
+        response: Response,
+        image: str = "",
+    ) -> Record:
+        """Report a decision about an item of a page, or about the URL of an image that it names."""
+        return self._reporter.stated(
+            Subject.FILE if image else Subject.ITEM,
+            verdict,
+            reason,
+            because,
+            request=response.request,
+            response=response,
+            url=image,
+        )
+
     def _drop(
-        self, item: Any, response: Response, exception: ItemDenied | UsageDenied
+        self, item: Any, reason: str, because: Because, response: Response
     ) -> None:
-        """Count and log that *item* is dropped, and send the signal, as Scrapy does for item
+        """Report and log that *item* is dropped, and send the signal, as Scrapy does for item
         pipelines. The level is ``DEFAULT_DROPITEM_LOG_LEVEL``, unless the log formatter changes
         it.
         """
-        if isinstance(exception, ItemDenied):
-            reason = exception.rule
-            stat = stats.NOINDEX.format(rule=reason)
-        else:
-            reason = exception.denial.purpose
-            stat = stats.USAGE_DROPPED.format(purpose=reason)
-        self._crawler.stats.inc_value(stat)
-        if not self._dropped:
-            self._crawler.signals.connect(self._sum_up, signals.spider_closed)
-        self._dropped[reason] += 1
+        record = self._decided(Verdict.DROPPED, reason, because, response)
+        what = "The images of " if reason == "noimageindex" else ""
+        message = f"{what}{response.url} {forbidden(reason, because)}"
+        is_use = record.layer is Layer.USAGE
+        exception = (UsageDenied if is_use else ItemDenied)(message, record)
         spider = self._crawler.spider
         assert spider is not None
         entry = self._crawler.logformatter.dropped(item, exception, response, spider)
@@ -217,32 +213,6 @@ class ItemGate:
                 spider=spider,
                 exception=exception,
             )
-        )
-
-    def _sum_up(self) -> None:
-        """Log at the end of the crawl how many items were dropped, by reason."""
-        logger.info(
-            "Items dropped because of the indexing rules or usage preferences of their "
-            "pages: %(count)d (%(reasons)s)",
-            {
-                "count": self._dropped.total(),
-                "reasons": ", ".join(
-                    f"{reason}: {count}"
-                    for reason, count in self._dropped.most_common()
-                ),
-            },
-            extra={"spider": self._crawler.spider},
-        )
-
-    def _send(
-        self, signal: object, item: Any, response: Response, **arguments: Any
-    ) -> None:
-        self._crawler.signals.send_catch_log(
-            signal,
-            item=item,
-            response=response,
-            spider=self._crawler.spider,
-            **arguments,
         )
 
 

@@ -1,47 +1,85 @@
-"""Stores of robots.txt files, which requests, crawls and machines can share."""
+"""Stores of robots.txt files, which crawls and machines can share."""
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from scrapy_rep.stores.base import Store
 
 ALLOWED = (
     "memory://, sqlite:///RELATIVE/PATH, sqlite:////ABSOLUTE/PATH,"
-    " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB"
+    " redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH/OF/SOCKET?db=DB,"
+    " each with ?mb=MEGABYTES (&mb=... after another option)"
 )
 """The addresses that :func:`open_store` accepts, for the end of an error message."""
 
+MEMORY = 128
+"""The megabytes of memory that robots.txt files may take without ``mb`` in the address."""
 
-def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
-    """The store at *address*, one of :data:`ALLOWED`.
+_MB = re.compile(r"([?&])mb=([1-9][0-9]{0,8})(&|$)")
 
-    A relative path starts at the working directory. Paths are not percent-decoded.
-    *max_entries* and *max_bytes* limit a store in memory. Other stores have no limit, but
-    delete entries that are too old to be used.
 
-    A store opens its file or connection at its first call. Raises ValueError for any other
-    address, and StoreNotInstalled if the store needs a package that is not installed.
+class Store(ABC):
+    """Keeps bytes by key for crawls that share it, and locks that let one of them fetch a file.
+
+    A *key* is the origin of a robots.txt, such as ``https://example.com``, or the URL of
+    another file. All methods may be called from several threads at once, and by several
+    processes. They raise StoreError if a disk or a network fails. Then the crawl goes on without
+    the store, and calls it again after some seconds.
     """
+
+    @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """The data of *key*; None if there is none."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes, until: float) -> None:
+        """Keep *data*, at most 1 MiB, as the data of *key*, at least until the time *until* (in
+        seconds since the epoch), and replace the data before."""
+
+    @abstractmethod
+    def lock(self, key: str, owner: str, seconds: float) -> bool:
+        """Lock *key* for *owner*, unless another owner has the lock. Return whether *owner* has it.
+
+        The lock expires after *seconds*. A call by its owner renews it for *seconds*.
+        """
+
+    @abstractmethod
+    def unlock(self, key: str, owner: str) -> None:
+        """Release the lock of *key*, if *owner* has it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections. Never raises. No method is called after it."""
+
+
+def open_store(address: str) -> tuple[Store | None, int]:
+    """The store at *address*, one of :data:`ALLOWED`, and the bytes of memory that the robots.txt
+    files of the crawl may take. There is no store for ``memory://``.
+
+    A relative path starts at the working directory. Paths are not percent-decoded. A store
+    opens its file or connection at its first call. Raises ValueError for any other address, and
+    StoreNotInstalled if the store needs a package that is not installed.
+    """
+    mb = _MB.search(address)
+    max_bytes = 1_000_000 * int(mb[2] if mb else MEMORY)
+    # The other options are for the client of Redis.
+    address = _MB.sub(lambda option: option[1] if option[3] else "", address, count=1)
     # Imported where needed: not every Python has SQLite, and the Redis client is an extra.
     scheme, separator, rest = address.partition("://")
     if address == "memory://":
-        from scrapy_rep.stores.memory import MemoryStore  # noqa: PLC0415
-
-        return MemoryStore(max_entries, max_bytes)
+        return None, max_bytes
     if scheme == "sqlite" and _is_file(rest):
         from scrapy_rep.stores.sqlite import SqliteStore  # noqa: PLC0415
 
-        return SqliteStore(rest[1:])
+        return SqliteStore(rest[1:]), max_bytes
     if scheme in {"redis", "rediss", "unix"} and separator and _is_server(address):
         from scrapy_rep.stores.redis import RedisStore  # noqa: PLC0415
 
         # Invalid options in the query of the address.
         with suppress(TypeError, ValueError):
-            return RedisStore(address)
+            return RedisStore(address), max_bytes
     # The message leaves the address out, which may hold a password.
     raise ValueError(f"The address of a store must be {ALLOWED}.")
 
@@ -49,7 +87,7 @@ def open_store(address: str, *, max_entries: int, max_bytes: int) -> Store:
 def _is_file(path: str) -> bool:
     # SQLite keeps a database called ":memory:" in memory, where no other process sees it.
     is_named = path.startswith("/") and path not in {"/", "/:memory:"}
-    return is_named and "\0" not in path
+    return is_named and not {"\0", "?"} & set(path)
 
 
 def _is_server(address: str) -> bool:

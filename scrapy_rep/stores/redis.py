@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from scrapy_rep.exceptions import StoreError, StoreNotInstalled
 from scrapy_rep.protocol.display import address_without_credentials
-from scrapy_rep.stores.base import Store
+from scrapy_rep.stores import Store
+from scrapy_rep.stores.entries import MAX_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from redis import Redis
 
-_LOCK = """
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-    return 1
-end
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-    return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
-return 0
-"""
+_T = TypeVar("_T")
 
-_UNLOCK = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+# Without a number of milliseconds, the owner releases the lock.
+_LOCK = """
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then
+    return 0
+elseif ARGV[2] then
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+else
     redis.call('DEL', KEYS[1])
 end
-return 0
+return 1
 """
-
-# In milliseconds. The server refuses times beyond 64 bits.
-_MAX_LIFE_MS = 100 * 365 * 24 * 3600 * 1000
 
 
 class RedisStore(Store):
-    """Keeps entries under ``PREFIX:entry:ORIGIN``, and locks under ``PREFIX:lock:ORIGIN``.
+    """Keeps entries under ``PREFIX:file:KEY``, and locks under ``PREFIX:lock:KEY``.
 
     *url* is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]``, ``rediss://...`` for TLS, or
     ``unix://PATH[?db=DB]``. The query may have other options of the client. A call waits at
@@ -46,12 +43,9 @@ class RedisStore(Store):
     is not installed, and ValueError for an invalid URL.
     """
 
-    blocking = True
-
     def __init__(self, url: str, prefix: str = "rep", timeout: float = 2.0) -> None:
         self._where = address_without_credentials(url).partition("?")[0]
         self._prefix = prefix
-        self._closed = False
         try:
             from redis.exceptions import RedisError  # noqa: PLC0415
 
@@ -64,48 +58,35 @@ class RedisStore(Store):
             ) from error
         self._failures = (RedisError, OSError, ValueError)
         self._lock_script = self._redis.register_script(_LOCK)
-        self._unlock_script = self._redis.register_script(_UNLOCK)
 
-    def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-        with self._errors():
-            key, life = self._lock_key(origin), _milliseconds(seconds)
-            return bool(self._lock_script([key], [owner, life]))
+    def get(self, key: str) -> bytes | None:
+        # No more than an entry may have; nothing is empty.
+        name = f"{self._prefix}:file:{key}"
+        data = self._ask(lambda: self._redis.getrange(name, 0, MAX_SIZE))
+        return data if data and isinstance(data, bytes) else None
 
-    def unlock(self, origin: str, owner: str) -> None:
-        with self._errors():
-            self._unlock_script([self._lock_key(origin)], [owner])
+    def put(self, key: str, data: bytes, until: float) -> None:
+        # By the difference, so that the clocks of server and crawler need not agree.
+        life = _milliseconds(until - time.time())
+        self._ask(lambda: self._redis.set(f"{self._prefix}:file:{key}", data, px=life))
+
+    def lock(self, key: str, owner: str, seconds: float) -> bool:
+        return self._lock(key, owner, _milliseconds(seconds)) == 1
+
+    def unlock(self, key: str, owner: str) -> None:
+        self._lock(key, owner)
 
     def close(self) -> None:
-        self._closed = True
         with suppress(*self._failures):
             self._redis.close()
 
-    def read(self, origin: str) -> bytes | None:
-        with self._errors():
-            data = self._redis.get(self._entry_key(origin))
-            return data if isinstance(data, bytes) else None
+    def _lock(self, key: str, *arguments: str | int) -> object:
+        keys = [f"{self._prefix}:lock:{key}"]
+        return self._ask(lambda: self._lock_script(keys, arguments))
 
-    def write(self, origin: str, data: bytes, until: float, now: float) -> None:
-        with self._errors():
-            life = _milliseconds(until - now)
-            self._redis.set(self._entry_key(origin), data, px=life)
-
-    def remove(self, origin: str) -> None:
-        with self._errors():
-            self._redis.delete(self._entry_key(origin))
-
-    def _entry_key(self, origin: str) -> str:
-        return f"{self._prefix}:entry:{origin}"
-
-    def _lock_key(self, origin: str) -> str:
-        return f"{self._prefix}:lock:{origin}"
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        if self._closed:
-            raise StoreError(self._where, "it is closed")
+    def _ask(self, function: Callable[[], _T]) -> _T:
         try:
-            yield
+            return function()
         except self._failures as error:
             raise StoreError(self._where, error) from error
 
@@ -129,4 +110,4 @@ def _client(url: str, timeout: float) -> Redis:
 
 def _milliseconds(seconds: float) -> int:
     """*seconds* in milliseconds, at least 1, since the server refuses 0."""
-    return max(math.ceil(min(seconds * 1000, _MAX_LIFE_MS)), 1)
+    return max(math.ceil(seconds * 1000), 1)

@@ -115,26 +115,11 @@ def test_agent_of_settings(
     assert ended.records("check")[0]["agents"] == agents
 
 
-def test_nobody_can_tell_who_asks(rep: Rep) -> None:
+def test_no_setting_names_the_crawler(rep: Rep) -> None:
     """If no setting names a crawler, the rules for everyone apply, and the output says so."""
     ended = rep("check", BASKET, *FILE, "--brief", USER_AGENT="Mozilla/5.0")
     assert ended.out == f"denied\t{BASKET}\tline 10, Disallow: /\n"
     assert "'Mozilla/5.0' does not name a crawler" in ended.err
-
-
-def test_scrapy_s_own_name(rep: Rep) -> None:
-    """If no setting has a User-Agent, the output says that the rules shown are those for
-    Scrapy's own name, in text and in JSON.
-    """
-    for options in ([], ["--brief"]):
-        ended = rep("check", BASKET, *FILE, *options, USER_AGENT=None)
-        assert "no setting names your crawler" in ended.err
-        assert "'Scrapy'" in ended.err
-        assert "--agent" in ended.err
-    ended = rep("check", BASKET, *FILE, "--json", USER_AGENT=None)
-    (record,) = ended.records("check")
-    assert (record["agents"], record["agents_named"]) == (["Scrapy"], False)
-    assert "no setting names your crawler" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -299,15 +284,6 @@ def test_summary_of_a_list(rep: Rep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay", "words"), [("1", "1 second"), ("1.0", "1 second"), ("0.5", "0.5 seconds")]
-)
-def test_seconds(rep: Rep, delay: str, words: str) -> None:
-    """One second is singular."""
-    Path("robots.txt").write_text(f"User-agent: *\nCrawl-delay: {delay}\n")
-    assert f"  crawl delay: {words}\n" in rep("check", BASKET, *FILE).out
-
-
-@pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (
@@ -404,14 +380,6 @@ def test_overrides(rep: Rep) -> None:
     """Overrides in the settings count; if they decide everything, nothing is fetched."""
     ended = rep("check", BASKET, *FILE, REP_OVERRIDES={"shop.example": "ignore"})
     assert ended.status == 1, "--robots is more precise"
-
-
-def test_many_agents_in_a_group(rep: Rep) -> None:
-    """Of many agents in a group, the first few are shown."""
-    agents = "".join(f"User-agent: a{chr(97 + n)}\n" for n in range(9))
-    Path("robots.txt").write_text(f"{agents}Disallow: /\n")
-    out = rep("check", BASKET, *FILE, "--agent", "ac").out
-    assert "(it names aa, ab, ac, ad, ae and 4 more)" in out
 
 
 def test_a_project_that_turns_robots_txt_off(rep: Rep) -> None:

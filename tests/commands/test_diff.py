@@ -57,15 +57,6 @@ def test_rules_and_verdicts(rep: Rep) -> None:
     )
 
 
-def test_nobody_can_tell_who_asks(rep: Rep) -> None:
-    """If no setting names a crawler, the output says so."""
-    ended = rep("diff", "robots.txt", "new.txt", USER_AGENT="Mozilla/5.0")
-    assert "does not name a crawler" in ended.err
-    ended = rep("diff", "robots.txt", "new.txt", "--json", USER_AGENT="Mozilla/5.0")
-    summary = ended.records("diff")[-1]
-    assert (summary["agents"], summary["agents_named"]) == (["*"], False)
-
-
 def test_nothing_changed(rep: Rep) -> None:
     """Changes to comments, blank lines and the order of groups are no difference."""
     old = "User-agent: *\nDisallow: /a\nUser-agent: b\nDisallow: /\n"
@@ -148,16 +139,6 @@ def test_wrong_usage(rep: Rep, arguments: list[str], why: str) -> None:
     ended = rep("diff", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert why in ended.err
-
-
-def test_what_a_site_wrote_is_shown_visibly(rep: Rep) -> None:
-    """Escape sequences in rules, agents, sitemaps and URLs are shown as escapes."""
-    evil = "\x1bc\u202e\x9b"
-    new = f"User-agent: *\nUser-agent: {evil}\nDisallow: /{evil}\nSitemap: http://a/{evil}"
-    Path("new.txt").write_text(new)
-    out = rep("diff", "robots.txt", "new.txt").out
-    assert r"\x1bc\u202e\x9b" in out
-    assert out.replace("\n", "").replace("\t", "").isprintable()
 
 
 def test_many_agents_in_one_group(rep: Rep) -> None:

@@ -58,14 +58,6 @@ def test_dialect(rep: Rep) -> None:
     assert record["dialect"] == "google"
 
 
-def test_what_a_file_says_is_shown_visibly(rep: Rep) -> None:
-    """Escape sequences in findings are shown as escapes."""
-    Path("robots.txt").write_text("User-agent: *\nDisalow\x1b[2J: /\u202e\x9b\n")
-    ended = rep("lint", "robots.txt")
-    assert r"\x1b[2J" in ended.out
-    assert ended.out.replace("\n", "").isprintable()
-
-
 def test_wrong_usage(rep: Rep) -> None:
     """An unreadable file is reported, and the other files are still linted."""
     out = rep("lint", "robots.txt").out

@@ -147,20 +147,6 @@ def test_agent_and_standard_input(rep: Rep) -> None:
     assert "does not name a crawler" in ended.err
 
 
-def test_what_a_page_says_is_shown_visibly(rep: Rep) -> None:
-    """Escape sequences in statements are shown as escapes."""
-    html = (
-        '<meta name="robots" content="max-snippet:\x1b[2J&#27;]0;x&#7; \u202enoindex">'
-    )
-    for options in ([], ["--json"]):
-        ended = rep(
-            "page", "-", "--header", "X-Robots-Tag: \x1b[31m\x9b",
-            *options, stdin=html,
-        )  # fmt: skip
-        assert r"\u202e" in ended.out
-        assert ended.out.replace("\n", "").isprintable()
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

@@ -12,9 +12,9 @@ from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier import frontier
 from scrapy_rep.signals import robotstxt_known
 from scrapy_rep.stores import sqlite
-from scrapy_rep.stores.memory import MemoryStore
 from tests.crawl.spiders import PlanSpider
 from tests.crawl.waiting_spiders import HurriedSpider
+from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -83,20 +83,11 @@ class TellingSpider(HurriedSpider):
         return super().from_crawler(crawler, *args, **kwargs)
 
 
-class BrokenStoreSpider(PlanSpider):
-    """Its store raises an exception that stores must not raise."""
+class BrokenStore(SharedMemory):
+    """A store with a bug."""
 
-    name = "broken-store"
-
-    @classmethod
-    def from_crawler(
-        cls, crawler: Crawler, *args: Any, **kwargs: Any
-    ) -> BrokenStoreSpider:
-        def put(*_: object) -> None:
-            raise RuntimeError("No store should do this")
-
-        MemoryStore.put = put
-        return super().from_crawler(crawler, *args, **kwargs)
+    def put(self, key: str, data: bytes, until: float) -> None:
+        raise RuntimeError("No store should do this")
 
 
 class DropRobotsTxt:
@@ -149,6 +140,5 @@ class ShortOfTimeSpider(PlanSpider):
     def from_crawler(
         cls, crawler: Crawler, *args: Any, **kwargs: Any
     ) -> ShortOfTimeSpider:
-        connect = sqlite._connect
-        sqlite._connect = lambda path, _: connect(path, 2.0)
+        sqlite.SqliteStore.__init__.__defaults__ = (2.0,)
         return super().from_crawler(crawler, *args, **kwargs)

@@ -10,6 +10,8 @@ from scrapy import Request, Spider, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.spiders import SitemapSpider
 
+from scrapy_rep.protocol.origins import written_origin
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
@@ -38,10 +40,10 @@ class NotingSpider(Spider):
         if hasattr(signals, "robots_parsed"):
             connect(spider.note_parsed, signals.robots_parsed)
         try:
-            from scrapy_rep.signals import request_denied  # noqa: PLC0415
+            from scrapy_rep.signals import rep_decided  # noqa: PLC0415
         except ImportError:
             return spider
-        connect(spider.note_denied, request_denied)
+        connect(spider.note_decided, rep_decided)
         return spider
 
     def note_response(self, response: Response) -> None:
@@ -56,14 +58,12 @@ class NotingSpider(Spider):
 
     def note_error(self, failure: Failure) -> None:
         error = failure.value
-        decision = getattr(error, "decision", None)
         self.seen["errors"].append(
             {
                 "url": failure.request.url,
                 "error": type(error).__name__,
                 "message": str(error),
-                "robotstxt_url": getattr(error, "robotstxt_url", None),
-                **_evidence(decision),
+                **_evidence(getattr(error, "record", None)),
             }
         )
 
@@ -77,17 +77,11 @@ class NotingSpider(Spider):
         meta = {key: request.meta[key] for key in WIRE_META if key in request.meta}
         self.seen["sent"].append({"url": request.url, "meta": meta})
 
-    def note_denied(
-        self, request: Request, decision: Any, robotstxt_url: str, spider: Spider
-    ) -> None:
-        self.seen["denied"].append(
-            {
-                "url": request.url,
-                "robotstxt_url": robotstxt_url,
-                "spider": spider.name,
-                **_evidence(decision),
-            }
-        )
+    def note_decided(self, record: Any, spider: Spider) -> None:
+        if record.verdict == "refused":
+            self.seen["denied"].append(
+                {"url": record.url, "spider": spider.name, **_evidence(record)}
+            )
 
     def note_parsed(self, robotparser: Any, request: Request) -> None:
         private = request.url.rpartition("/")[0] + "/private"
@@ -100,15 +94,18 @@ class NotingSpider(Spider):
         )
 
 
-def _evidence(decision: Any) -> dict[str, Any]:
-    if decision is None:
+def _evidence(record: Any) -> dict[str, Any]:
+    if record is None:
         return {}
+    _, _, pattern = (record.statement or "").partition(": ")
+    origin = record.fetched is not None and written_origin(record.origin)
     return {
-        "reason": getattr(decision.reason, "value", decision.reason),
-        "line": decision.line,
-        "rule": decision.rule and decision.rule.pattern,
-        "agent": decision.agent,
-        "allowed": decision.allowed,
+        "reason": record.reason,
+        "line": record.line or 0,
+        "rule": pattern if record.line else None,
+        "agent": record.agent,
+        "allowed": record.verdict == "allowed",
+        "robotstxt_url": origin.robotstxt_url if origin else "",
     }
 
 

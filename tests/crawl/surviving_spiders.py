@@ -9,11 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request, signals
+from scrapy import Request, Spider, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.squeues import PickleLifoDiskQueue
 from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from tests.crawl.spiders import PlanSpider
@@ -87,21 +89,22 @@ class SlowSurvivorSpider(SurvivorSpider):
 
 
 class LimitedSurvivorSpider(SurvivorSpider):
-    """No file that its process writes may grow beyond ``limit`` octets, from the page at
-    ``from_path`` to that at ``to_path``.
+    """No file that its process writes may grow beyond ``limit`` octets, from its page number
+    ``first`` to number ``last``.
     """
 
     name = "survivor"
     limit: int
-    from_path: str
-    to_path: str
+    first: int
+    last: int
+    pages = 0
 
     def note_response(self, response: Response) -> Iterator[Any]:
+        self.pages += 1
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        if response.url.endswith(self.from_path):
-            # The journal is opened and short; the log is a pipe to a file.
+        if self.pages == self.first:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        elif response.url.endswith(self.to_path):
+        elif self.pages == self.last:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         yield from super().note_response(response)
 
@@ -269,3 +272,75 @@ class FewFilesSpider(PlanSpider):
             for host in range(self.hosts):
                 url = f"http://host-{host}.example/{page}"
                 yield self.request({"url": url})
+
+
+class EchoSpider(SurvivorSpider):
+    """Records the meta and the size of the body of each request."""
+
+    name = "survivor"
+
+    def note_response(self, response: Response) -> Iterator[Any]:
+        yield from super().note_response(response)
+        request = response.request
+        self.seen["responses"][-1].update(
+            meta=dict(request.meta), size=len(request.body)
+        )
+
+
+class OwnDiskQueue(PickleLifoDiskQueue):
+    """A disk queue of a project."""
+
+
+class FallbackSpider(SurvivorSpider):
+    """Requests ``fallback`` for each request that fails, half a second later."""
+
+    name = "survivor"
+    fallback: str
+
+    async def note_error(self, failure: Failure) -> AsyncIterator[Request]:
+        SurvivorSpider.note_error(self, failure)
+        await sleep(0.5)
+        yield self.request({"url": self.fallback})
+
+
+class SlowPipeline:
+    """Takes some time for each item, and notes in the journal when it has it."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> SlowPipeline:
+        pipeline = cls()
+        pipeline.crawler = crawler
+        return pipeline
+
+    async def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        self.crawler.spider.note("got", item["url"])
+        await sleep(0.5)
+        self.crawler.spider.note("kept", item["url"])
+        return item
+
+
+class DownloadingSurvivorSpider(SurvivorSpider):
+    """Downloads ``more`` itself in each callback."""
+
+    name = "survivor"
+    more: str
+
+    async def note_response(self, response: Response) -> AsyncIterator[Any]:
+        request = Request(self.more, callback=NO_CALLBACK)
+        await maybe_deferred_to_future(
+            deferred_from_coro(self.crawler.engine.download_async(request))
+        )
+        self.note("end", response.url)
+        yield {"url": response.url}
+
+
+class StartUrlsSpider(SurvivorSpider):
+    """Begins as Scrapy's own spiders do."""
+
+    name = "survivor"
+
+    async def start(self) -> AsyncIterator[Request]:
+        async for request in Spider.start(self):
+            yield request
+
+    parse = SurvivorSpider.note_response

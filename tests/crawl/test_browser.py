@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import effort
 from tests.browser import CHROMIUM, PATIENCE
 from tests.crawl.answers import Answer, redirect
 from tests.crawl.crawl import run_crawl
@@ -338,7 +339,9 @@ def hidden_site(site: Site) -> tuple[Host, Host, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "isolation", ["--site-per-process", "--disable-site-isolation-trials"]
+    "isolation",
+    # The first one is Chromium's default on a desktop.
+    ["--site-per-process", "--disable-site-isolation-trials"][: 1 + effort.is_long],
 )
 def test_what_playwright_does_not_report(
     site: Site, tmp_path: Path, isolation: str
@@ -405,7 +408,7 @@ def test_a_page_that_waits_for_robotstxt_in_vain(site: Site, tmp_path: Path) -> 
         tmp_path,
         **ABORT,
         then=[{"url": silent.url("/later"), "meta": {"playwright": False}}],
-        REP_DOWNLOAD_TIMEOUT=100,
+        DOWNLOAD_TIMEOUT=100,
     )
     print(result.log)
     assert result.error(host.url("/page"))["error"] == "TimeoutError"

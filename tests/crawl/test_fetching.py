@@ -143,7 +143,7 @@ def test_only_500_kib_are_read(site: Site, mode: str) -> None:
 
 
 def test_retries(site: Site) -> None:
-    """A robots.txt fetch without an answer is repeated once by default.
+    """A robots.txt fetch without an answer is repeated once, whatever RETRY_TIMES says.
     One with status 503 is not.
     """
     permits = b"User-agent: *\nAllow: /\n"
@@ -152,21 +152,13 @@ def test_retries(site: Site) -> None:
     dead = site.add(broken)
     overloaded = site.add(robots(RULES, status=503))
     result = run_crawl(
-        pages(recovering, dead, overloaded), settings={"RETRY_ENABLED": True}
+        pages(recovering, dead, overloaded),
+        settings={"RETRY_ENABLED": True, "RETRY_TIMES": 7},
     )
     hosts = (recovering, dead, overloaded)
     assert [len(host.robots_hits) for host in hosts] == [2, 2, 1]
     assert [host.pages for host in hosts] == [["/public"], [], []]
     assert result.stats["robotstxt/request_count"] == 3
-
-
-@pytest.mark.parametrize("times", [0, 3])
-def test_rep_retry_times(site: Site, times: int) -> None:
-    """REP_RETRY_TIMES limits the retries of a fetch without an answer."""
-    host = site.add(Answer(b"#", reset="chunks"))
-    run_crawl(pages(host), settings={"REP_RETRY_TIMES": times, "RETRY_TIMES": 7})
-    assert len(host.robots_hits) == times + 1
-    assert host.pages == []
 
 
 def test_half_a_robotstxt_is_none(site: Site) -> None:
@@ -176,42 +168,65 @@ def test_half_a_robotstxt_is_none(site: Site) -> None:
     assert host.pages == []
 
 
-def test_rep_download_timeout(site: Site) -> None:
-    """Only REP_DOWNLOAD_TIMEOUT limits the fetch: neither DOWNLOAD_TIMEOUT nor
-    ``download_timeout`` in the request's meta.
+def test_the_timeout_of_scrapy(site: Site) -> None:
+    """DOWNLOAD_TIMEOUT, or ``download_timeout`` of the spider, limits the fetch. That of a request
+    limits the request alone.
     """
     slow, hanging = site.add(robots(RULES, delay=1)), site.add(Answer(hang=True))
-    for host, seconds in ((slow, 60), (hanging, 1)):
-        result = run_crawl(
-            [{"url": url, "meta": {"download_timeout": 0.5}} for url in pages(host)],
-            settings={
-                "DOWNLOAD_TIMEOUT": 0.5,
-                "REP_DOWNLOAD_TIMEOUT": seconds,
-                "REP_RETRY_TIMES": 0,
-            },
-        )
-        assert result.stats["elapsed_time_seconds"] < 60
+    run_crawl([{"url": url, "meta": {"download_timeout": 0.5}} for url in pages(slow)])
     assert slow.pages == ["/public"]
+    settings = {"DOWNLOAD_TIMEOUT": 1}
+    result = run_crawl(pages(hanging), settings=settings)
+    assert result.stats["elapsed_time_seconds"] < 30
+    result = run_crawl(pages(hanging), download_timeout=1)
+    assert result.stats["elapsed_time_seconds"] < 30
     assert hanging.pages == []
+    assert len(hanging.robots_hits) == 4
+
+
+@pytest.mark.slow
+def test_the_longest_timeout(site: Site, mode: str) -> None:
+    """However long DOWNLOAD_TIMEOUT is, an attempt takes 30 seconds at most."""
+    host = site.add(Answer(hang=True))
+    result = run_crawl(pages(host), mode=mode, settings={"DOWNLOAD_TIMEOUT": 600})
+    assert 60 < result.stats["elapsed_time_seconds"] < 100
+    assert host.pages == []
 
 
 def test_a_trickle(site: Site, mode: str) -> None:
-    """REP_DOWNLOAD_TIMEOUT also limits a robots.txt that is sent byte by byte."""
+    """The time-out also limits a robots.txt that is sent byte by byte."""
     host = site.add(robots(RULES + "#" * 100, pace=0.5))
-    settings = {"REP_DOWNLOAD_TIMEOUT": 1, "REP_RETRY_TIMES": 0}
+    settings = {"DOWNLOAD_TIMEOUT": 1}
     result = run_crawl(pages(host), mode=mode, settings=settings)
     assert host.pages == []
     assert result.stats["elapsed_time_seconds"] < 60
     assert result.stats["rep/robotstxt/unreachable"] == 1
 
 
-def test_redirects_go_around_redirect_settings(site: Site) -> None:
-    """REDIRECT_ENABLED and REDIRECT_MAX_TIMES do not affect robots.txt."""
-    for settings in ({"REDIRECT_ENABLED": False}, {"REDIRECT_MAX_TIMES": 1}):
-        host = site.add()
-        host.chain(3, robots(RULES))
-        run_crawl(pages(host), settings=settings)
-        assert [path for path in host.pages if path in PAGES] == ["/public"]
+ABOUT_REDIRECTS = {
+    "switched off": {"REDIRECT_ENABLED": False},
+    "one at most": {"REDIRECT_MAX_TIMES": 1},
+    "without the middleware": {
+        "DOWNLOADER_MIDDLEWARES": {
+            "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None
+        }
+    },
+    "handled by the spider": {},
+}
+
+
+@pytest.mark.parametrize("settings", ABOUT_REDIRECTS.values(), ids=ABOUT_REDIRECTS)
+def test_redirects_go_around_redirect_settings(
+    site: Site, settings: dict[str, object]
+) -> None:
+    """Redirects of robots.txt are followed however a project treats those of pages. Otherwise
+    a robots.txt that has moved would allow everything.
+    """
+    host = site.add()
+    host.chain(3, robots(RULES))
+    own = {} if settings else {"handle_httpstatus_list": [301, 302, 307, 308]}
+    run_crawl(pages(host), settings=settings, **own)
+    assert [path for path in host.pages if path in PAGES] == ["/public"]
 
 
 def test_a_slow_download_does_not_hold_a_fast_host(site: Site) -> None:

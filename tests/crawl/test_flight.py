@@ -122,7 +122,7 @@ def test_closing_between_redirects(site: Site, mode: str) -> None:
     result = run_crawl(
         [host.url(f"/{number}") for number in range(10)],
         mode=mode,
-        settings={"CLOSESPIDER_TIMEOUT": 1, "REP_RETRY_TIMES": 5},
+        settings={"CLOSESPIDER_TIMEOUT": 1},
     )
     assert result.stats["elapsed_time_seconds"] < 60
     assert len(host.hits_on("/hop-2")) == 1
@@ -138,7 +138,7 @@ def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
     result = run_crawl(
         [host.url(f"/{number}") for number in range(20)],
         mode=mode,
-        settings={"DOWNLOADER_MIDDLEWARES": middleware, "REP_RETRY_TIMES": 0},
+        settings={"DOWNLOADER_MIDDLEWARES": middleware},
     )
     assert host.pages == []
     assert len(host.robots_hits) == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -90,7 +89,7 @@ def test_each_request_passes_the_scheduler_once(site: Site, mode: str) -> None:
     assert all(len(host.pages) == 5 for host in hosts)
 
 
-def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> None:
+def test_a_queue_that_knows_nothing_of_hosts(site: Site, mode: str) -> None:
     """With another queue class, requests wait in the downloader, up to CONCURRENT_REQUESTS
     of them, and one warning recommends HostQueue.
     """
@@ -102,7 +101,7 @@ def test_a_queue_that_knows_nothing_of_hosts(site: Site, every_mode: str) -> Non
         "REP_WAIT_MAX": 600,
     }
     urls = pages(host, 50) + pages(down, 2)
-    result = run_crawl(urls, mode=every_mode, settings=settings)
+    result = run_crawl(urls, mode=mode, settings=settings)
     assert 1 <= len(host.pages) < 10
     assert all(gap >= 0.15 for gap in gaps(host))
     assert result.stats["scheduler/dequeued"] <= 8 + len(host.pages)
@@ -150,15 +149,17 @@ def test_files_on_a_host_that_is_down(site: Site, mode: str, tmp_path: Path) -> 
 
 
 def test_a_store_that_raises_anything(site: Site, mode: str) -> None:
-    """An unexpected exception of a store is logged with its traceback, makes robots.txt
-    unreachable, and leaves no request waiting.
+    """An unexpected exception of a store is logged with its traceback, and the crawl continues
+    without the store.
     """
     host = site.add(RULES)
-    result = run_crawl(pages(host, 20), mode=mode, spider=f"{SPIDERS}BrokenStoreSpider")
-    assert host.pages == []
-    assert {error["reason"] for error in result.errors} == {"unreachable"}
-    assert len(result.errors) == 20
+    settings = {"REP_STORE": f"{SPIDERS}BrokenStore"}
+    result = run_crawl(pages(host, 20), mode=mode, settings=settings)
+    assert len(host.pages) == 20
+    assert len(host.robots_hits) == 1
+    assert len(result.lines("WARNING", "store of robots.txt files fails")) == 1
     assert "RuntimeError: No store should do this" in result.log
+    assert "Traceback" in result.log
     assert result.stats["finish_reason"] == "finished"
 
 
@@ -194,7 +195,9 @@ def test_a_robotstxt_that_fails_at_once(site: Site, every_mode: str) -> None:
     assert [item["error"] for item in result.items] == ["RobotsDenied"] * 3
 
 
-def test_strangers_wait_without_a_place(site: Site, mode: str) -> None:
+def test_robotstxt_that_redirects_to_a_slow_host_takes_no_place(
+    site: Site, mode: str
+) -> None:
     """Robots.txt files that redirect to a slow host take turns with its pages, and do
     not hold up other hosts.
     """
@@ -271,7 +274,7 @@ def test_hosts_that_another_worker_fetches(
     locked = [site.add(RULES) for _ in range(30)]
     for host in locked:
         origin = str(origin_of(host.origin))
-        assert store.lock(origin, "another worker", 250, time.time())
+        assert store.lock(origin, "another worker", 250)
     store.close()
     others = [site.add(RULES) for _ in range(30)]
     urls = [url for host in locked + others for url in pages(host, 3)]
@@ -355,7 +358,7 @@ def test_a_store_that_is_locked(site: Site, mode: str, tmp_path: Path) -> None:
     locked, not once for each host.
     """
     path = tmp_path / "robotstxt.sqlite"
-    SqliteStore(path).lock("http://elsewhere", "x", 1, time.time())
+    SqliteStore(path).lock("http://elsewhere", "x", 1)
     hosts = [site.add(RULES) for _ in range(60)]
     urls = [url for host in hosts for url in pages(host, 1)]
     with sqlite3.connect(path, isolation_level=None) as locking:
@@ -385,7 +388,7 @@ def test_many_requests_of_a_host_that_is_given_up(
         [host.url(f"/{number}") for number in range(500)],
         mode=mode,
         spider="PlanSpider" if errback else "tests.crawl.spiders.NoErrbackSpider",
-        settings={"REP_RETRY_TIMES": 0, "LOG_LEVEL": "INFO"},
+        settings={"LOG_LEVEL": "INFO"},
     )
     assert len(result.errors) == (500 if errback else 0)
     assert result.stats["rep/given_up"] == 500
@@ -435,13 +438,13 @@ def test_what_a_crawl_waits_for(site: Site) -> None:
 @pytest.mark.unmeasured
 def test_rules_that_take_memory(site: Site) -> None:
     """Of 12 parsed robots.txt files that take 18 MB of memory each, only as many are kept
-    as REP_STORE_MAX_BYTES allows.
+    as the memory of REP_STORE allows.
     """
     rules = "".join(f"Disallow: /{number:06}*\n" for number in range(27_000))
     hosts = [site.add(f"User-agent: *\n{rules}", name=named(n)) for n in range(12)]
     # Only the rules that can match such URLs are sorted, so these match the form of the
     # rules.
     urls = [host.url(f"/99999{number}") for host in hosts for number in range(2)]
-    result = run_crawl(urls, settings={"REP_STORE_MAX_BYTES": 30_000_000})
+    result = run_crawl(urls, settings={"REP_STORE": "memory://?mb=30"})
     assert all(len(host.pages) == 2 for host in hosts)
     assert result.memory < 210 * 1024 * 1024

@@ -50,7 +50,7 @@ def test_scrapy_parse_says_what_a_crawl_drops(site: Site, tmp_path: Path) -> Non
 
     said = parse("/none")
     assert (
-        "would drop its items (noindex, header); its links (nofollow, header)" in said
+        "would drop its items: noindex (header); its links: nofollow (header)" in said
     )
     assert "would drop" not in parse("/fine")
 

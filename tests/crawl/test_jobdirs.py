@@ -189,3 +189,44 @@ def test_killed_stock_scrapy(site: Site, tmp_path: Path) -> None:
     assert not (trial.job / "requests.queue" / "active.json").exists()
     trial.finish()
     assert set(trial.hits()) == set(urls)
+
+
+def test_a_queue_that_cannot_be_moved_yet(site: Site, tmp_path: Path) -> None:
+    """If the requests of an older queue cannot be moved, the crawl says so and stops. The next
+    run moves them, if the cause is mended.
+    """
+    migration = Migration(site, tmp_path, SLOT_BY_SLOT, 60)
+    trial = migration.trial
+    folder = trial.job / "requests.queue"
+    queue = next(path for path in folder.rglob("*") if path.name in ("0", "-1"))
+    away = queue.rename(tmp_path / "away")
+    queue.mkdir()
+    first = trial.start().result()
+    assert first.stats["finish_reason"] != "finished"
+    assert f"{folder} cannot be used" in first.log
+    assert "Traceback" not in first.log
+    queue.rmdir()
+    away.rename(queue)
+    trial.finish()
+    assert set(trial.hits()) == migration.allowed
+
+
+def test_the_same_state_twice(site: Site, tmp_path: Path) -> None:
+    """The queues of Scrapy are moved also if others with the same state were moved before: a
+    project may use this package now and then.
+    """
+    host = site.add(RULES)
+    state = tmp_path / "job" / "requests.queue" / "active.json"
+    states = []
+    for part in "ab":
+        urls = [host.url(f"/{part}/{number}") for number in range(40)]
+        trial = Trial(site, tmp_path, urls)
+        settings = {**trial.settings, "CLOSESPIDER_PAGECOUNT": 8}
+        run_crawl(urls, enable={}, settings=settings, **trial.how)
+        states.append(state.read_text())
+        trial.run_until(5)
+    assert states[0] == states[1]
+    trial.finish()
+    assert set(trial.hits()) == {
+        host.url(f"/{part}/{number}") for part in "ab" for number in range(40)
+    }

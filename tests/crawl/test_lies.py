@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.newest, pytest.mark.unmeasured, pytest.mark.slow]
 
-SETTINGS = {"DNS_TIMEOUT": 3, "REP_RETRY_TIMES": 1}
+SETTINGS = {"DNS_TIMEOUT": 3}
 TOO_MANY_REDIRECTS = {
     "a redirect to itself",
     "a redirect back and forth",
@@ -44,7 +44,7 @@ def sizes() -> Sizes:
     return Sizes(4 * MEGABYTE, 2 * MEGABYTE, 10_000)
 
 
-def test_lies(site: Site, every_mode: str) -> None:
+def test_lies(site: Site, mode: str) -> None:
     """From each host with a broken robots.txt, the expected pages are fetched; each refusal
     has a reason, and is counted and logged once. Broken pages make items or not, as
     expected. Memory and time are bounded.
@@ -57,14 +57,14 @@ def test_lies(site: Site, every_mode: str) -> None:
     ending = [lie for lie in told if not lie.lasts]
     lasting = [lie for lie in told if lie.lasts]
     crawls = [
-        (ending, pages, start(ending, pages, every_mode, patience=120)),
-        (lasting, [], start(lasting, [], every_mode, patience=1)),
+        (ending, pages, start(ending, pages, mode, patience=120)),
+        (lasting, [], start(lasting, [], mode, patience=1)),
     ]
     for its_lies, its_pages, crawl in crawls:
         result = crawl.result(600)
-        check_verdicts(its_lies, its_pages, result, every_mode)
-        check_log(its_lies, result, every_mode)
-        check_pages(its_pages, result, every_mode)
+        check_verdicts(its_lies, its_pages, result, mode)
+        check_log(its_lies, result, mode)
+        check_pages(its_pages, result, mode)
         assert result.exit_code == 0
         assert result.stats["finish_reason"] == "finished"
         assert "log_count/ERROR" not in result.stats, result.log
@@ -83,7 +83,7 @@ def start(
         [*[page.request for page in pages], *urls],
         mode=mode,
         spider="tests.crawl.lie_spiders.LiedToSpider",
-        settings={**SETTINGS, "REP_DOWNLOAD_TIMEOUT": patience},
+        settings={**SETTINGS, "DOWNLOAD_TIMEOUT": patience},
         names=FEW_FAILURES,
     )
 

@@ -54,7 +54,6 @@ def settings_for(server: RedisServer, **own: Any) -> dict[str, Any]:
         "CONCURRENT_REQUESTS": 16,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
         "REP_WAIT_MAX": 120,
-        "REP_RETRY_TIMES": 0,
         **own,
     }
 

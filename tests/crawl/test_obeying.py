@@ -159,7 +159,7 @@ def test_overrides(site: Site) -> None:
     for kind in ("obey", "ignore", "robotstxt"):
         assert result.stats[f"rep/override/{kind}"] == 2
     for host in (ignored, replaced, obeyed):
-        assert len(result.lines("INFO", "REP_OVERRIDES", str(host.port))) == 1
+        assert len(result.lines("INFO", "REP_OVERRIDES[", str(host.port))) == 1
 
 
 @pytest.mark.newest

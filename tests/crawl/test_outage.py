@@ -24,7 +24,6 @@ FORBIDDEN = [f"/private/{number}" for number in range(8)]
 DOWN = Answer(status=503)
 WAITING = {
     "CONCURRENT_REQUESTS": 16,
-    "REP_RETRY_TIMES": 0,
     "REP_WAIT_MAX": 30,
 }
 
@@ -64,7 +63,7 @@ def test_ten_hosts_that_come_back(site: Site, mode: str) -> None:
     late = Answer(status=429)
     answers = [DOWN, asked, DOWN, asked, DOWN, late, late, asked, DOWN]
     hosts = [down_for(site, 3, answer) for answer in [*answers, Answer(hang=True)]]
-    settings = {**WAITING, "REP_DOWNLOAD_TIMEOUT": 1}
+    settings = {**WAITING, "DOWNLOAD_TIMEOUT": 1}
     result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=settings)
     check_nothing_lost(hosts, result)
     for host, answer in zip(hosts, answers, strict=False):
@@ -162,7 +161,7 @@ def test_giving_up(site: Site, mode: str, retry: float) -> None:
 
 def test_nobody_answers(site: Site, mode: str) -> None:
     """If connections are refused or the host name is unknown, requests are refused at
-    once, after REP_RETRY_TIMES.
+    once, after a second attempt.
     """
     host, other = site.refusing(), site.add(RULES)
     nowhere = "http://nosuchhost.invalid"
@@ -171,7 +170,7 @@ def test_nobody_answers(site: Site, mode: str) -> None:
         [*urls, other.url("/page")],
         mode=mode,
         spider=SPIDER,
-        settings={**WAITING, "REP_WAIT_MAX": 600, "REP_RETRY_TIMES": 1},
+        settings={**WAITING, "REP_WAIT_MAX": 600},
         retries=(60.0, 60.0),
     )
     assert other.pages == ["/page"]

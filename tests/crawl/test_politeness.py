@@ -222,7 +222,7 @@ def test_how_long_it_takes(site: Site) -> None:
     wait_until(lambda: "61 requests that wait" in crawl.log)
     crawl.process.send_signal(signal.SIGINT)
     result = crawl.result()
-    (line,) = result.lines("INFO", "asks for")
+    (line,) = result.lines("INFO", "asks for 60 s")
     assert "127.0.0.1 asks for 60 s between requests: the 61 requests that wait" in line
     assert "1:01:00" in line
     assert result.stats["finish_reason"] == "shutdown"
@@ -245,7 +245,7 @@ def test_a_new_robotstxt(site: Site) -> None:
     late = site.add([answer(free), answer(DELAY.format(0.4))], name="127.0.0.2")
     settings = {
         **IMPATIENT,
-        "REP_MIN_AGE": 1,
+        "REP_MAX_AGE": 1,
         # This is slow enough that the first robots.txt becomes stale before all pages are
         # sent.
         "DOWNLOAD_DELAY": 0.05,

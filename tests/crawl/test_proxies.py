@@ -23,7 +23,7 @@ def through(proxy: str, path: str, priority: int = 0) -> dict[str, object]:
     return {"url": ORIGIN + path, "meta": {"proxy": proxy}, "priority": priority}
 
 
-def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> None:
+def test_a_proxy_that_refuses_and_a_good_one(site: Site, mode: str) -> None:
     """If a proxy answers 407 for robots.txt, it is fetched through the
     proxy of another request.
     """
@@ -39,7 +39,7 @@ def test_a_proxy_that_refuses_and_a_good_one(site: Site, every_mode: str) -> Non
         for number in range(5)
         for part in ("private", "public")
     ]
-    result = run_crawl(requests, mode=every_mode, settings={"REP_WAIT_MAX": 30})
+    result = run_crawl(requests, mode=mode, settings={"REP_WAIT_MAX": 30})
     assert good.pages == sorted(
         [f"{ORIGIN}/robots.txt", *(f"{ORIGIN}/public/{n}" for n in range(5))]
     )
@@ -71,7 +71,7 @@ def test_a_proxy_that_refuses_to_connect(site: Site, mode: str) -> None:
     assert {hit.method for hit in bad.hits} == {"CONNECT"}
 
 
-def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
+def test_a_dead_proxy_and_a_good_one(site: Site, mode: str) -> None:
     """If the proxy of the first request is dead, robots.txt is retried through that of the
     next request, and no request with a working proxy is refused.
     """
@@ -82,8 +82,8 @@ def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
     requests += [through(good.origin, "/private/")]
     result = run_crawl(
         requests,
-        mode=every_mode,
-        settings={"REP_WAIT_MAX": 30, "REP_RETRY_TIMES": 0},
+        mode=mode,
+        settings={"REP_WAIT_MAX": 30},
     )
     pages = [f"{ORIGIN}/public/{number}" for number in range(5)]
     assert good.pages == [*pages, f"{ORIGIN}/robots.txt"]
@@ -91,7 +91,7 @@ def test_a_dead_proxy_and_a_good_one(site: Site, every_mode: str) -> None:
     assert result.error(f"{ORIGIN}/public/dead")["error"] != "RobotsDenied"
 
 
-def test_cookies_on_the_way(site: Site, every_mode: str) -> None:
+def test_cookies_on_the_way(site: Site, mode: str) -> None:
     """A site that redirects robots.txt to itself until its cookie is sent gets the cookie,
     but only for robots.txt.
     """
@@ -111,7 +111,7 @@ def test_cookies_on_the_way(site: Site, every_mode: str) -> None:
 
     host.answers = Gate()
     urls = [host.url("/public"), host.url("/private/")]
-    result = run_crawl(urls, mode=every_mode)
+    result = run_crawl(urls, mode=mode)
     assert host.pages == ["/public"]
     assert len(host.robots_hits) == 2
     assert "Cookie" not in host.hits_on("/public")[0].headers

@@ -16,6 +16,7 @@ pytest.importorskip("scrapy_redis")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from redis import Redis
 
@@ -133,3 +134,16 @@ def check_persistence(host: Host, redis: Redis) -> None:
     assert result.stats["idle"] > 1
     assert result.stats["elapsed_time_seconds"] >= IDLE_SECONDS
     assert keys(redis) == set()
+
+
+def test_a_jobdir_beside_the_queue(site: Site, redis: Redis, tmp_path: Path) -> None:
+    """With a JOBDIR as well, requests and fingerprints are on the server only."""
+    host = site.add(RULES)
+    redis.rpush("links:start_urls", json.dumps({"url": host.url("/start")}))
+    # The robots.txt is a response too.
+    how = plan(redis, JOBDIR=str(tmp_path / "job"), CLOSESPIDER_PAGECOUNT=12)
+    result = run_crawl(spider=SPIDER.format("StartUrlSpider"), **how)
+    assert result.stats["finish_reason"] == "closespider_pagecount"
+    assert "log_count/ERROR" not in result.stats, result.log
+    assert host.pages == sorted(["/start", *OLD])
+    assert not [*tmp_path.rglob("requests.*")]

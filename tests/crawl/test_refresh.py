@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
 MINUTE, HOUR, DAY = 60.0, 3600.0, 24 * 3600.0
 NO_A, NO_B = "User-agent: *\nDisallow: /a/\n", "User-agent: *\nDisallow: /b/\n"
 DOWN = Answer(status=503)
-ONE = {"CONCURRENT_REQUESTS": 1, "REP_RETRY_TIMES": 0}
+ONE = {"CONCURRENT_REQUESTS": 1}
 ALL, NONE, KEPT = {"/a/", "/b/"}, set(), {"/b/"}
 
 

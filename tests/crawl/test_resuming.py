@@ -53,7 +53,6 @@ def part_of_crawl(
             "CONCURRENT_REQUESTS": 8,
             "JOBDIR": str(folder),
             "REP_WAIT_MAX": 30,
-            "REP_RETRY_TIMES": 0,
             **(settings or {}),
         },
         **kwargs,

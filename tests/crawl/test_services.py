@@ -119,13 +119,13 @@ def test_where_the_service_has_landed(site: Site) -> None:
     assert result.stats["rep/browser/arrived"] == 1
 
 
-def test_no_encoding_is_asked_for(site: Site, every_mode: str) -> None:
+def test_no_encoding_is_asked_for(site: Site, mode: str) -> None:
     """The requests for robots.txt and tdmrep.json ask for no encoding, whatever download
     handler sends them, also if the spider's requests ask for one.
     """
     host = site.add(RULES)
     request = {"url": host.url("/"), "headers": {"Accept-Encoding": "gzip"}}
-    run_crawl([request], mode=every_mode, settings={"REP_PURPOSES": ["tdm"]})
+    run_crawl([request], mode=mode, settings={"REP_PURPOSES": ["tdm"]})
     page, *own = sorted(host.hits, key=lambda hit: hit.path)
     assert len(own) == 2
     assert {hit.headers["Accept-Encoding"] for hit in own} == {"identity"}

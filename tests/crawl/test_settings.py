@@ -23,9 +23,7 @@ WRONG = "REP_DIALECT is 'gogle', but it must be 'rfc9309', 'google', "
 
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
-def test_before_any_request(
-    site: Site, every_mode: str, enable: dict[str, object]
-) -> None:
+def test_before_any_request(site: Site, mode: str, enable: dict[str, object]) -> None:
     """The process fails before any request, and names the setting, its value and the valid
     values, in all modes of Scrapy. ``tests/test_settings.py`` has each setting.
     """
@@ -34,7 +32,7 @@ def test_before_any_request(
         [host.url("/public")],
         enable=enable,
         settings={"REP_DIALECT": "gogle"},
-        mode=every_mode,
+        mode=mode,
     )
     assert result.exit_code != 0
     assert host.hits == []
@@ -76,30 +74,28 @@ def shown(done: CompletedProcess[bytes]) -> list[str]:
 
 
 @pytest.mark.parametrize("enable", [ADDON, BY_HAND], ids=["add-on", "by hand"])
-def test_the_last_line(
-    every_mode: str, tmp_path: Path, enable: dict[str, object]
-) -> None:
+def test_the_last_line(mode: str, tmp_path: Path, enable: dict[str, object]) -> None:
     """An invalid setting ends the process, and the last line says what to do. Without a reactor
     and without the add-on, aiohttp then says that Scrapy has left its sessions open.
     """
     wrong = ["-s", "REP_DIALECT=gogle"]
-    done = run_spider(tmp_path, every_mode, *wrong, enable=enable)
+    done = run_spider(tmp_path, mode, *wrong, enable=enable)
     lines = shown(done)
-    if every_mode == "reactorless" and enable is BY_HAND:
+    if mode == "reactorless" and enable is BY_HAND:
         while "client_session: <" in lines[-1] or "Unclosed client" in lines[-1]:
             del lines[-1]
     assert lines[-1].startswith(f"scrapy_rep.exceptions.SettingError: {WRONG}")
 
 
-def test_a_ledger_that_can_not_be(every_mode: str, tmp_path: Path) -> None:
+def test_a_ledger_that_can_not_be(mode: str, tmp_path: Path) -> None:
     """A REP_LEDGER where no file can be created ends the process, and the last line names the
     path and the reason. An empty one means that there is no ledger.
     """
     place = tmp_path / "one.py" / "ledger.sqlite"
-    done = run_spider(tmp_path, every_mode, "-s", f"REP_LEDGER={place}")
+    done = run_spider(tmp_path, mode, "-s", f"REP_LEDGER={place}")
     last = shown(done)[-1]
     assert last.startswith(f"scrapy_rep.exceptions.LedgerError: {place}: ")
-    done = run_spider(tmp_path, every_mode, "-s", "REP_LEDGER=")
+    done = run_spider(tmp_path, mode, "-s", "REP_LEDGER=")
     assert "Spider closed (finished)" in "\n".join(shown(done))
 
 
@@ -122,10 +118,9 @@ def test_good_values_start(site: Site) -> None:
     host = site.add()
     settings = {
         "REP_DIALECT": "scrapy_rep.CLASSIC",
-        "REP_DOWNLOAD_TIMEOUT": "0.5",
+        "REP_MAX_AGE": "0.5",
         "REP_OVERRIDES": '{"*.example.com": "ignore", "[::1]:8080": "obey"}',
         "REP_REQUEST_META_KEYS": "download_slot,session",
-        "REP_RETRY_TIMES": 0,
         "ROBOTSTXT_USER_AGENT": ["one-bot", "Other_Bot"],
     }
     result = run_crawl([host.url("/public")], settings=settings)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import shutil
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from scrapy_rep.protocol.origins import origin_of
 from tests.crawl.answers import Answer
 from tests.crawl.crawl import run_crawl, start_crawl
 from tests.crawl.own_store import FolderStore
@@ -149,6 +152,33 @@ def test_the_file_is_removed(site: Site, tmp_path: Path) -> None:
     assert len(result.lines("WARNING")) == 1, result.log
     assert len(result.lines("WARNING", "fails", "it was moved or removed")) == 1
     assert result.stats["rep/store/errors"] == 1
+
+
+def test_entries_of_others(site: Site, tmp_path: Path) -> None:
+    """Entries that are damaged, or that another program wrote, cause one warning. The crawl fetches
+    these files again, obeys them, and replaces the entries.
+    """
+    path = tmp_path / "robotstxt.sqlite"
+    hosts = [site.add(RULES) for _ in range(6)]
+    settings = {"REP_STORE": f"sqlite:///{path}"}
+    run_crawl(urls(hosts, "first"), settings=settings)
+    foreign = [b"", b"User-agent: *\nAllow: /", "text", None, bytes(5_000_000), 7]
+    with closing(sqlite3.connect(path)) as file:
+        for host, data in zip(hosts, foreign, strict=True):
+            values = data, str(origin_of(host.origin))
+            changed = file.execute("UPDATE entries SET data = ? WHERE key = ?", values)
+            assert changed.rowcount == 1
+        file.commit()
+    asked = urls(hosts, "second")
+    result = run_crawl(asked, settings=settings)
+    check_obeyed(asked, hosts, result)
+    assert [len(host.robots_hits) for host in hosts] == [2] * 6
+    assert len(result.lines("WARNING")) == 1, result.log
+    assert result.lines("WARNING", "cannot be read", "Check who else writes")
+    assert result.stats["rep/store/errors"] >= 5
+    third = run_crawl(urls(hosts, "third"), settings=settings)
+    assert third.stats["rep/robotstxt/from_store"] == 6
+    assert "rep/store/errors" not in third.stats
 
 
 def test_bad_uri(site: Site) -> None:

@@ -150,7 +150,7 @@ def test_overrides(host: Host) -> None:
 def test_an_outage(host: Host) -> None:
     """While the robots.txt of a virtual host is unreachable, the others are crawled."""
     host.answers[f"{NAME}/robots.txt"] = Answer(status=503)
-    result = run_crawl(all_pages(host), settings={"REP_RETRY_TIMES": 0})
+    result = run_crawl(all_pages(host))
     assert served(host) == [*BOTH[:2], BOTH[3]]
     assert len(result.lines("WARNING", f"{host.robotstxt}#Host:{NAME} is unreach")) == 1
 

@@ -112,11 +112,11 @@ def crawl(urls: list[str], mode: str, **settings: object) -> CrawlResult:
     return run_crawl(urls, mode=mode, spider=spider, settings=wanted)
 
 
-def test_pages_and_files(site: Site, every_mode: str) -> None:
+def test_pages_and_files(site: Site, mode: str) -> None:
     """Rules, headers, tags, dates and policies from servers are escaped in the log."""
     host = add(site)
     private = f"/private{quote(EVIL)}"
-    result = crawl([host.url(path) for path in (*PAGES, private)], every_mode)
+    result = crawl([host.url(path) for path in (*PAGES, private)], mode)
     assert private not in host.pages
     assert faked(result.log) == []
     shown = EVIL.encode("unicode_escape").decode()
@@ -142,7 +142,7 @@ def test_a_date_with_text_behind_it(site: Site) -> None:
     assert "FAKE LINE" not in result.log
 
 
-def test_robotstxt_that_is_not_to_be_had(site: Site, every_mode: str) -> None:
+def test_robotstxt_that_is_not_to_be_had(site: Site, mode: str) -> None:
     """A Location header, and an answer that is not HTTP, are escaped in warnings."""
     raw = EVIL.encode().decode("latin-1")
     chain = site.add()
@@ -154,13 +154,13 @@ def test_robotstxt_that_is_not_to_be_had(site: Site, every_mode: str) -> None:
     no_http = site.add(Answer(status=f"abc {raw} \x1b[31mFAKE LINE"))  # type: ignore[arg-type]
     nowhere = site.add(redirect(f"http://{raw}:99999999/"))
     hosts = [chain, no_http, nowhere]
-    settings = {"REP_DOWNLOAD_TIMEOUT": 3, "REP_RETRY_TIMES": 0}
-    result = crawl([host.url("/page") for host in hosts], every_mode, **settings)
+    settings = {"DOWNLOAD_TIMEOUT": 3}
+    result = crawl([host.url("/page") for host in hosts], mode, **settings)
     assert faked(result.log) == []
     assert result.lines("WARNING", no_http.robotstxt, "is unreachable")
 
 
-def test_passwords_in_urls(site: Site, every_mode: str) -> None:
+def test_passwords_in_urls(site: Site, mode: str) -> None:
     """No line of this package's loggers has the user name or password of a URL: whether a
     page, its robots.txt or its links are refused, and whatever a site redirects to.
     """
@@ -185,7 +185,7 @@ def test_passwords_in_urls(site: Site, every_mode: str) -> None:
     ]
     # Some of Scrapy's download handlers refuse a URL with user information.
     plain = [host.url(path) for path in ("/page", "/private")]
-    result = crawl([*urls, *plain], every_mode, REP_REL=["nofollow"], REP_RETRY_TIMES=0)
+    result = crawl([*urls, *plain], mode, REP_REL=["nofollow"])
     ours = [line for line in result.log.splitlines() if "[scrapy_rep" in line]
     assert len(ours) > 20
     assert [line for line in ours if "secret" in line or "name:" in line] == []

@@ -72,17 +72,6 @@ def test_switched_off(site: Site) -> None:
         check_all_fetched(result, 5)
 
 
-@pytest.mark.newest
-def test_closing_while_it_is_closed(site: Site) -> None:
-    """A crawl that closes does not wait until Visit-time begins."""
-    host = site.add(HOURS.format("1200-1300"))
-    settings = {**WAITING, "CLOSESPIDER_TIMEOUT": 1}
-    result = run_crawl(pages(host, 5), spider=SPIDER, settings=settings, seconds=600)
-    assert result.stats["finish_reason"] == "closespider_timeout"
-    assert result.stats["elapsed_time_seconds"] < 60
-    assert host.pages == []
-
-
 def test_what_a_callback_downloads_itself(site: Site) -> None:
     """``download_async`` in a callback waits until Visit-time begins."""
     host, other = site.add(HOURS.format("1200-1300")), site.add()

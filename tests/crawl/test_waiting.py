@@ -52,22 +52,6 @@ def test_healthy_hosts_do_not_stall(site: Site, mode: str, slow_hosts: int) -> N
     assert "log_count/ERROR" not in result.stats, result.log
 
 
-@pytest.mark.parametrize(
-    "answer", [Answer(hang=True), Answer(status=503)], ids=["in flight", "out of reach"]
-)
-def test_closing_does_not_wait(site: Site, mode: str, answer: Answer) -> None:
-    """A spider that is closed ends soon, even if requests wait for robots.txt."""
-    hosts = [site.add(answer) for _ in range(2)]
-    urls = [host.url(f"/{number}") for host in hosts for number in range(20)]
-    settings = {**FOUR, "CLOSESPIDER_TIMEOUT": 1, "REP_WAIT_MAX": 600}
-    result = run_crawl(urls, mode=mode, settings=settings)
-    assert result.stats["finish_reason"] == "closespider_timeout"
-    assert result.stats["elapsed_time_seconds"] < 60
-    assert [host.pages for host in hosts] == [[], []]
-    assert "log_count/ERROR" not in result.stats, result.log
-    assert "never retrieved" not in result.log
-
-
 def test_the_crawl_goes_on_while_some_are_held(site: Site, mode: str) -> None:
     """A crawl does not end while requests wait, even if it has nothing else to do."""
     host = site.add(robots(RULES, delay=1))

@@ -108,7 +108,7 @@ def test_redis_stopped_and_started(site: Site) -> None:
         wait_until(lambda: hosts[12].pages or ended() is not None)
         server.start()
         result = crawl.result()
-        kept = list(server.client().scan_iter("rep:entry:*"))
+        kept = list(server.client().scan_iter("rep:file:*"))
     check_obeyed(asked, hosts, result)
     for host in hosts:
         assert host.pages == ["/public/page-0", "/public/page-1"]

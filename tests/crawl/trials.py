@@ -153,6 +153,8 @@ class Trial:
         self.requests = list(requests)
         self.settings = {
             "CONCURRENT_REQUESTS": AT_ONCE,
+            # Scrapy may be killed while it writes its state, and logs an error then.
+            "EXTENSIONS": {"scrapy.extensions.spiderstate.SpiderState": None},
             "JOBDIR": str(self.job),
             **(settings or {}),
         }

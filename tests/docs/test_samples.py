@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+import sys
 from argparse import ArgumentParser
 from base64 import b64decode
 from configparser import ConfigParser
@@ -14,17 +15,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scrapy import Request
 from scrapy.http import HtmlResponse
 from scrapy.settings import Settings, default_settings
 
 from scrapy_rep import UsagePreferences, stats
 from scrapy_rep.commands import RepCommand
 from scrapy_rep.commands.arguments import SUBCOMMANDS
+from scrapy_rep.protocol.origins import origin_of
 from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
 from scrapy_rep.protocol.robotstxt.rules import Rule
+from scrapy_rep.record import of_request
 from scrapy_rep.settings import DEFAULTS, RepSettings
 from tests import forks
+from tests.crawl import own_store
 from tests.docs.pages import PAGES, ROOT, Sample, python, samples
 from tests.example import PROJECT, environment
 
@@ -87,8 +90,10 @@ def test_sessions(page: str) -> None:
 @pytest.mark.parametrize(
     "sample", [each for each in python("code") if PANDAS not in each.code], ids=str
 )
-def test_code(sample: Sample) -> None:
+def test_code(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece of code runs, if a response or a file for it exists."""
+    for name in ("myproject", "myproject.stores"):
+        monkeypatch.setitem(sys.modules, name, own_store)
     body = b"User-agent: *\nDisallow: /private/\nDisalow: /tmp/\n"
     response = HtmlResponse("https://example.com/")
     page = UsagePreferences.parse(headers=[("Content-Usage", b"train-ai=n")], html=b"")
@@ -167,7 +172,7 @@ def test_data_set(crawled: dict[str, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("rule", "reason", "shown"),
     [
-        (Rule("disallow", "/basket/", 5), Reason.RULE, "line 5"),
+        (Rule("disallow", "/basket/", 5), Reason.RULE, "Disallow: /basket/"),
         (None, Reason.UNREACHABLE, "unreachable"),
     ],
 )
@@ -178,14 +183,12 @@ def test_signal(
     (sample,) = (each for each in spiders() if each.page == "docs/reference/signals.md")
     names: dict[str, Any] = {}
     exec(sample.code, names)
-    url, robotstxt_url = (
-        "https://shop.example/basket/",
-        "https://shop.example/robots.txt",
-    )
+    url = "https://shop.example/basket/"
     decision = Decision(False, rule, None, reason)
+    record = of_request(url, origin_of(url), decision)
     with caplog.at_level("INFO"):
-        names["ShopSpider"]().on_denied(Request(url), decision, robotstxt_url)
-    assert caplog.messages == [f"{url}: {robotstxt_url}, {shown}"]
+        names["ShopSpider"]().on_decided(record)
+    assert caplog.messages == [f"{url}: {shown}"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
-from scrapy_rep.exceptions import IndexingDenied
+from scrapy_rep.exceptions import FileDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from tests.fakes import fake_crawler
 
@@ -108,10 +108,10 @@ def test_media_with_noindex(
     request = Request(URL, callback=NO_CALLBACK, meta=meta)
     response = page(b"%PDF", "noindex", content_type="application/pdf")
     if refused:
-        with pytest.raises(IndexingDenied) as caught:
+        with pytest.raises(FileDenied) as caught:
             mw.process_response(request, response)
         assert isinstance(caught.value, IgnoreRequest)
-        assert not caught.value.rules.index
+        assert caught.value.record.reason == "noindex"
     else:
         assert mw.process_response(request, response) is response
     count = crawler.stats.get_value("rep/noindex/media/noindex")
@@ -128,7 +128,7 @@ def test_an_image_that_says_noimageindex(content_type: str, refused: bool) -> No
     assert mw.process_response(Request(URL), response) is response
     request = Request(URL, callback=NO_CALLBACK)
     if refused:
-        with pytest.raises(IndexingDenied, match="noimageindex"):
+        with pytest.raises(FileDenied, match="noimageindex"):
             mw.process_response(request, response)
     else:
         assert mw.process_response(request, response) is response

@@ -12,11 +12,11 @@ from scrapy.http.request import NO_CALLBACK
 
 from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.exceptions import MediaUsageDenied, RobotsDenied
+from scrapy_rep.exceptions import FileDenied, RobotsDenied
 from scrapy_rep.fetching.identity import Identity
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.vocabulary import Signal, Source
-from scrapy_rep.signals import indexing_read, media_refused, usage_read
+from scrapy_rep.signals import rep_decided
 from tests.fakes import answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ async def test_a_request_in_several_names() -> None:
 
     with pytest.raises(RobotsDenied) as caught:
         await crawl.send("/for-none/")
-    assert caught.value.decision.rule is not None
-    assert caught.value.decision.rule.pattern == "/for-none/"
+    assert caught.value.record.statement == "Disallow: /for-none/"
 
 
 @coroutine_test
@@ -175,16 +174,11 @@ async def test_what_a_ledger_is_told(level: str, told: int, tmp_path: Any) -> No
     def receive(**arguments: Any) -> None:
         seen.append(arguments)
 
-    for signal in (usage_read, indexing_read):
-        crawl.crawler.signals.connect(receive, signal)
+    crawl.crawler.signals.connect(receive, rep_decided)
     request = await crawl.send("/a")
     crawl.receive(request, X_Robots_Tag="search=y", Content_Usage="ai-use=y")
-    uses = [each for each in seen if each["signal"] is usage_read]
+    uses = [each["record"] for each in seen if each["record"].layer == "usage"]
     assert len(uses) == told
-    for use in uses:
-        labels = {each.label for each in use["preferences"].statements}
-        assert "ai-use" in labels
-        assert use["entry"].result.body == robots
 
 
 # Files for pipelines.
@@ -226,17 +220,18 @@ def test_files_that_are_not_for_a_purpose(
     def receive(**arguments: Any) -> None:
         seen.append(arguments)
 
-    crawl.crawler.signals.connect(receive, media_refused)
+    crawl.crawler.signals.connect(receive, rep_decided)
     request = Request(f"{SITE}/a.png", callback=NO_CALLBACK)
     headers = {"Content_Type": "image/png", **headers}
     if refused is None:
         crawl.receive(request, **headers)
         assert seen == []
         return
-    with pytest.raises(MediaUsageDenied) as caught:
+    with pytest.raises(FileDenied) as caught:
         crawl.receive(request, **headers)
     assert isinstance(caught.value, IgnoreRequest)
-    assert caught.value.denial.purpose == refused
     (signal,) = seen
-    assert (signal["reason"], signal["url"]) == (refused, request.url)
+    assert signal["record"] is (record := caught.value.record)
+    assert (record.reason, record.url) == (refused, request.url)
+    assert (record.layer, record.verdict) == ("usage", "dropped")
     assert crawl.stat(f"rep/usage/media/{refused}") == 1

@@ -14,7 +14,7 @@ from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy_rep.exceptions import RobotsDenied
 from scrapy_rep.fetching.request import RobotsTxtRequest
 from scrapy_rep.frontier.frontier import Frontier
-from scrapy_rep.signals import request_allowed, request_denied
+from scrapy_rep.signals import rep_decided
 from tests.fakes import answer, coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
@@ -60,20 +60,20 @@ async def test_denial() -> None:
     def receive(**arguments: Any) -> None:
         seen.append(arguments)
 
-    crawler.signals.connect(receive, request_denied)
+    crawler.signals.connect(receive, rep_decided)
     request = Request(PRIVATE)
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, request)
-    decision = caught.value.decision
-    assert (decision.allowed, decision.line, decision.agent) == (False, 2, "*")
-    assert caught.value.robotstxt_url == ROBOTS_URL
+    record = caught.value.record
+    assert (record.verdict, record.line, record.agent) == ("refused", 2, "*")
+    assert (record.url, record.origin) == (PRIVATE, "http://example.com")
+    assert record.statement == "Disallow: /private/"
     assert str(caught.value) == (
         f"Forbidden by {ROBOTS_URL}, line 2 (disallow: /private/)"
     )
     assert isinstance(caught.value, IgnoreRequest)
     assert seen[0]["request"] is request
-    assert seen[0]["decision"] == decision
-    assert seen[0]["robotstxt_url"] == ROBOTS_URL
+    assert seen[0]["record"] is record
     assert crawler.stats.get_value("robotstxt/forbidden") == 1
     assert crawler.stats.get_value("rep/denied/rule") == 1
 
@@ -85,9 +85,11 @@ async def test_a_url_that_is_too_long_to_be_judged() -> None:
     answers = {ROBOTS_URL: answer(ROBOTS_URL, body=body)}
     mw, crawler = middleware(answers)
     long = f"http://example.com/{'a' * 70_000}"
-    with pytest.raises(RobotsDenied, match=r"robots\.txt \(too-long\)") as caught:
+    with pytest.raises(
+        RobotsDenied, match=r"robots\.txt \(too-long: the URL is too long.*"
+    ) as caught:
         await ask(mw, Request(long))
-    assert caught.value.decision.reason == "too-long"
+    assert caught.value.record.reason == "too-long"
     assert crawler.stats.get_value("rep/denied/too-long") == 1
     assert await ask(mw, Request(f"http://example.com/{'a' * 60_000}")) is None
     mw, _ = middleware(answers, REP_OVERRIDES={"example.com": "ignore"})
@@ -166,7 +168,7 @@ async def test_a_failure_of_ours_is_no_permission() -> None:
     mw, _ = middleware({})  # The fake engine raises KeyError.
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request(PUBLIC))
-    assert caught.value.decision.reason == "unreachable"
+    assert caught.value.record.reason == "unreachable"
 
 
 @pytest.mark.parametrize(
@@ -200,16 +202,15 @@ async def test_a_host_that_cannot_be_read(url: str) -> None:
     def receive(**arguments: Any) -> None:
         seen.append(arguments)
 
-    crawler.signals.connect(receive, request_denied)
+    crawler.signals.connect(receive, rep_decided)
     request = Request("http://example.com/")
     request._url = url  # Like verbatim_url, where Scrapy has it.
     with pytest.raises(
-        RobotsDenied, match="host or port of the URL cannot be read"
+        RobotsDenied, match="host or port of the URL can't be read"
     ) as caught:
         await ask(mw, request)
-    assert caught.value.decision.reason == "bad-url"
-    assert caught.value.robotstxt_url == seen[0]["robotstxt_url"] == ""
-    assert seen[0]["origin"] is None
+    assert caught.value.record.reason == "bad-url"
+    assert caught.value.record.origin == seen[0]["record"].origin == ""
     assert crawler.stats.get_value("robotstxt/forbidden") == 1
     assert crawler.stats.get_value("rep/denied/bad-url") == 1
     request.meta["dont_obey_robotstxt"] = True
@@ -245,7 +246,7 @@ async def test_the_form_that_is_denied() -> None:
     mw, _ = middleware()
     with pytest.raises(RobotsDenied) as caught:
         await ask(mw, Request("http://example.com/a/../private/1"))
-    assert caught.value.decision.form == PRIVATE
+    assert caught.value.record.form == PRIVATE
     assert str(caught.value).endswith(f"(disallow: /private/), as {PRIVATE}")
 
 
@@ -310,12 +311,12 @@ async def test_that_the_spider_asks_for_robotstxt_is_recorded() -> None:
     def receive(**arguments: Any) -> None:
         seen.append(arguments)
 
-    crawler.signals.connect(receive, request_allowed)
+    crawler.signals.connect(receive, rep_decided)
     assert await ask(mw, Request(ROBOTS_URL)) is None
     (told,) = seen
     assert told["request"].url == ROBOTS_URL
-    assert told["decision"].allowed
-    assert told["entry"].result.status == 503
+    assert told["record"].verdict == "allowed"
+    assert told["record"].fetched
 
 
 @pytest.mark.parametrize(

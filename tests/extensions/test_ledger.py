@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scrapy import Request, signals
+from scrapy.http import HtmlResponse
 
+from scrapy_rep.downloadermiddlewares.indexing import IndexingMiddleware
 from scrapy_rep.extensions import ledger as module
 from scrapy_rep.extensions.ledger import Ledger
 from scrapy_rep.ledger import writer
@@ -17,7 +19,9 @@ from scrapy_rep.ledger.reader import open_ledger
 from tests.fakes import coroutine_test, fake_crawler
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+    from sqlite3 import Row
     from typing import NoReturn
 
     from scrapy.crawler import Crawler
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.newest
 
 
-def extension(path: Path) -> tuple[Ledger, Crawler]:
-    settings = {"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False}
+def extension(path: Path, **settings: str) -> tuple[Ledger, Crawler]:
+    settings = {"REP_LEDGER": str(path), "ROBOTSTXT_OBEY": False, **settings}
     crawler = fake_crawler(settings)
     return Ledger.from_crawler(crawler), crawler
 
@@ -93,3 +97,71 @@ async def test_a_package_that_is_not_installed(
     assert json.loads(row["versions"])["scrapy-rep"] == "not installed"
     assert crawler.stats.get_value("rep/ledger/recorded") == 2
     assert kept is not None
+
+
+@pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 4)])
+@coroutine_test
+async def test_requests_without_obedience(
+    tmp_path: Path, level: str, count: int
+) -> None:
+    """With ROBOTSTXT_OBEY off, a row is written for each origin or, at the level "all", for
+    each request. URLs without an origin make no row.
+    """
+    urls = ("http://a.example/1", "http://a.example/2", "http://b.example/", "data:,x")
+    rows = await recorded(tmp_path, [*urls, urls[0]], REP_LEDGER_LEVEL=level)
+    assert len(rows) == count
+    assert {row["origin"] for row in rows} == {"http://a.example", "http://b.example"}
+    assert {(row["layer"], row["verdict"], row["reason"]) for row in rows} == {
+        ("override", "allowed", "ROBOTSTXT_OBEY")
+    }
+
+
+@coroutine_test
+async def test_what_was_recorded_is_remembered_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of recorded origins is limited; beyond the limit, an origin can be recorded
+    again.
+    """
+    monkeypatch.setattr(module, "_MAX_REMEMBERED", 2)
+    urls = [f"http://host{number}.example/" for number in (1, 2, 1, 3, 1, 3)]
+    rows = await recorded(tmp_path, urls)
+    assert [row["origin"][11:-8] for row in rows] == ["1", "2", "3", "1"]
+
+
+@pytest.mark.parametrize(("level", "count"), [("denied", 2), ("all", 3)])
+@coroutine_test
+async def test_statements_that_are_ignored(
+    tmp_path: Path, level: str, count: int
+) -> None:
+    """An ignored noindex makes a row for each origin or, at the level "all", for each page."""
+    urls = ("http://a.example/1", "http://a.example/2", "http://b.example/")
+    settings = {"REP_NOINDEX": "ignore", "REP_LEDGER_LEVEL": level}
+    rows = await recorded(tmp_path, urls, page="noindex", **settings)
+    kept = [row for row in rows if row["reason"] == "REP_NOINDEX"]
+    assert len(kept) == count
+    assert {(row["layer"], row["verdict"], row["statement"]) for row in kept} == {
+        ("override", "allowed", "noindex")
+    }
+
+
+async def recorded(
+    tmp_path: Path, urls: Sequence[str], *, page: str = "", **settings: str
+) -> list[Row]:
+    """Return the rows about requests for *urls*, or about pages there with this X-Robots-Tag."""
+    path = tmp_path / "ledger"
+    kept, crawler = extension(path, **settings)
+    spider, send = crawler.spider, crawler.signals.send_catch_log
+    send(signals.spider_opened, spider=spider)
+    for request in map(Request, urls):
+        if page:
+            response = HtmlResponse(request.url, headers={"X-Robots-Tag": page})
+            IndexingMiddleware(crawler).process_response(request, response)
+        else:
+            send(signals.request_reached_downloader, request=request, spider=spider)
+    await crawler.signals.send_catch_log_async(
+        signals.spider_closed, spider=spider, reason="finished"
+    )
+    assert kept is not None
+    with closing(open_ledger(str(path))) as ledger:
+        return ledger.execute("SELECT * FROM decision ORDER BY id").fetchall()

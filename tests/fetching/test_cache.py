@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from scrapy import Request
@@ -13,22 +14,23 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.exceptions import SpiderClosing
+from scrapy_rep.fetching import cache
 from scrapy_rep.fetching.cache import RobotsTxtCache
 from scrapy_rep.fetching.request import Causes
-from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry, State
 from scrapy_rep.protocol.origins import Origin
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.stores.memory import MemoryStore
+from scrapy_rep.stores.entries import dumps
 from tests.fakes import coroutine_test, fake_crawler
-from tests.stores.places import LockingStore
+from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.fetching.cache import Known
     from scrapy_rep.fetching.fetcher import RobotsOf
-    from scrapy_rep.stores.base import Store
+    from scrapy_rep.stores import Store
+    from scrapy_rep.stores.memory import Key
 
 pytestmark = pytest.mark.newest
 
@@ -43,7 +45,7 @@ HOUR, DAY = 3600.0, 24 * 3600.0
 
 
 def result(url: str, body: bytes = b"", status: int | None = 200) -> AccessResult:
-    error = None if status else "no answer"
+    error = "" if status else "no answer"
     return AccessResult(url=url, status=status, error=error, body=body)
 
 
@@ -72,20 +74,20 @@ class Fetcher:
 
 
 class Cached:
-    """A cache, its store client and its fetcher."""
+    """A cache with its fetcher, and a store that others may use."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.set_forward = self.passed = 0.0
         """The seconds by which the clock was set forward, and the seconds that have passed."""
         self.crawler: Crawler = fake_crawler({"USER_AGENT": "mybot", **settings})
         self.fetcher: Any = Fetcher()
-        self.client = StoreClient(
-            self.crawler, MemoryStore() if store is None else store
-        )
-        self.cache = RobotsTxtCache(
+        with patch.object(cache, "open_store", return_value=(store, 10_000_000)):
+            self.cache = self._cache()
+
+    def _cache(self) -> RobotsTxtCache:
+        return RobotsTxtCache(
             self.crawler,
             self.fetcher,
-            self.client,
             RepSettings.of(self.crawler),
             now=lambda: time.time() + self.set_forward + self.passed,
             monotonic=lambda: self.passed,
@@ -96,6 +98,10 @@ class Cached:
     async def robots_of(self, origin: Origin, causes: Causes) -> Known:
         known, _ = await self.cache.robots(origin, causes)
         return known
+
+    def keep(self, key: Key, entry: Entry) -> None:
+        """Put *entry* into the memory of this process."""
+        self.cache._memory.put(key, entry, 0.0)
 
     async def learn(self) -> Any:
         known, _ = await self.cache.learn(ORIGIN, CAUSES)
@@ -113,32 +119,63 @@ def entry(url: str, body: bytes, age: float = 0, **fields: Any) -> Entry:
 
 
 @coroutine_test
-async def test_an_entry_of_the_store_is_cached() -> None:
-    """A fresh entry in a memory store needs no fetch, and is parsed once."""
+async def test_an_entry_in_memory() -> None:
+    """A fresh entry in memory needs no fetch, and is parsed once."""
     cached = Cached()
     assert cached.cache.cached(ORIGIN) is None
-    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
     known = cached.cache.cached(ORIGIN)
     assert known is not None
     assert not known.robots.is_allowed("http://example.com/private", ("mybot",))
     again = cached.cache.cached(ORIGIN)
     assert again is not None
     assert again.robots is known.robots
+    learned, is_new = await cached.cache.learn(ORIGIN, CAUSES)
+    assert (learned.entry, is_new) == (known.entry, False)
     assert cached.fetcher.asked == []
+
+
+@coroutine_test
+async def test_an_entry_that_is_too_new_to_be_stale() -> None:
+    """An entry is fetched again if the caller has found it wrong, and not if it is newer."""
+    cached = Cached()
+    before = entry(ROBOTS_URL, ROBOTS, age=30)
+    cached.keep(ORIGIN, before)
+    known, is_new = await cached.cache.learn(ORIGIN, CAUSES, stale=before)
+    assert is_new
+    again, is_new = await cached.cache.learn(ORIGIN, CAUSES, stale=before)
+    assert (again.entry, is_new) == (known.entry, False)
+    assert cached.fetcher.asked == [ROBOTS_URL]
+
+
+@coroutine_test
+async def test_a_store_that_loses_everything() -> None:
+    """What a crawl has in memory does not need the store: a fresh file is used, and the last good
+    copy of an unreachable one is kept."""
+    store = SharedMemory()
+    cached = Cached(store)
+    await cached.learn()
+    store.kept.clear()
+    assert (await cached.cache.learn(ORIGIN, CAUSES))[1] is False
+    cached.passed = 2 * DAY
+    cached.fetcher.answers[ROBOTS_URL] = DOWN
+    known = await cached.learn()
+    assert known.entry.copy is not None
+    assert known.entry.copy.body == ROBOTS
+    assert cached.fetcher.asked == [ROBOTS_URL] * 2
 
 
 @coroutine_test
 async def test_another_worker_was_faster() -> None:
     """An entry that another worker stores while this worker waits for the lock is used."""
 
-    class FasterStore(LockingStore):
+    class FasterStore(SharedMemory):
         """A store in which another worker puts an entry right before it releases the lock."""
 
-        def lock(self, origin: str, owner: str, seconds: float, now: float) -> bool:
-            self.put(
-                origin, entry(ROBOTS_URL, b"User-agent: *\nDisallow: /other\n"), now
-            )
-            return super().lock(origin, owner, seconds, now)
+        def lock(self, key: str, owner: str, seconds: float) -> bool:
+            body = b"User-agent: *\nDisallow: /other\n"
+            self.put(key, dumps(entry(ROBOTS_URL, body)), 0)
+            return super().lock(key, owner, seconds)
 
     store = FasterStore()
     cached = Cached(store)
@@ -148,7 +185,7 @@ async def test_another_worker_was_faster() -> None:
     assert not is_new
     assert cached.fetcher.asked == []
     # The lock is released.
-    assert LockingStore.lock(store, str(ORIGIN), "a third", 1, time.time())
+    assert store.locks == {}
 
 
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
@@ -164,6 +201,7 @@ async def test_a_fetch_that_is_cancelled(error: BaseException) -> None:
     assert known.entry.result.error == "cancelled"
     assert is_new
     cached.crawler.engine._slot.closing = True
+    cached.passed = DAY
     with pytest.raises(type(error)):
         await cached.learn()
 
@@ -174,7 +212,7 @@ async def test_an_error_of_the_crawler(caplog: pytest.LogCaptureFixture) -> None
     is logged, and the last good copy is kept.
     """
     cached = Cached()
-    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS, age=3600))
     assert cached.cache.cached(ORIGIN) is None
     cached.fetcher.answers[ROBOTS_URL] = RuntimeError("out of order")
     known = await cached.learn()
@@ -217,7 +255,7 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
     cached.fetcher.answers[ROBOTS_URL] = DOWN
     stored = replace(entry(ROBOTS_URL, b"", age=20 * DAY), result=DOWN, attempts=9)
     stored = replace(stored, unreachable_since=stored.fetched - 29 * DAY)
-    await cached.client.put(ORIGIN, stored)
+    cached.keep(ORIGIN, stored)
     assert outage((await cached.learn()).entry) == 29 * DAY
     cached.passed = 3 * HOUR
     assert outage((await cached.learn()).entry) == 29 * DAY + 3 * HOUR
@@ -237,7 +275,7 @@ async def test_an_outage_lasts_as_long_as_a_crawl_has_seen_it() -> None:
 @coroutine_test
 async def test_an_outage_that_several_workers_see() -> None:
     """A worker whose clock is wrong does not end an outage for itself, nor for another."""
-    store = LockingStore()
+    store = SharedMemory()
     workers = Cached(store), Cached(store)
     workers[1].set_forward = 40 * DAY
     for hours in range(1, 9, 3):
@@ -255,7 +293,9 @@ async def test_an_outage_of_a_host_among_many() -> None:
     cached = Cached()
     cached.fetcher.answers[ROBOTS_URL] = DOWN
     await cached.learn()
-    cached.cache._files.clear()
+    for number in range(5_000):
+        cached.keep(ORIGIN._replace(port=number + 1000), entry(ROBOTS_URL, b""))
+    assert cached.cache._memory._parsed.get(ORIGIN) is None
     cached.passed = 2 * HOUR
     assert outage((await cached.learn()).entry) == 2 * HOUR
 
@@ -269,7 +309,7 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
     robots.txt forbids to fetch that.
     """
     cached = Cached(REP_PURPOSES=["tdm"])
-    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
     assert cached.cache.cached(ORIGIN) is None
     known = await cached.learn()
     assert cached.fetcher.asked == [TDMREP_URL]
@@ -279,7 +319,7 @@ async def test_a_robotstxt_without_its_tdmrep_is_not_cached() -> None:
 
     closed = Cached(REP_PURPOSES=["tdm"])
     body = b"User-agent: *\nDisallow: /.well-known/\n"
-    await closed.client.put(ORIGIN, entry(ROBOTS_URL, body))
+    closed.keep(ORIGIN, entry(ROBOTS_URL, body))
     cached_entry = closed.cache.cached(ORIGIN)
     assert cached_entry is not None
     assert cached_entry.tdmrep is None
@@ -293,16 +333,15 @@ async def test_what_this_crawler_has_dropped_is_not_stored() -> None:
     """A result that says nothing about the site counts in this crawl only. What the store
     knew of the site stays there.
     """
-    cached = Cached()
-    known = entry(ROBOTS_URL, ROBOTS, age=3600)
-    await cached.client.put(ORIGIN, known)
+    store = SharedMemory()
+    before = dumps(entry(ROBOTS_URL, ROBOTS, age=3600))
+    store.put(str(ORIGIN), before, 0)
+    cached = Cached(store)
     dropped = replace(result(ROBOTS_URL, status=None), is_dropped=True)
     cached.fetcher.answers[ROBOTS_URL] = dropped
     assert (await cached.learn()).entry.result == dropped
     assert cached.cache.cached(ORIGIN).entry.copy.body == ROBOTS
-    stored = await cached.client.get(ORIGIN)
-    assert stored is not None
-    assert stored.fetched == known.fetched
+    assert store.kept[str(ORIGIN)] == before
 
 
 @coroutine_test
@@ -376,7 +415,7 @@ async def test_a_stale_robotstxt_is_not_shared() -> None:
 async def test_requests_share_the_fetch_of_a_tdmrep() -> None:
     """Concurrent requests share one fetch of tdmrep.json, which is counted once."""
     cached = Cached(REP_PURPOSES=["tdm"])
-    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
     landing: Deferred[AccessResult] = Deferred()
     cached.fetcher.answers[TDMREP_URL] = landing
     waiting = [deferred_from_coro(cached.learn()) for _ in range(5)]
@@ -397,8 +436,8 @@ async def test_the_last_good_tdmrep_counts() -> None:
     copy, nothing is reserved.
     """
     cached = Cached(REP_PURPOSES=["tdm"])
-    await cached.client.put(ORIGIN, entry(ROBOTS_URL, ROBOTS))
-    await cached.client.put(TDMREP_URL, entry(TDMREP_URL, TDMREP, age=3600))
+    cached.keep(ORIGIN, entry(ROBOTS_URL, ROBOTS))
+    cached.keep(TDMREP_URL, entry(TDMREP_URL, TDMREP, age=3600))
     cached.fetcher.answers[TDMREP_URL] = result(TDMREP_URL, status=None)
     assert bool((await cached.learn()).tdmrep.usage(PAGE))
     assert cached.crawler.stats.get_value("rep/tdmrep/unreachable") == 1

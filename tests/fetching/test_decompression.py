@@ -52,7 +52,7 @@ def check_cuts(encoding: str, body: bytes) -> None:
     assert decode(body, encoding) == LONG
     for size in (30, len(body) // 2, len(body) - 200):
         for cut in (body[:size], body[:size] + b"\xff" * 99):
-            with pytest.raises(UndecodableBody, match="ends early or is damaged"):
+            with pytest.raises(UndecodableBody, match="ends early, is damaged"):
                 decode(cut, encoding)
     part = decode(body[: len(body) // 2], encoding, flags=("download_stopped",))
     assert LONG.startswith(part)
@@ -89,7 +89,7 @@ def test_very_many_members(encoding: str, flags: tuple[str, ...]) -> None:
     """
     member = pytest.importorskip(MODULES.get(encoding, encoding)).compress(b"#\n")
     assert decode(member * 1_000, encoding) == b"#\n" * 1_000
-    with pytest.raises(UndecodableBody, match="has more than 1000 members"):
+    with pytest.raises(UndecodableBody, match="has too many members"):
         decode(member * (LIMIT // len(member)), encoding, flags=flags)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +18,8 @@ from scrapy_rep.fetching import storeclient
 from scrapy_rep.fetching.storeclient import StoreClient
 from scrapy_rep.protocol.access.results import AccessResult, Entry
 from scrapy_rep.protocol.origins import Origin
-from scrapy_rep.stores.memory import MemoryStore
 from tests.fakes import coroutine_test, fake_crawler
-from tests.stores.places import LockingStore
+from tests.stores.places import SharedMemory
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -26,26 +28,34 @@ WHERE = Origin("http", "example.com", 80)
 NAME = "http://example.com"
 
 
-class Shared(LockingStore):
-    """A store in memory that is called on threads, and can be made to fail."""
+class Shared(SharedMemory):
+    """A store that can be made to fail."""
 
-    error: StoreError | None = None
+    error: Exception | None = None
 
-    def get(self, origin: str, now: float) -> Entry | None:
+    def get(self, key: str) -> bytes | None:
         if self.error:
             raise self.error
-        return super().get(origin, now)
+        return super().get(key)
 
     def lock(self, *args: Any) -> bool:
         if self.error:
             raise self.error
         return super().lock(*args)
 
+    def unlock(self, *args: Any) -> None:
+        if self.error:
+            raise self.error
+        super().unlock(*args)
+
 
 def entry(age: float = 0, holds: float = 3600) -> Entry:
     fetched = time.time() - age
-    result = AccessResult(url=f"{NAME}/robots.txt", status=200, body=b"x")
-    return Entry(result=result, fetched=fetched, expires=fetched + holds)
+    return Entry(result=result(b"x"), fetched=fetched, expires=fetched + holds)
+
+
+def result(body: bytes) -> AccessResult:
+    return AccessResult(url=f"{NAME}/robots.txt", status=200, body=body)
 
 
 def shared() -> tuple[StoreClient, Shared, Crawler]:
@@ -53,23 +63,63 @@ def shared() -> tuple[StoreClient, Shared, Crawler]:
     return StoreClient(crawler, store), store, crawler
 
 
+async def is_first(client: StoreClient, known: Entry | None = None) -> bool:
+    """Return whether this worker must fetch the file, which takes no time."""
+    async with client.newer_or_lock(WHERE, known) as newer:
+        return newer is None
+
+
 @coroutine_test
 async def test_kept() -> None:
-    """A put entry can be read, also from a store that is called on a thread."""
-    client, _, _ = shared()
+    """A put entry can be read, by its URL."""
+    client, store, _ = shared()
     known = entry()
     await client.put(WHERE, known)
     assert await client.get(WHERE) == known
-    assert client.get_from_memory(WHERE, time.time()) is None
+    url = f"{NAME}/.well-known/tdmrep.json"
+    other = replace(known, result=replace(known.result, url=url))
+    await client.put(url, other)
+    assert await client.get(url) == other
+    assert set(store.kept) == {NAME, url}
 
 
 @coroutine_test
-async def test_get_from_memory() -> None:
-    """Entries in memory are returned without a thread."""
-    client = StoreClient(fake_crawler(), MemoryStore())
-    known = entry()
-    await client.put(WHERE, known)
-    assert client.get_from_memory(WHERE, time.time()) == known
+async def test_no_longer_of_use() -> None:
+    """An entry is of use for 30 days after it has expired."""
+    client, _, _ = shared()
+    for days, is_kept in ((29.9, True), (30.1, False)):
+        await client.put(WHERE, entry(age=days * 24 * 3600, holds=0))
+        assert bool(await client.get(WHERE)) is is_kept
+
+
+@coroutine_test
+async def test_too_long() -> None:
+    """An entry that is too long for a store is not stored."""
+    client, store, crawler = shared()
+    await client.put(WHERE, replace(entry(), result=result(b"x" * 2**20)))
+    assert store.kept == {}
+    assert crawler.stats.get_value("rep/store/errors") is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"User-agent: *", zlib.compress(b"{}"), "text", 7], ids=repr
+)
+@coroutine_test
+async def test_entries_that_can_not_be_read(
+    caplog: pytest.LogCaptureFixture, data: Any
+) -> None:
+    """An entry of another program, or a damaged one, counts as missing. One warning says what to
+    do, and each is counted."""
+    client, store, crawler = shared()
+    store.kept[NAME] = data
+    assert await client.get(WHERE) is None
+    assert await is_first(client)
+    [warning] = caplog.messages
+    assert f"The entry of {NAME}/robots.txt in the store" in warning
+    assert "Check who else writes to the store" in warning
+    assert crawler.stats.get_value("rep/store/errors") == 2
+    await client.put(WHERE, entry())
+    assert await client.get(WHERE) is not None
 
 
 @coroutine_test
@@ -78,13 +128,18 @@ async def test_one_of_many_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     first, store, _ = shared()
     second = StoreClient(fake_crawler(), store)
-    assert await first.entry_or_lock(WHERE, None) is None
-    waiting = deferred_from_coro(second.entry_or_lock(WHERE, None))
     brought = entry()
-    await first.put(WHERE, brought)
-    await first.unlock(WHERE)
+
+    async def wait() -> Entry | None:
+        async with second.newer_or_lock(WHERE, None) as newer:
+            return newer
+
+    async with first.newer_or_lock(WHERE, None) as newer:
+        assert newer is None
+        waiting = deferred_from_coro(wait())
+        await first.put(WHERE, brought)
     assert await maybe_deferred_to_future(waiting) == brought
-    assert store.lock(NAME, "anyone", 1, time.time())
+    assert store.locks == {}
 
 
 @coroutine_test
@@ -92,11 +147,12 @@ async def test_closed_while_another_fetches(monkeypatch: pytest.MonkeyPatch) -> 
     """A worker that waits for another one does not fetch after its spider has closed."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, crawler = shared()
-    assert store.lock(NAME, "another worker", 60, time.time())
-    waiting = deferred_from_coro(client.entry_or_lock(WHERE, None))
+    assert store.lock(NAME, "another worker", 60)
+    waiting = deferred_from_coro(is_first(client))
     crawler.signals.send_catch_log(
         signals.spider_closed, spider=crawler.spider, reason="shutdown"
     )
+    assert store.is_closed
     with pytest.raises(SpiderClosing):
         await maybe_deferred_to_future(waiting)
 
@@ -106,18 +162,17 @@ async def test_one_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     """A lock that is not renewed expires, and another worker fetches."""
     monkeypatch.setattr(storeclient, "_POLL_EVERY", 0.01)
     client, store, _ = shared()
-    assert store.lock(NAME, "a worker that dies", 0.1, time.time())
-    assert await client.entry_or_lock(WHERE, None) is None
+    assert store.lock(NAME, "a worker that dies", 0.1)
+    assert await is_first(client)
 
 
 @coroutine_test
 async def test_what_is_known_is_no_news() -> None:
-    """An entry that has expired, or is known to be unreachable, does not prevent a fetch."""
+    """An entry that has expired, or is known already, does not prevent a fetch."""
     client, _, _ = shared()
     for kept in (entry(age=10, holds=5), entry()):
         await client.put(WHERE, kept)
-        assert await client.entry_or_lock(WHERE, kept) is None
-        await client.unlock(WHERE)
+        assert await is_first(client, kept)
 
 
 @coroutine_test
@@ -126,16 +181,12 @@ async def test_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
     monkeypatch.setattr(storeclient, "_LOCK_HOLDS", 1.0)
     client, store, _ = shared()
-    assert await client.entry_or_lock(WHERE, None) is None
-    first = time.time()
-    with client.renewing(WHERE):
-        for _ in range(100_000):
-            if time.time() > first + 1.5:
-                break
-            await storeclient.run_in_thread(store.__len__)
-        assert not store.lock(NAME, "another", 1, time.time())
-    await client.unlock(WHERE)
-    assert store.lock(NAME, "another", 1, time.time())
+    async with client.newer_or_lock(WHERE, None):
+        first = time.time()
+        while time.time() < first + 1.5:
+            await storeclient.sleep(0.01)
+        assert not store.lock(NAME, "another", 1)
+    assert store.lock(NAME, "another", 1)
 
 
 @coroutine_test
@@ -145,26 +196,25 @@ async def test_a_renewal_under_way_does_not_outlast_its_fetch(
     """An unlocked lock stays unlocked, even if a renewal is under way."""
     monkeypatch.setattr(storeclient, "_LOCK_RENEWED_EVERY", 0.01)
     client, store, _ = shared()
-    assert await client.entry_or_lock(WHERE, None) is None
-    began, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    began, go_on = threading.Event(), threading.Event()
     lock = store.lock
 
     def slow_lock(*arguments: object) -> bool:
         began.set()
         assert go_on.wait(120)
-        found = lock(*arguments)
-        done.set()
-        return found
+        return lock(*arguments)
 
-    monkeypatch.setattr(store, "lock", slow_lock)
-    with client.renewing(WHERE):
-        await storeclient.run_in_thread(began.wait, 10)
-    unlocking = deferred_from_coro(client.unlock(WHERE))
+    async def fetch() -> None:
+        async with client.newer_or_lock(WHERE, None):
+            monkeypatch.setattr(store, "lock", slow_lock)
+            await storeclient.run_in_thread(began.wait, 10)
+
+    fetching = deferred_from_coro(fetch())
+    await storeclient.run_in_thread(began.wait, 10)
     await storeclient.sleep(0.1)  # Long enough for an unlock that does not wait.
     go_on.set()
-    await maybe_deferred_to_future(unlocking)
-    await storeclient.run_in_thread(done.wait, 10)
-    assert lock(NAME, "another", 1, time.time())
+    await maybe_deferred_to_future(fetching)
+    assert lock(NAME, "another", 1)
 
 
 @coroutine_test
@@ -179,10 +229,11 @@ async def test_a_store_that_fails(
     assert await client.get(WHERE) is None
     store.error = None
     assert await client.get(WHERE) is None  # The store is not called.
+    client._paused_until = -inf
     monkeypatch.setattr(storeclient, "_PAUSE", 0)
     store.error = StoreError("shared", "gone")
     assert await client.get(WHERE) is None
-    assert await client.entry_or_lock(WHERE, None) is None  # The caller fetches.
+    assert await is_first(client)
     warnings = [line for line in caplog.messages if "shared: gone" in line]
     assert len(warnings) == 1
     assert crawler.stats.get_value("rep/store/errors") == 5
@@ -195,22 +246,36 @@ async def test_a_store_that_fails(
 
 
 @coroutine_test
-async def test_turns_at_a_host() -> None:
-    """One worker at a time has the turn at a host; it ends at once or after a delay."""
-    client, _, _ = shared()
-    assert await client.reserve("example.com", "one", 60)
-    assert not await client.reserve("example.com", "two", 60)
-    assert await client.reserve("other.example", "two", 60)
-    await client.vacate("example.com", "one", 0)
-    assert await client.reserve("example.com", "two", 60)
-    await client.vacate("example.com", "two", 60)
-    assert not await client.reserve("example.com", "one", 60)
-
-
-def test_closed_with_the_spider() -> None:
-    """The store is closed with the spider."""
+async def test_calls_that_wait_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that wait for a thread while the store fails do not call it, nor do they say that it
+    works again."""
     client, store, crawler = shared()
-    crawler.signals.send_catch_log(signals.spider_closed, spider=crawler.spider)
-    assert client is not None
-    with pytest.raises(StoreError):
-        store.put(NAME, entry(), time.time())
+    await client.put(WHERE, entry())
+    calls: list[Any] = []
+
+    async def queued(function: Any) -> Any:
+        calls.append(function)
+        return function()
+
+    async def wait(function: Any) -> Any:
+        store.error = StoreError("shared", "gone")
+        monkeypatch.setattr(storeclient, "run_in_thread", queued)
+        await client.get(WHERE)
+        store.error = None
+        return function()
+
+    monkeypatch.setattr(storeclient, "run_in_thread", wait)
+    assert await client.get(WHERE) is None
+    assert crawler.stats.get_value("rep/store/errors") == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), StoreError("it", "is gone")])
+@coroutine_test
+async def test_errors(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
+    """An error that a store should not raise is logged with its traceback, for its author."""
+    client, store, _ = shared()
+    store.error = error
+    assert await is_first(client)
+    [record] = caplog.records
+    assert str(error) in record.getMessage()
+    assert bool(record.exc_info) is isinstance(error, RuntimeError)

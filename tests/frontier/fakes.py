@@ -5,7 +5,7 @@ test triggers each event.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from ipaddress import ip_address
@@ -27,21 +27,20 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy_rep.fetching import cache
 from scrapy_rep.fetching.request import RobotsTxtRequest
-from scrapy_rep.frontier import hosts
 from scrapy_rep.frontier.clock import Clock
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.frontier.queue import HostQueue
-from tests.stores.places import LockingStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from scrapy.crawler import Crawler
     from twisted.python.failure import Failure
 
     from scrapy_rep.protocol.access.results import Entry
-    from scrapy_rep.protocol.origins import Origin
+    from scrapy_rep.stores.memory import Key
 
 LOOPBACK = ip_address("127.0.0.1")
 NOON = 1_704_110_400.0
@@ -123,64 +122,20 @@ class Timer:
 
 
 class FakeStoreClient:
-    """A store of robots.txt files in memory, which other workers may use too if
-    *is_shared*. While ``is_slow`` is set, each call waits for :meth:`answer`.
-    """
+    """A store of robots.txt files that several crawls share."""
 
-    def __init__(self, clock: FakeClock, *, is_shared: bool = False) -> None:
-        self.store = LockingStore()
-        self.is_shared = is_shared
-        self.is_slow = False
-        self.waiting: deque[Deferred[None]] = deque()
-        self.calls: list[tuple[str, str, float]] = []
-        self._clock = clock
+    def __init__(self) -> None:
+        self._entries: dict[Key, Entry] = {}
 
-    def answer(self) -> None:
-        self.waiting.popleft().callback(None)
+    async def get(self, key: Key) -> Entry | None:
+        return self._entries.get(key)
 
-    def lease(self, host: str, seconds: float) -> bool:
-        """Let another worker take the lease of *host*. Return whether the lease was free."""
-        return self.store.lock(f"place {host}", "other", seconds, self._clock.time())
+    async def put(self, key: Key, entry: Entry) -> None:
+        self._entries[key] = entry
 
-    def get_from_memory(self, origin: Origin, now: float) -> Entry | None:
-        return None if self.is_shared else self.store.get(str(origin), now)
-
-    async def get(self, origin: Origin) -> Entry | None:
-        await self._wait()
-        return self.store.get(str(origin), self._clock.time())
-
-    async def put(self, origin: Origin, entry: Entry) -> None:
-        await self._wait()
-        self.store.put(str(origin), entry, self._clock.time())
-
-    async def entry_or_lock(self, origin: Origin, known: Entry | None) -> None:
-        await self._wait()
-
-    async def unlock(self, origin: Origin) -> None:
-        await self._wait()
-
-    def renewing(self, origin: Origin) -> Any:
-        return nullcontext()
-
-    async def reserve(self, host: str, place: str, seconds: float) -> bool:
-        self.calls.append(("reserve", host, seconds))
-        await self._wait()
-        return self.store.lock(f"place {host}", place, seconds, self._clock.time())
-
-    async def vacate(self, host: str, place: str, seconds: float) -> None:
-        self.calls.append(("vacate", host, seconds))
-        await self._wait()
-        if seconds:
-            now = self._clock.time()
-            self.store.lock(f"place {host}", place, seconds, now)
-        else:
-            self.store.unlock(f"place {host}", place)
-
-    async def _wait(self) -> None:
-        if self.is_slow:
-            answered: Deferred[None] = Deferred()
-            self.waiting.append(answered)
-            await maybe_deferred_to_future(answered)
+    @asynccontextmanager
+    async def newer_or_lock(self, key: Key, known: Entry | None) -> AsyncIterator[None]:
+        yield
 
 
 @dataclass(eq=False)
@@ -416,7 +371,6 @@ class Crawl:
         self,
         *,
         obey: bool = True,
-        is_shared: bool = False,
         starts_apart: bool = False,
         clock: FakeClock | None = None,
         store_client: FakeStoreClient | None = None,
@@ -433,9 +387,7 @@ class Crawl:
         self.clock = clock or FakeClock()
         self.downloader = FakeDownloader(self.crawler, self.clock)
         self.engine = self.crawler.engine = FakeEngine(self.downloader)
-        self.store_client = store_client or FakeStoreClient(
-            self.clock, is_shared=is_shared
-        )
+        self.store_client = store_client
         self.frontier = Frontier(self.crawler, self.clock)
         components = vars(self.crawler).setdefault("_scrapy_rep_components", {})
         components[Frontier] = self.frontier
@@ -462,7 +414,8 @@ class Crawl:
         ]
 
     def _obey(self) -> None:
-        with mock.patch.object(hosts, "_store_client", return_value=self.store_client):
+        opened = self.store_client, 100_000_000
+        with mock.patch.object(cache, "_opened", return_value=opened):
             self.downloader.middleware = RobotsTxtMiddleware(self.crawler)
 
     # The side of the crawler.

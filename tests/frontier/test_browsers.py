@@ -8,7 +8,7 @@ from scrapy import Request
 from scrapy.http import HtmlResponse
 
 from scrapy_rep.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy_rep.signals import request_allowed
+from scrapy_rep.signals import rep_decided
 from tests.fakes import answer, coroutine_test, fake_crawler
 
 SITE = "http://example.com"
@@ -24,10 +24,11 @@ async def arrive(url: str, **settings: Any) -> tuple[Any, list[str]]:
     middleware = RobotsTxtMiddleware.from_crawler(crawler)
     allowed: list[str] = []
 
-    def receive(request: Request) -> None:
-        allowed.append(request.url)
+    def receive(record: Any) -> None:
+        if record.verdict == "allowed":
+            allowed.append(record.url)
 
-    crawler.signals.connect(receive, request_allowed)
+    crawler.signals.connect(receive, rep_decided)
     response = HtmlResponse(url)
     assert await middleware.process_response(Request(SITE), response) is response
     return crawler.stats, allowed

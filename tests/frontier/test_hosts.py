@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep import stats
-from scrapy_rep.exceptions import RobotsDenied, SpiderClosing
+from scrapy_rep.exceptions import RobotsDenied
 from tests.frontier.fakes import Crawl
 
 pytestmark = pytest.mark.newest
@@ -88,22 +88,6 @@ def test_a_delay_counts_once_in_the_stats() -> None:
     assert crawl.crawler.stats.get_value(stats.DELAYED_HOSTS) == 1
 
 
-def test_a_request_that_is_cancelled_while_it_waits() -> None:
-    """A cancelled request is not sent when its delay is over, and does not disturb the others."""
-    crawl = Crawl()
-    known(crawl)
-    busy = crawl.outside("http://a.example/0")
-    requests = [crawl.outside(f"http://a.example/{number}") for number in (1, 2, 3)]
-    crawl.started[requests[0]].addErrback(lambda _: None)
-    crawl.started[requests[0]].cancel()
-    for expected in (busy, *requests[1:]):
-        assert crawl.on_network == [expected.url]
-        crawl.answer(expected)
-        crawl.pass_time(4)
-    assert not crawl.on_network
-    assert not crawl.frontier._waiters
-
-
 def test_a_robotstxt_that_is_cancelled_as_it_gets_its_places() -> None:
     """A fetch of robots.txt that is cancelled in the moment in which it may be sent leaves its
     places to the next request.
@@ -142,27 +126,3 @@ def test_a_request_whose_end_nobody_has_seen() -> None:
     crawl.run()
     assert len(crawl.pass_time(4)) == 1
     crawl.downloader.active.add(lost)
-
-
-def test_a_spider_that_closes_sends_nothing_more() -> None:
-    """When the spider closes, requests that wait in the downloader, for robots.txt or for their
-    delay, end with SpiderClosing, none of them is sent instead of another, and no timer is left.
-    """
-    crawl = Crawl()
-    known(crawl)
-    crawl.opened()
-    waiting = [
-        crawl.outside(f"http://a.example{port}/1") for port in ("", ":81", ":82")
-    ]
-    crawl.pass_time(1)
-    page = crawl.outside("http://a.example/2")
-    unknown = crawl.outside("http://b.example/")
-    sent = len(crawl.sent)
-    crawl.close()
-    assert len(crawl.sent) == sent
-    for request in (*waiting[1:], page, unknown):
-        assert isinstance(crawl.ended[request], SpiderClosing)
-    crawl.answer(waiting[0])
-    assert not crawl.downloader.active
-    crawl.closed()
-    assert crawl.clock.timers == 0

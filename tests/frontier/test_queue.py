@@ -200,6 +200,26 @@ def test_the_file_is_empty_at_the_end(tmp_path: Path) -> None:
     assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
 
 
+def test_damaged_while_it_is_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If another program damages the file while a crawl runs, the crawl stops with one error."""
+    crawl = Crawl(obey=False)
+    queue = on_disk(crawl, tmp_path)
+    for request in requests():
+        queue.push(request)
+    queue._commit()
+    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
+        database.execute("DELETE FROM requests")
+        database.commit()
+    assert queue.pop() is None
+    assert queue.pop() is None
+    assert crawl.frontier.is_stopped
+    (error,) = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    assert "The crawl stops" in error
+    queue.close()
+
+
 def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A second crawl with the same JOBDIR stops with a message, and sends nothing."""
     queue = on_disk(Crawl(obey=False), tmp_path)

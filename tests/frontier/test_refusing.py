@@ -10,8 +10,6 @@ from scrapy.http import Response
 from twisted.internet.error import ConnectionRefusedError as RefusedError
 
 from scrapy_rep import stats
-from scrapy_rep.exceptions import RobotsDenied
-from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.frontier.fakes import Crawl, page
 
 if TYPE_CHECKING:
@@ -29,24 +27,6 @@ def give_up(crawl: Crawl) -> None:
     """Let the robots.txt fail twice, with a connection that is refused."""
     for _ in range(2):
         crawl.fail(URL, RefusedError())
-
-
-def test_refused_without_the_downloader() -> None:
-    """Each request is refused once, with the reason, without being popped."""
-    crawl = Crawl()
-    requests = {crawl.push(f"http://a.example/{number}") for number in range(50)}
-    popped = crawl.run()
-    give_up(crawl)
-    popped += crawl.pass_time(0.1)
-    assert set(refused(crawl)) == requests
-    assert len(refused(crawl)) == 50
-    assert popped == []
-    assert len(crawl.queues[0]) == 0
-    for _, error in crawl.engine.scraper.failed:
-        assert isinstance(error, RobotsDenied)
-        assert error.decision.reason is Reason.UNREACHABLE
-    values = crawl.crawler.stats.get_stats()
-    assert values[stats.GIVEN_UP] == values[stats.FORBIDDEN] == 50
 
 
 def test_robotstxt_itself() -> None:

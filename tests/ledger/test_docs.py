@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_rep.ledger.records import MAX_TEXT, MAX_URL
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from scrapy_rep.protocol.access.results import HEADERS
 from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.record import MAX_TEXT, MAX_URL
 
 DOCS = Path(__file__).parents[2] / "docs" / "ledger.md"
 TEXT = DOCS.read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from scrapy_rep import sqlitefiles
 from scrapy_rep.exceptions import LedgerError
-from scrapy_rep.ledger import files
+from scrapy_rep.ledger import writer as files
 from scrapy_rep.ledger.reader import open_ledger
 from scrapy_rep.ledger.schema import APPLICATION_ID, TABLES, VERSION
 from tests.ledger.test_reader import make
@@ -111,7 +111,7 @@ def test_closed_for_good(tmp_path: Path) -> None:
     """After closing, one file remains unless another process has it open, and it is readable."""
     path = tmp_path / "ledger.sqlite"
     one, other = files.open_to_write(path), files.open_to_write(path)
-    one.execute("INSERT INTO body VALUES ('a', 'b')")
+    one.execute("INSERT INTO body VALUES ('a', x'62')")
     files.close_and_merge_log(one)
     files.close_and_merge_log(other)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
@@ -128,13 +128,13 @@ def test_a_column_that_is_new(tmp_path: Path) -> None:
         connection.executescript(before)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("INSERT INTO body VALUES ('a', 'b')")
+        connection.execute("INSERT INTO body VALUES ('a', x'62')")
         connection.commit()
     for _ in range(2):
         files.open_to_write(path).close()
     found = open_ledger(str(path))
     columns = [row["name"] for row in found.execute("PRAGMA table_info(decision)")]
-    assert columns[-3:] == ["form", "source", "via"]
+    assert columns[-4:] == ["form", "source", "via", "subject"]
     assert len(found.execute("SELECT * FROM body").fetchall()) == 1
     found.close()
 

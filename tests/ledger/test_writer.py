@@ -75,7 +75,7 @@ def test_all_of_it(path: Path) -> None:
     [crawl] = rows(path, "SELECT * FROM crawl")
     assert crawl[:4] == (1, "spider", "bot/1.0", '["bot"]')
     assert crawl[7:10] == (1.0, 9.0, "finished")
-    assert json.loads(crawl[10]) == {"pages": 2, "seconds": 0.5}
+    assert json.loads(crawl[10]) == {"pages": 2}
     decisions = "SELECT d.url, body FROM decision d LEFT JOIN snapshot s ON s.id = d.snapshot LEFT JOIN body USING (sha256) ORDER BY d.id"
     assert rows(path, decisions) == [
         (f"{ORIGIN}/1", b"User-agent: *\n"),
@@ -139,9 +139,8 @@ def test_half_a_second_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More records than a batch, and more snapshots than are remembered, are all written."""
+    """More records than a batch are all written, each with its snapshot."""
     monkeypatch.setattr(module, "_RECORDS_A_BATCH", 3)
-    monkeypatch.setattr(module, "_MAX_IDS", 2)
     snapshots = [snapshot(fetched=float(number)) for number in range(1, 11)]
     decisions = [decided(number, fetched=float(number)) for number in range(1, 11)]
     assert written(path, *snapshots, *decisions).recorded == 20
@@ -152,7 +151,7 @@ def test_more_than_a_batch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_slow_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow disk, records beyond the buffer are counted, and the others are written."""
-    monkeypatch.setattr(module, "_MAX_WAITING", 10 * decided().weight)
+    monkeypatch.setattr(module, "_MAX_WAITING", 10 * module._weight(decided()))
     blocker = sqlite3.connect(path, isolation_level=None)
     written(path)
     blocker.execute("BEGIN IMMEDIATE")
@@ -277,7 +276,7 @@ def test_an_end_that_takes_too_long(
 
 def test_a_crawl_that_can_never_be_written(path: Path) -> None:
     """A crawl row that cannot be written is retried only now and then, and counted."""
-    writer = LedgerWriter(path, CRAWL._replace(spider=object()))
+    writer = LedgerWriter(path, (object(), *CRAWL[1:]))
     writer.start()
     writer.write(decided(1))
     wait_for(lambda: writer.errors > 1)

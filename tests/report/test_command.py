@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.report.shown import visible
 from tests.report import ledgers
 from tests.report.making import make_report, run
 
@@ -30,14 +28,6 @@ def test_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert all(each.startswith("#") or each == "data:," for each in markup)
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert page.count("<script>") == page.count("</script>") == 1
-
-
-def test_an_example_of_a_code(tmp_path: Path) -> None:
-    """The footer shows the code of an invisible character as the report writes it."""
-    page = make_report(tmp_path, ledgers.empty).read_text()
-    found = re.search(r"as codes, such as <code>(.+?)</code>", page)
-    assert found
-    assert found[1] == visible(found[1].encode().decode("unicode_escape"))
 
 
 def test_an_older_report_is_replaced(tmp_path: Path) -> None:
@@ -142,42 +132,12 @@ def test_a_disk_that_is_full(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_an_empty_ledger_is_not_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An input file is not replaced by the output, even if it is empty."""
-    empty = tmp_path / "empty"
-    empty.touch()
-    (tmp_path / "link").symlink_to(empty)
-    assert run(empty, "-o", tmp_path / "link") == 2
-    assert "is an input file, and is not replaced" in capsys.readouterr().err
-    assert empty.read_bytes() == b""
-
-
-def test_of_refusals_alone(tmp_path: Path) -> None:
-    """The bar includes the fetches that only the stats of the crawl count."""
-    ledger = ledgers.Ledger(tmp_path / "ledger")
-    counts = json.dumps({"downloader/response_count": 1234})
-    ledger.crawl("denied", counts=counts)
-    html = tmp_path / "report.html"
-    assert run(ledger.close(), "-o", html) == 0
-    assert "<dt>fetched</dt><dd>1,234</dd>" in html.read_text()
-
-
 def test_the_same_ledger_twice(tmp_path: Path) -> None:
     """A ledger given twice counts once, whatever paths lead to it."""
     path = ledgers.realistic(tmp_path / "ledger")
     (tmp_path / "link").symlink_to(path)
     assert run(path, path, tmp_path / "link", "-o", tmp_path / "report.html") == 0
     assert "0 of 1,560 pages fetched" in (tmp_path / "report.html").read_text()
-
-
-def test_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a given name, the command prints the name of the report."""
-    html = tmp_path / "report.html"
-    assert run(ledgers.empty(tmp_path / "ledger"), "-o", html) == 0
-    said = f"scrapy rep: {html} is written; open it in a browser\n"
-    assert capsys.readouterr() == ("", said)
 
 
 def test_standard_output(
@@ -189,32 +149,6 @@ def test_standard_output(
     assert not said
     assert page.startswith(b"<!DOCTYPE html>")
     assert page.rstrip().endswith(b"</html>")
-
-
-def test_wrong_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Limits below zero are refused."""
-    path = ledgers.empty(tmp_path / "ledger")
-    assert run(path, "-o", tmp_path / "x", "--hosts", "-1") == 2
-    assert "0 or greater" in capsys.readouterr().err
-
-
-def test_a_place_that_can_not_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An unwritable path is reported with the reason."""
-    output = tmp_path / "missing" / "report.html"
-    assert run(ledgers.empty(tmp_path / "ledger"), "-o", output) == 2
-    assert str(output) in capsys.readouterr().err
-
-
-def test_limits(tmp_path: Path) -> None:
-    """The page says what it leaves out, and which option includes it."""
-    path = ledgers.realistic(tmp_path / "ledger")
-    html = tmp_path / "report.html"
-    assert run(path, "-o", html, "--hosts", 2, "--robotstxt", 1) == 0
-    page = html.read_text()
-    assert "The 2 hosts with the most refusals, of 10" in page
-    assert "6 more hosts left out" in page
 
 
 def test_without_jinja(

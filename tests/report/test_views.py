@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.report.documents import Gap, Line, delay, document
+from scrapy_rep.report.documents import Line, delay, document
 from scrapy_rep.report.ledgers import IN_PLACE, Ledgers, Limits
 from scrapy_rep.report.render import render
 from scrapy_rep.report.summary import changed_settings, summarise
@@ -167,39 +167,6 @@ def test_documents(tmp_path: Path) -> None:
     }
 
 
-def test_a_line_that_refused_and_allowed(ledger: Ledger) -> None:
-    """A line that refused and allowed URLs has both counts; the example is a refused URL."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, b"User-agent: *\nDisallow: /x\n")
-    ledger.allowed(crawl, snapshot, f"{ORIGIN}/y", line=2, statement="Disallow: /x")
-    ledger.refused(crawl, snapshot, f"{ORIGIN}/x", 2, "Disallow: /x")
-    with closing(Ledgers([ledger.close()], DEFAULT)) as ledgers:
-        (mark,) = ledgers.view("mark")
-        assert (mark["refused"], mark["allowed"]) == (1, 1)
-        assert ledgers.example(mark) == f"{ORIGIN}/x"
-
-
-def test_a_body_that_was_cut(ledger: Ledger) -> None:
-    """A long robots.txt is cut, and omitted versions are counted."""
-    crawl = ledger.crawl()
-    for number in range(5):
-        body = b"x" * 512_001 if number == 4 else b"%d\n" % number
-        ledger.snapshot(crawl, ORIGIN, body, fetched=START + number)
-    path = ledger.close()
-    latest, earlier, *_ = documents(path)
-    assert latest.cut
-    assert not any(isinstance(one, Gap) for one in earlier.lines)
-    assert "2 earlier versions not shown" in page(path)
-
-
-def test_the_url_after_redirects(ledger: Ledger) -> None:
-    """A robots.txt has the URL that sent it."""
-    urls = [f"{ORIGIN}/1", f"{ORIGIN}/2"]
-    ledger.snapshot(ledger.crawl(), ORIGIN, PRESS, redirects=json.dumps(urls))
-    (shown,) = documents(ledger.close())
-    assert shown.url == urls[1]
-
-
 def test_the_dates_of_a_copy(ledger: Ledger) -> None:
     """An older copy that was followed has the date of its own fetch, not of the failed one."""
     crawl = ledger.crawl()
@@ -245,24 +212,6 @@ def test_gap(tmp_path: Path) -> None:
     assert row("host", *paths)["gap"] == 4.75
 
 
-def test_a_gap_is_shown_beside_a_delay(ledger: Ledger) -> None:
-    """Hosts without a delay have no gap in the table."""
-    crawl = ledger.crawl()
-    for origin, body in ((ORIGIN, PRESS), ("https://free.example", b"User-agent: *\n")):
-        snapshot = ledger.snapshot(crawl, origin, body)
-        for time in (0, 47):
-            ledger.allowed(crawl, snapshot, f"{origin}/{time}", time=START + time)
-    assert page(ledger.close()).count("47 s") == 1
-
-
-def test_no_gap_of_refusals_alone(ledger: Ledger) -> None:
-    """A ledger that records only refusals has no gaps."""
-    ledger.snapshot(ledger.crawl("denied"), ORIGIN, PRESS)
-    path = ledger.close()
-    assert row("host", path)["gap"] is None
-    assert delays(path) == {ORIGIN: 2.0}
-
-
 OWN = {"layer": "override", "reason": "override", "statement": "a.example: ignore"}
 
 
@@ -295,45 +244,6 @@ def test_refused_and_overridden_urls(ledger: Ledger) -> None:
     ]  # fmt: skip
     assert second["url"] == f"{other}/x"
     assert "41 more URLs not shown" in page(path)
-
-
-def test_urls_of_several_ledgers(tmp_path: Path) -> None:
-    """A URL that several workers were refused counts once, with all of its refusals, however
-    many others there are.
-    """
-    paths = []
-    for worker in range(2):
-        ledger = Ledger(tmp_path / f"{worker}.rep")
-        crawl = ledger.crawl()
-        snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-        for number in [*range(100 * worker, 100 * worker + 100), -1]:
-            url = f"{ORIGIN}/private/{number}"
-            ledger.refused(crawl, snapshot, url, 3, "Disallow: /private/")
-        paths.append(ledger.close())
-    first = rows("judged_url", *paths)[0]
-    assert values([first], "url", "times", "urls") == [(f"{ORIGIN}/private/-1", 2, 201)]
-
-
-def test_overridden_urls(ledger: Ledger) -> None:
-    """A host with only overridden decisions is listed too."""
-    ledger.allowed(ledger.crawl(), None, f"{ORIGIN}/own", agent=None, **OWN)
-    one = row("judged_url", ledger.close())
-    assert (one["refused"], one["overridden"], one["urls"]) == (0, 1, 1)
-    assert (one["verdict"], one["layer"], one["statement"]) == (
-        "allowed", "override", "a.example: ignore",
-    )  # fmt: skip
-
-
-def test_a_rule_of_an_override_that_allows(ledger: Ledger) -> None:
-    """The page does not call a rule that allows a URL a rule that forbids it."""
-    given = {"layer": "override", "reason": "rule", "statement": "Allow: /own"}
-    ledger.allowed(ledger.crawl(), None, f"{ORIGIN}/own", line=2, **given)
-    text = page(ledger.close())
-    for name in ("urls", "overridden"):
-        section = text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
-        assert "Allow: /own" in section
-        assert "a rule matches" in section
-        assert "forbid" not in section
 
 
 def test_without_a_robotstxt(ledger: Ledger) -> None:
@@ -416,23 +326,6 @@ def test_pauses(ledger: Ledger) -> None:
     assert values([pause], *columns) == [(ORIGIN, 2, "429, Retry-After: 5", 5.5, 0)]
 
 
-def test_rare_answers(ledger: Ledger) -> None:
-    """Each kind of response is counted; of very many kinds, the rarest are left out."""
-    crawl = ledger.crawl()
-    for number in range(25):
-        nothing = {"access": "unreachable", "status": None, "error": f"no {number:02}"}
-        ledger.snapshot(crawl, f"https://{number}.example", **nothing)
-    ledger.snapshot(crawl, ORIGIN)
-    ledger.snapshot(crawl, ORIGIN, fetched=START + 99)
-    path = ledger.close()
-    first, *others = rows("answer", path)
-    assert values([first], "access", "status", "times", "hosts", "of_all") == [
-        ("unavailable", 404, 2, 1, 27)
-    ]
-    assert [one["why"] for one in others] == [f"no {number:02}" for number in range(19)]
-    assert "6 more answers of rarer kinds not shown" in page(path)
-
-
 def test_overridden(tmp_path: Path) -> None:
     """Decisions by overrides are listed, and settings that differ from their defaults."""
     path = realistic(tmp_path / "ledger")
@@ -448,17 +341,6 @@ def test_overridden(tmp_path: Path) -> None:
     assert ("press", "REP_DIALECT") not in changed
 
 
-def test_settings_of_scrapy(ledger: Ledger) -> None:
-    """Settings that only the add-on changed are not listed; ROBOTSTXT_OBEY = False is."""
-    parser = "scrapy.robotstxt.ProtegoRobotParser"
-    ours = {"ROBOTSTXT_PARSER": parser, "ROBOTSTXT_USER_AGENT": None}
-    ledger.crawl("denied", settings={**ours, "ROBOTSTXT_OBEY": True})
-    ledger.crawl("denied", settings={**ours, "ROBOTSTXT_OBEY": False})
-    with closing(Ledgers([ledger.close()], DEFAULT)) as ledgers:
-        changed = list(changed_settings(ledgers.crawls))
-    assert changed == [("ROBOTSTXT_OBEY", False, "press")]
-
-
 def test_while_a_crawl_writes(ledger: Ledger) -> None:
     """The report reads one committed state, while the crawl continues to write."""
     ledger.connection.execute("PRAGMA journal_mode = WAL")
@@ -472,16 +354,6 @@ def test_while_a_crawl_writes(ledger: Ledger) -> None:
         found = summarise(ledgers)
         assert ledgers.crawls[0]["ended"] is None
     assert (found.let_through, found.check.checked) == (1, 1)
-
-
-def test_a_decision_of_no_crawl(ledger: Ledger) -> None:
-    """A ledger with decisions of a missing crawl can be read."""
-    ledger.allowed(7, None, f"{ORIGIN}/1")
-    ledger.snapshot(7, ORIGIN, PRESS)
-    path = ledger.close()
-    assert summary(path).let_through == 0
-    assert delays(path) == {ORIGIN: None}
-    assert [shown.size for shown in documents(path)] == [len(PRESS)]
 
 
 def test_headline_of_every_decision(tmp_path: Path) -> None:
@@ -516,28 +388,6 @@ def test_forms_are_asked_about_again(ledger: Ledger) -> None:
     ledger.allowed(crawl, snapshot, f"{ORIGIN}/news/../open")
     found = summary(ledger.close())
     assert found.check.examples == (f"{ORIGIN}/news/../private/1",)
-
-
-def test_a_url_without_a_host(ledger: Ledger) -> None:
-    """A URL without a host counts as refused, but not as a host."""
-    crawl = ledger.crawl()
-    ledger.snapshot(crawl, ORIGIN, PRESS)
-    ledger.decision(crawl, None, "http://a:+80/", origin="", reason="bad-url")
-    path = ledger.close()
-    assert row("host", path)["origin"] == ORIGIN
-    found = summary(path)
-    assert found.hosts == 1
-    assert values(found.outcomes, "reason", "times") == [("bad-url", 1)]
-
-
-def test_examples_are_few(ledger: Ledger) -> None:
-    """All wrongly sent requests are counted, and ten of their URLs are shown."""
-    crawl = ledger.crawl()
-    snapshot = ledger.snapshot(crawl, ORIGIN, PRESS)
-    for number in range(12):
-        ledger.allowed(crawl, snapshot, f"{ORIGIN}/private/{number}")
-    found = summary(ledger.close())
-    assert (found.check.forbidden, len(found.check.examples)) == (12, 10)
 
 
 def test_headline_of_what_cannot_be_asked_again(ledger: Ledger) -> None:
@@ -575,19 +425,6 @@ def test_headline_of_nothing(tmp_path: Path, ledger: Ledger) -> None:
     assert headline(summary(empty(tmp_path / "empty"))).sentence.startswith("No crawl")
     ledger.crawl()
     assert headline(summary(ledger.close())).sentence == "No page was fetched"
-
-
-def test_pages_that_are_kept_by_a_setting(ledger: Ledger) -> None:
-    """An override of a page's statement counts as an override, and not as a request."""
-    crawl = ledger.crawl()
-    given = {"layer": "override", "reason": "REP_NOINDEX", "statement": "noindex"}
-    ledger.allowed(crawl, None, f"{ORIGIN}/", page=f"{ORIGIN}/", **given)
-    ledger.decision(crawl, None, f"{ORIGIN}/", layer="meta", verdict="noted")
-    found = summary(ledger.close())
-    assert found.let_through_by_override == 0
-    assert values(found.outcomes, "verdict", "reason") == [
-        ("noted", "rule"), ("allowed", "REP_NOINDEX"),
-    ]  # fmt: skip
 
 
 def test_pages_that_a_browser_was_led_to(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from scrapy_rep.protocol.indexing.rules import IndexingRules
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.usage.preferences import UsagePreferences
-from scrapy_rep.signals import usage_annotated
+from scrapy_rep.signals import rep_decided
 from scrapy_rep.spidermiddlewares.indexing import IndexingGateMiddleware
 from tests.fakes import coroutine_test, fake_crawler
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scrapy_rep.exceptions import UsageDenied
+    from scrapy_rep.record import Record
 
 pytestmark = pytest.mark.newest
 
@@ -101,9 +102,9 @@ async def test_items(
     assert found == []
     dropped, exception = await maybe_deferred_to_future(seen)
     assert dropped is item
-    assert exception.denial.purpose == denied
+    assert exception.record.reason == denied
     assert crawler.stats.get_value(f"rep/usage/dropped/{denied}") == 1
-    assert (URL in caplog.text) is ("LOG_FORMATTER" not in settings)
+    assert ("Dropped: " in caplog.text) is ("LOG_FORMATTER" not in settings)
 
 
 def test_annotate() -> None:
@@ -111,16 +112,14 @@ def test_annotate() -> None:
     mw, crawler = gate("search", "train-ai", REP_USAGE="annotate")
     seen = []
 
-    def receive(item: Any, denial: Any) -> None:
-        seen.append((item, denial.purpose))
+    def receive(record: Record) -> None:
+        seen.append((record.verdict, record.reason))
 
-    crawler.signals.connect(receive, usage_annotated)
+    crawler.signals.connect(receive, rep_decided)
     for text, may_train in (("train-ai=n", False), ("train-ai=y", True)):
         (item,) = mw.process_spider_output(page(stated(text)), [{}])
         assert item["robots"]["usage"] == {"search": True, "train-ai": may_train}
-        assert [purpose for one, purpose in seen if one is item] == (
-            [] if may_train else ["train-ai"]
-        )
+    assert seen == [("annotated", "train-ai")]
     assert crawler.stats.get_value("rep/usage/annotated") == 2
 
 

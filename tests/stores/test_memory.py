@@ -1,63 +1,85 @@
-"""The store in memory, and its bounds."""
+"""The files in memory, and their bounds."""
 
 from __future__ import annotations
 
 import gc
 import random
 import tracemalloc
+from typing import TYPE_CHECKING
 
 import pytest
 
-from scrapy_rep.stores.lru import LRU
-from scrapy_rep.stores.memory import MemoryStore
-from tests.stores.places import DAY, ORIGIN, START, entry
+from scrapy_rep import RFC9309
+from scrapy_rep.protocol.access.results import AccessResult, robots_of
+from scrapy_rep.protocol.origins import Origin
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.stores.entries import MAX_SIZE
+from scrapy_rep.stores.memory import LRU, Memory
+from tests.stores.places import START, entry
+
+if TYPE_CHECKING:
+    from scrapy_rep.protocol.access.results import Entry
+    from scrapy_rep.stores.memory import Key
 
 
 class TestLRU:
     def test_what_was_not_used_for_longest_goes(self) -> None:
-        """The least recently used value is removed first; both get and put count as use."""
-        lru: LRU[int] = LRU(3, 100)
+        """The least recently used value is displaced first; both get and put count as use."""
+        lru: LRU[int] = LRU(3)
         for name in "abc":
-            lru.put(name, ord(name), 1)
+            assert lru.put(name, ord(name), 1) == []
         assert lru.get("a") == ord("a")
-        lru.put("b", 0, 1)
-        lru.put("d", ord("d"), 1)
-        assert {name: lru.get(name) for name in "abcd"} == {
-            "a": ord("a"),
-            "b": 0,
-            "c": None,
-            "d": ord("d"),
-        }
+        assert lru.put("b", 0, 1) == []
+        assert lru.put("d", ord("d"), 1) == [("c", ord("c"))]
+        assert [lru.get(name) for name in "abcd"] == [ord("a"), 0, None, ord("d")]
 
     def test_as_many_go_as_it_takes(self) -> None:
-        """An expensive value displaces several cheap ones."""
-        lru: LRU[str] = LRU(100, 10)
+        """A large value displaces several small ones."""
+        lru: LRU[str] = LRU(10)
         for name in "abcde":
             lru.put(name, name, 2)
-        lru.put("f", "f", 5)
-        assert [name for name in "abcdef" if lru.get(name)] == ["d", "e", "f"]
-        assert lru.cost == 9
+        assert [key for key, _ in lru.put("f", "f", 5)] == ["a", "b", "c"]
+        assert (len(lru), lru.size) == (3, 9)
 
-    def test_a_value_that_costs_too_much_is_not_kept(self) -> None:
-        """A value beyond the limit is not kept, and displaces only the one that it replaces."""
-        lru: LRU[str] = LRU(100, 10)
+    def test_a_value_that_is_too_large(self) -> None:
+        """A value over the limit stays until the next one comes."""
+        lru: LRU[str] = LRU(10)
         lru.put("a", "a", 2)
-        lru.put("b", "b", 2)
-        lru.put("a", "A", 11)
-        assert (lru.get("a"), lru.get("b"), lru.cost) == (None, "b", 2)
+        assert lru.put("b", "b", 11) == [("a", "a")]
+        assert lru.get("b") == "b"
+        assert lru.put("a", "a", 2) == [("b", "b")]
+        assert lru.size == 2
 
-    def test_replacing_costs_once(self) -> None:
-        """Replaced, removed and cleared values no longer count."""
-        lru: LRU[str] = LRU(100, 100)
+    def test_sizes(self) -> None:
+        """Replaced and removed values no longer count."""
+        lru: LRU[str] = LRU(100)
         lru.put("a", "a", 60)
         lru.put("a", "A", 50)
-        assert (len(lru), lru.cost) == (1, 50)
-        lru.remove("a")
-        lru.remove("a")
-        assert (len(lru), lru.cost) == (0, 0)
-        lru.put("b", "b", 5)
-        lru.clear()
-        assert (len(lru), lru.cost, lru.get("b")) == (0, 0, None)
+        assert (len(lru), lru.size) == (1, 50)
+        assert (lru.pop("a"), lru.pop("a")) == ("A", None)
+        assert (len(lru), lru.size) == (0, 0)
+
+
+def parse(key: Key, entry: Entry) -> RobotsTxt:
+    return robots_of(entry, RFC9309)
+
+
+def origin(number: int) -> Origin:
+    return Origin("http", f"www.host-{number}.example", 80)
+
+
+def put(memory: Memory, number: int, body: bytes = b"", **fields: object) -> None:
+    key = origin(number)
+    fields = {"body": body, "headers": HEADERS, **fields, "url": key.robotstxt_url}
+    memory.put(key, entry(**fields), float(number))
+
+
+HEADERS = (
+    ("content-type", "text/plain; charset=utf-8"),
+    ("cache-control", "max-age=3600"),
+    ("etag", '"5f3-10a8d7"'),
+    ("date", "Fri, 15 Jan 2027 08:00:00 GMT"),
+)
 
 
 def bodies(count: int, size: int) -> list[bytes]:
@@ -66,56 +88,108 @@ def bodies(count: int, size: int) -> list[bytes]:
     return [generator.randbytes(size) for _ in range(count)]
 
 
-class TestBounds:
-    def test_entries(self) -> None:
-        """The number of entries stays within the limit, and the latest ones are there."""
-        store = MemoryStore(max_entries=10, max_bytes=10**9)
-        for number in range(50):
-            store.put(f"http://{number}.example", entry(), START)
-            assert len(store) <= 10
-        assert store.get("http://40.example", START) == entry()
-        assert store.get("http://39.example", START) is None
+def test_a_file_that_was_not_used_for_long() -> None:
+    """Such a file is packed, and the same when it is used again, with the time since which it
+    is known."""
+    memory = Memory(100_000, parse)
+    put(memory, 0, b"User-agent: *\nDisallow: /a\n", status=200)
+    first = memory.get(origin(0))
+    for number in range(1, 40):
+        put(memory, number, bytes(1000))
+    again = memory.get(origin(0))
+    assert again is not None
+    assert again is not first
+    assert (again.entry, again.learned) == (first.entry, first.learned)
+    assert not again.of(RobotsTxt).is_allowed("http://www.host-0.example/a", "mybot")
+    assert memory.get(origin(0)) is again
 
-    def test_bytes(self) -> None:
-        """The counted bytes stay within the limit."""
-        store = MemoryStore(max_entries=10**9, max_bytes=50_000)
-        for number, body in enumerate(bodies(100, 2000)):
-            store.put(f"http://{number}.example", entry(body), START)
-            assert store.size <= 50_000
-        assert 15 <= len(store) <= 25
 
-    @pytest.mark.unmeasured
-    @pytest.mark.slow
-    @pytest.mark.parametrize("size", [0, 100, 3000])
-    def test_bytes_are_true(self, size: int) -> None:
-        """The counted bytes are between the memory that Python takes and two fifths more,
-        also after many entries came and went.
-        """
-        kept = bodies(300, size)
+def test_an_outage_is_packed_with_its_copy() -> None:
+    """The last good copy of an unreachable robots.txt outlasts packing."""
+    memory = Memory(100_000, parse)
+    copy = AccessResult(url=origin(0).robotstxt_url, status=200, body=b"Disallow: /")
+    fields = {"unreachable_since": START - 5, "attempts": 3, "copy": copy}
+    put(memory, 0, status=503, **fields)
+    before = memory.get(origin(0)).entry
+    for number in range(1, 40):
+        put(memory, number, bytes(1000))
+    assert memory.get(origin(0)).entry == before
+
+
+def test_bytes() -> None:
+    """The counted bytes stay within the limit, and the files used last are there."""
+    memory = Memory(500_000, parse)
+    for number, body in enumerate(bodies(300, 2000)):
+        put(memory, number, body)
+        assert memory.size <= 500_000
+    assert 120 <= len(memory) <= 200
+    assert memory.get(origin(0)) is None
+    assert memory.get(origin(200)) is not None
+
+
+def test_rules_that_take_memory() -> None:
+    """A file counts with its index of rules when it is weighed after a decision."""
+    memory = Memory(100_000_000, parse)
+    put(memory, 0, b"User-agent: *\n" + b"Disallow: /a*b\n" * 10_000)
+    file, before = memory.get(origin(0)), memory.size
+    for path in ("a", "b"):
+        file.of(RobotsTxt).is_allowed(f"http://www.host-0.example/{path}", "mybot")
+    memory.weigh(origin(0), file.of(RobotsTxt))
+    assert memory.size != before
+    after = memory.size
+    memory.weigh(origin(0), RobotsTxt.parse(b""))
+    memory.weigh(origin(1), file.of(RobotsTxt))
+    assert memory.size == after
+
+
+def test_a_file_that_is_too_long_to_be_packed() -> None:
+    """Such a file is forgotten when others were used since."""
+    memory = Memory(100_000, parse)
+    put(memory, 0, bytes(MAX_SIZE))
+    assert memory.get(origin(0)) is not None
+    put(memory, 1)
+    assert memory.get(origin(0)) is None
+
+
+def test_an_entry_by_a_wrong_clock() -> None:
+    """A file with a time that no entry of a store may have is forgotten when others were used
+    since."""
+    memory = Memory(100_000, parse)
+    put(memory, 0, unreachable_since=-5.0, status=503)
+    assert memory.get(origin(0)) is not None
+    for number in range(1, 40):
+        put(memory, number, bytes(1000))
+    assert memory.get(origin(0)) is None
+
+
+@pytest.mark.unmeasured
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 100, 3000])
+@pytest.mark.parametrize("limit", [1_000_000, 10**9], ids=["packed", "parsed"])
+def test_bytes_are_true(size: int, limit: int) -> None:
+    """The counted bytes are between the memory that Python takes and two fifths more,
+    also after many files came and went.
+    """
+    text = "".join(
+        f"Disallow: /{name}/{number**5 % 999_983}{end}\n"
+        for number in range(20)
+        for name in ("wp-admin", "search", "cart", "node")
+        for end in ("/", "/*", "$", "?id=")
+    )
+    put(Memory(10**6, parse), 0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        memory = Memory(limit, parse)
+        for number in range(1_500):
+            put(memory, number, f"User-agent: *\n{text}"[:size].encode())
+            robots = memory.get(origin(number)).of(RobotsTxt)
+            for path in ("first", "second"):
+                robots.is_allowed(f"http://www.host-{number}.example/{path}", "mybot")
+            memory.weigh(origin(number), robots)
+        del robots
         gc.collect()
-        tracemalloc.start()
-        try:
-            store = MemoryStore(max_entries=1300, max_bytes=10**9)
-            for number in range(1_950):
-                put = entry(kept[number % len(kept)])
-                store.put(f"http://{number}.example", put, START)
-            gc.collect()
-            taken = tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
-        assert taken <= store.size <= taken * 1.4
-
-
-def test_locks() -> None:
-    """Locking never waits, since no other process has the store."""
-    store = MemoryStore()
-    assert store.lock(ORIGIN, "one", 5, START)
-    assert store.lock(ORIGIN, "other", 5, START)
-
-
-def test_nothing_outlives_closing() -> None:
-    """A closed store releases its memory."""
-    store = MemoryStore()
-    store.put(ORIGIN, entry(expires=START + DAY), START)
-    store.close()
-    assert (len(store), store.size) == (0, 0)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= memory.size <= taken * 1.4

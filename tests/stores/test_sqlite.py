@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scrapy_rep.exceptions import StoreError
-from scrapy_rep.stores.base import KEEP
+from scrapy_rep.stores.entries import MAX_SIZE
 from scrapy_rep.stores.sqlite import SCHEMA, SqliteStore
-from tests.forks import popen
-from tests.stores.places import DAY, ORIGIN, START, entry
+from tests import forks
+from tests.stores.places import ORIGIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from tests.forks import Forked
 
 NUMBERS = count()
+DATA = b"data"
+UNTIL = 2**33
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 def process(code: str, path: Path, *arguments: object) -> Forked:
     prelude = (
         "import sys\n"
-        "from tests.stores.places import *\n"
+        "from tests.stores.test_sqlite import *\n"
         "from scrapy_rep.exceptions import StoreError\n"
         "store = SqliteStore(sys.argv[1])\n"
     )
@@ -45,9 +49,15 @@ def process(code: str, path: Path, *arguments: object) -> Forked:
     (path.parent / f"{module}.py").write_text(prelude + code)
     # Other tests measure the coverage of this code in this process.
     env = {name: value for name, value in os.environ.items() if "COV" not in name}
-    command = [sys.executable, "-m", module, *map(str, [path, *arguments])]
-    pipes = {"stdin": popen.PIPE, "stdout": popen.PIPE}
-    return popen.Popen(command, **pipes, text=True, cwd=path.parent, env=env)
+    command = [module, *map(str, [path, *arguments])]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return forks.start(command, **pipes, text=True, cwd=path.parent, env=env)
+
+
+def wait_for_lock(store: SqliteStore) -> None:
+    end = time.monotonic() + 60
+    while not store.lock(ORIGIN, "next", 30):
+        assert time.monotonic() < end
 
 
 def output(of: Forked) -> list[str]:
@@ -73,9 +83,9 @@ print("ready", flush=True)
 sys.stdin.readline()
 for number in range(40):
     origin = f"http://{number}.example"
-    if store.lock(origin, sys.argv[2], 30, START):
+    if store.lock(origin, sys.argv[2], 30):
         print(number)
-        store.put(origin, entry(sys.argv[2].encode() * 1000), START)
+        store.put(origin, sys.argv[2].encode() * 1000, UNTIL)
 """
 
     @pytest.mark.slow
@@ -95,12 +105,12 @@ for number in range(40):
         with closing(SqliteStore(path)) as store:
             for name, numbers in won.items():
                 for number in numbers:
-                    found = store.get(f"http://{number}.example", START)
-                    assert found == entry(name.encode() * 1000)
+                    found = store.get(f"http://{number}.example")
+                    assert found == name.encode() * 1000
 
     WRITE = """
 for number in range(int(sys.argv[2]), 1_000_000):
-    store.put(f"http://{number}.example", entry(b"%d\\n" % number * 3000), START)
+    store.put(f"http://{number}.example", b"%d\\n" % number * 3000, UNTIL)
     print(number, flush=True)
 """
 
@@ -117,51 +127,49 @@ for number in range(int(sys.argv[2]), 1_000_000):
             written += len(writer.communicate(timeout=120)[0].splitlines())
             with closing(SqliteStore(path)) as store:
                 for number in range(written):
-                    found = store.get(f"http://{number}.example", START)
-                    assert found == entry(b"%d\n" % number * 3000)
+                    found = store.get(f"http://{number}.example")
+                    assert found == b"%d\n" % number * 3000
         assert sql(path, "PRAGMA integrity_check") == "ok"
 
     def test_killed_with_the_lock(self, path: Path) -> None:
         """The lock of a killed process expires."""
-        code = "print(store.lock(ORIGIN, 'dead', 30, START), flush=True); input()"
+        code = "print(store.lock(ORIGIN, 'dead', 3), flush=True); input()"
         owner = process(code, path)
         assert owner.stdout.readline() == "True\n"
         owner.kill()
         owner.communicate(timeout=120)
         with closing(SqliteStore(path)) as store:
-            assert not store.lock(ORIGIN, "next", 30, START + 29)
-            assert store.lock(ORIGIN, "next", 30, START + 30)
+            wait_for_lock(store)
 
     def test_a_file_that_stays_locked(self, path: Path) -> None:
         """A process that cannot write in time gets a StoreError, can still read, and
         writes again once the lock is free.
         """
         with closing(SqliteStore(path, timeout=0.01)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreError, match="database is locked"):
-                    store.put(ORIGIN, entry(b"after"), START)
+                    store.put(ORIGIN, b"after", UNTIL)
                 with pytest.raises(StoreError, match="database is locked"):
-                    store.lock(ORIGIN, "one", 30, START)
-                assert store.get(ORIGIN, START) == entry()
-            assert store.lock(ORIGIN, "one", 30, START)
-            store.put(ORIGIN, entry(b"after"), START)
-            assert store.get(ORIGIN, START) == entry(b"after")
+                    store.lock(ORIGIN, "one", 30)
+                assert store.get(ORIGIN) == DATA
+            assert store.lock(ORIGIN, "one", 30)
+            store.put(ORIGIN, b"after", UNTIL)
+            assert store.get(ORIGIN) == b"after"
 
-    def test_calls_that_wait_for_one_that_fails(self, path: Path) -> None:
-        """While the file is locked, one call waits for the timeout, and the calls that queue
-        behind it fail at the same time instead of waiting again.
-        """
-        count, timeout = 4, 0.5
+    def test_calls_that_wait_for_one_that_waits(self, path: Path) -> None:
+        """While the file is locked, the calls that queue behind one another do not each wait for
+        the file as long as the first one."""
+        count, timeout = 8, 0.5
         with closing(SqliteStore(path, timeout=timeout)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
             ready = threading.Barrier(count)
 
             def put(_: int) -> str:
                 ready.wait(60)
                 with pytest.raises(StoreError) as raised:
-                    store.put(ORIGIN, entry(b"after"), START)
+                    store.put(ORIGIN, b"after", UNTIL)
                 return str(raised.value)
 
             with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -170,26 +178,42 @@ for number in range(int(sys.argv[2]), 1_000_000):
                 with ThreadPoolExecutor(count) as pool:
                     errors = list(pool.map(put, range(count)))
                 took = time.monotonic() - start
-            assert sum("another call has just failed" in each for each in errors) > 0
+            assert sum("another call takes too long" in each for each in errors) > 0
             assert sum("is locked" in each for each in errors) > 0
             assert took < count * timeout
-            store.put(ORIGIN, entry(b"after"), START)
-            assert store.get(ORIGIN, START) == entry(b"after")
+            store.put(ORIGIN, b"after", UNTIL)
+            assert store.get(ORIGIN) == b"after"
+
+    def test_a_lock_from_before_the_clock_was_set_back(self, path: Path) -> None:
+        """A lock that expires much later than any made now is not waited for."""
+        with closing(SqliteStore(path)) as store:
+            assert store.lock(ORIGIN, "one", 30)
+            assert not store.lock(ORIGIN, "other", 30)
+            sql(path, "UPDATE entries SET until = until + 301")
+            assert store.lock(ORIGIN, "other", 30)
+
+    def test_a_call_after_closing(self, path: Path) -> None:
+        """A thread that was about to call a store as it was closed does not open it again."""
+        store = SqliteStore(path)
+        store.put(ORIGIN, DATA, UNTIL)
+        store.close()
+        with pytest.raises(StoreError, match="it is closed"):
+            store.get(ORIGIN)
 
 
 class TestFile:
     def test_it_is_kept(self, path: Path) -> None:
         """Entries are there when the file is opened again, and no other file is left."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
         assert [file.name for file in path.parent.iterdir()] == ["robots.db"]
         with closing(SqliteStore(path)) as store:
-            assert store.get(ORIGIN, START) == entry()
+            assert store.get(ORIGIN) == DATA
 
     def test_it_writes_ahead(self, path: Path) -> None:
         """The file is in WAL mode, so readers do not wait for the writer."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
         assert sql(path, "PRAGMA journal_mode") == "wal"
 
     def test_no_folder(self, path: Path) -> None:
@@ -197,25 +221,25 @@ class TestFile:
         path.write_text("a file")
         with closing(SqliteStore(path / "robots.db")) as store:
             with pytest.raises(StoreError) as raised:
-                store.get(ORIGIN, START)
+                store.get(ORIGIN)
             assert str(raised.value).startswith(f"{path / 'robots.db'}: ")
             path.unlink()
-            store.put(ORIGIN, entry(), START)
-            assert store.get(ORIGIN, START) == entry()
+            store.put(ORIGIN, DATA, UNTIL)
+            assert store.get(ORIGIN) == DATA
 
     def test_removed_while_it_is_open(self, path: Path) -> None:
         """SQLite would go on writing to the deleted file. Instead the call fails, and the
         next one creates the file again.
         """
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
             path.unlink()
             with pytest.raises(StoreError, match="it was moved or removed"):
-                store.get(ORIGIN, START)
-            assert store.get(ORIGIN, START) is None
-            store.put(ORIGIN, entry(), START)
+                store.get(ORIGIN)
+            assert store.get(ORIGIN) is None
+            store.put(ORIGIN, DATA, UNTIL)
             with closing(SqliteStore(path)) as other:
-                assert other.get(ORIGIN, START) == entry()
+                assert other.get(ORIGIN) == DATA
 
     def test_names_that_are_no_text(self, path: Path) -> None:
         """An origin that cannot be encoded is a StoreError."""
@@ -223,25 +247,25 @@ class TestFile:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match="surrogates not allowed"),
         ):
-            store.put("http://\udc80", entry(), START)
+            store.put("http://\udc80", DATA, UNTIL)
 
     FILL = """
 import resource
-store.put(ORIGIN, entry(), START)
+store.put(ORIGIN, DATA, UNTIL)
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
 failed = 0
 for number in range(200):
     body = b"".join(b"%d" % (line ** 3 * number) for line in range(1000))
     try:
-        store.put(f"http://{number}.example", entry(body), START)
+        store.put(f"http://{number}.example", body, UNTIL)
     except StoreError as error:
         failed += 1
         message = str(error)
-assert store.get(ORIGIN, START) == entry()
+assert store.get(ORIGIN) == DATA
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-store.put(ORIGIN, entry(b"after"), START)
-assert store.get(ORIGIN, START) == entry(b"after")
+store.put(ORIGIN, b"after", UNTIL)
+assert store.get(ORIGIN) == b"after"
 print(failed, message)
 """
 
@@ -262,10 +286,10 @@ class TestDamage:
         """Return the result of each call, or its StoreError; other errors are raised."""
         came_to: list[object] = []
         for call in (
-            lambda: store.get(ORIGIN, START),
-            lambda: store.get("http://50.example", START),
-            lambda: store.put(ORIGIN, entry(b"after"), START),
-            lambda: store.lock(ORIGIN, "one", 30, START),
+            lambda: store.get(ORIGIN),
+            lambda: store.get("http://50.example"),
+            lambda: store.put(ORIGIN, b"after", UNTIL),
+            lambda: store.lock(ORIGIN, "one", 30),
             lambda: store.unlock(ORIGIN, "one"),
         ):
             try:
@@ -277,8 +301,8 @@ class TestDamage:
     def filled(self, path: Path) -> bytes:
         with closing(SqliteStore(path)) as store:
             for number in range(100):
-                store.put(f"http://{number}.example", entry(), START)
-            store.put(ORIGIN, entry(), START)
+                store.put(f"http://{number}.example", DATA, UNTIL)
+            store.put(ORIGIN, DATA, UNTIL)
         return path.read_bytes()
 
     def test_something_else(self, path: Path) -> None:
@@ -286,7 +310,7 @@ class TestDamage:
         path.write_bytes(b"User-agent: *\n" * 1000)
         with closing(SqliteStore(path)) as store:
             with pytest.raises(StoreError, match=r"robots\.db: file is not a database"):
-                store.get(ORIGIN, START)
+                store.get(ORIGIN)
             assert self.calls(store) == [StoreError] * 5
             path.unlink()
             assert self.calls(store) == [None, None, None, True, None]
@@ -299,7 +323,7 @@ class TestDamage:
         path.write_bytes(whole[:at] + b"\xa5" * 5000 + whole[at + 5000 :])
         with closing(SqliteStore(path)) as store:
             for answer in self.calls(store)[:2]:
-                assert answer in {None, StoreError, entry()}
+                assert answer in {None, StoreError, DATA}
 
     @pytest.mark.parametrize("tenth", range(1, 10))
     def test_cut_off(self, path: Path, tenth: int) -> None:
@@ -308,24 +332,40 @@ class TestDamage:
         path.write_bytes(whole[: len(whole) * tenth // 10])
         with closing(SqliteStore(path)) as store:
             for answer in self.calls(store)[:2]:
-                assert answer in {None, StoreError, entry()}
+                assert answer in {None, StoreError, DATA}
+
+    def test_a_row_of_any_length(self, path: Path) -> None:
+        """Data that are too long for an entry are not read."""
+        self.filled(path)
+        for length, found in ((MAX_SIZE, bytes(MAX_SIZE)), (50 * MAX_SIZE, "too long")):
+            sql(
+                path,
+                f"UPDATE entries SET data = zeroblob({length}) WHERE key = '{ORIGIN}'",
+            )
+            tracemalloc.start()
+            try:
+                with closing(SqliteStore(path)) as store:
+                    assert store.get(ORIGIN) == found
+                assert tracemalloc.get_traced_memory()[1] < 10 * MAX_SIZE
+            finally:
+                tracemalloc.stop()
 
     @pytest.mark.parametrize("value", ["NULL", "7", "'text'", "x'00'", "zeroblob(900)"])
     def test_a_damaged_row(self, path: Path, value: str) -> None:
-        """An invalid row is ignored, and replaced by the next write."""
+        """A row with other data than bytes is replaced by the next write."""
         self.filled(path)
         sql(path, f"UPDATE entries SET data = {value}")
         with closing(SqliteStore(path)) as store:
-            assert store.get(ORIGIN, START) is None
-            store.put(ORIGIN, entry(), START)
-            assert store.get(ORIGIN, START) == entry()
+            store.get(ORIGIN)
+            store.put(ORIGIN, DATA, UNTIL)
+            assert store.get(ORIGIN) == DATA
 
 
 class TestSchema:
     def test_a_later_version(self, path: Path) -> None:
         """A file of a later version stays unchanged, and the error says so."""
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
         sql(path, f"PRAGMA user_version = {SCHEMA.version + 1}")
         before = path.read_bytes()
         sentence = (
@@ -336,21 +376,26 @@ class TestSchema:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match=sentence),
         ):
-            store.put(ORIGIN, entry(b"after"), START)
+            store.put(ORIGIN, b"after", UNTIL)
         assert path.read_bytes() == before
 
     def test_an_earlier_version(self, path: Path) -> None:
         """A file of an earlier version is emptied: all its entries can be fetched again."""
         sql(
             path,
-            "CREATE TABLE entries (host TEXT, body BLOB)",
+            "CREATE TABLE entries (origin TEXT PRIMARY KEY, until REAL, data BLOB)",
+            "CREATE INDEX entries_until ON entries (until)",
+            "CREATE TABLE locks (origin TEXT PRIMARY KEY, owner TEXT, until REAL)",
+            f"INSERT INTO entries VALUES ('{ORIGIN}', {UNTIL}, x'00')",
             f"PRAGMA application_id = {SCHEMA.application_id}",
+            "PRAGMA user_version = 1",
         )
         with closing(SqliteStore(path)) as store:
-            assert store.get(ORIGIN, START) is None
-            store.put(ORIGIN, entry(), START)
-            assert store.get(ORIGIN, START) == entry()
+            assert store.get(ORIGIN) is None
+            store.put(ORIGIN, DATA, UNTIL)
+            assert store.get(ORIGIN) == DATA
         assert sql(path, "PRAGMA user_version") == SCHEMA.version
+        assert sql(path, "SELECT count(*) FROM sqlite_master WHERE type = 'table'") == 1
 
     def test_another_program(self, path: Path) -> None:
         """The database of another program stays unchanged."""
@@ -360,42 +405,28 @@ class TestSchema:
             closing(SqliteStore(path)) as store,
             pytest.raises(StoreError, match="it is a database of another program"),
         ):
-            store.put(ORIGIN, entry(), START)
+            store.put(ORIGIN, DATA, UNTIL)
         assert path.read_bytes() == before
 
     def test_an_empty_file(self, path: Path) -> None:
         """An empty file is used like a missing one."""
         path.touch()
         with closing(SqliteStore(path)) as store:
-            store.put(ORIGIN, entry(), START)
-            assert store.get(ORIGIN, START) == entry()
+            store.put(ORIGIN, DATA, UNTIL)
+            assert store.get(ORIGIN) == DATA
 
 
-class TestSweep:
-    def rows(self, path: Path, table: str) -> int:
-        return int(sql(path, f"SELECT count(*) FROM {table}"))
-
-    def test_what_is_out_of_use_goes(self, path: Path) -> None:
-        """Unusable entries are removed after some time, a bounded number at once."""
-        later = START + DAY + KEEP
-        with closing(SqliteStore(path)) as store:
-            for number in range(700):
-                store.put(f"http://{number}.example", entry(), START)
-            store.put(ORIGIN, entry(expires=later), START)
-        with closing(SqliteStore(path)) as store:
-            store.put("http://new.example", entry(expires=later), later)
-            assert self.rows(path, "entries") == 202
-            for _ in range(100):
-                store.put("http://new.example", entry(expires=later), later)
-            assert self.rows(path, "entries") == 2
-            assert store.get(ORIGIN, later) == entry(expires=later)
-
-    def test_locks_go(self, path: Path) -> None:
-        """Expired locks are removed too."""
-        with closing(SqliteStore(path)) as store:
-            for number in range(10):
-                store.lock(f"http://{number}.example", "dead", 30, START)
-            store.lock(ORIGIN, "alive", 30, START + 30)
-            store.put(ORIGIN, entry(), START + 30)
-            assert self.rows(path, "locks") == 1
-            assert not store.lock(ORIGIN, "other", 30, START + 30)
+def test_what_is_out_of_use_goes(path: Path) -> None:
+    """Entries and locks whose time is over are removed, a bounded number at once."""
+    with closing(SqliteStore(path)) as store:
+        for number in range(700):
+            store.put(f"http://{number}.example", DATA, UNTIL)
+            store.lock(f"http://{number}.example", "dead", 30)
+        sql(path, "UPDATE entries SET until = 1800000")
+    with closing(SqliteStore(path)) as store:
+        for left in (900, 400, 0):
+            store.put(ORIGIN, DATA, UNTIL)
+            assert sql(path, "SELECT count(*) FROM entries") == left + 1
+            for _ in range(99):
+                store.put(ORIGIN, DATA, UNTIL)
+        assert store.get(ORIGIN) == DATA

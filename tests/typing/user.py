@@ -78,5 +78,5 @@ class TypedSpider(Spider):
 
     def refused(self, failure: Failure) -> None:
         if isinstance(failure.value, RobotsDenied):
-            assert_type(failure.value.decision, Decision)
-            assert_type(failure.value.robotstxt_url, str)
+            assert_type(failure.value.record.reason, str)
+            assert_type(failure.value.record.line, int | None)

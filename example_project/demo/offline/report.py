@@ -10,14 +10,12 @@ from scrapy import signals
 
 from demo.offline.judge import judge
 from demo.offline.middleware import OfflineSite
-from scrapy_rep.exceptions import ItemDenied, UsageDenied
-from scrapy_rep.signals import link_dropped, request_denied
+from scrapy_rep.signals import rep_decided
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scrapy_rep import Decision
+    from scrapy_rep.record import Record
 
 HEAD = ("outcome", "host", "line of robots.txt, or statement", "pages")
 OUTCOMES = ["refused", "not followed", "dropped", "kept"]
@@ -33,9 +31,7 @@ class Report:
         self.paths: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         self.kept: list[str] = []
         connect = crawler.signals.connect
-        connect(self.request_denied, signal=request_denied)
-        connect(self.link_dropped, signal=link_dropped)
-        connect(self.item_dropped, signal=signals.item_dropped)
+        connect(self.decided, signal=rep_decided)
         connect(self.item_scraped, signal=signals.item_scraped)
         connect(self.engine_stopped, signal=signals.engine_stopped)
 
@@ -47,20 +43,20 @@ class Report:
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
         self.paths[outcome, name(url), statement].append(path)
 
-    def request_denied(self, request: Request, decision: Decision) -> None:
-        why = f"robots.txt {decision.reason}"
-        if rule := decision.rule:
-            why = f"line {rule.line}: {rule.kind.capitalize()}: {rule.pattern}"
-        self.note(request.url, "refused", why)
-
-    def link_dropped(self, request: Request, reason: str) -> None:
-        self.note(request.url, "not followed", f"{reason}: nofollow")
-
-    def item_dropped(self, item: dict[str, Any], exception: Exception) -> None:
-        if isinstance(exception, UsageDenied):
-            self.note(item["url"], "dropped", said_of_use(exception))
-        elif isinstance(exception, ItemDenied) and (said := exception.statement):
-            self.note(item["url"], "dropped", f"{said.source}: {said.text}")
+    def decided(self, record: Record) -> None:
+        said = record.statement or f"nothing said about {record.reason}"
+        if record.line:
+            said = f"line {record.line}: {said}"
+        if record.verdict == "refused":
+            why = said if record.line else f"robots.txt {record.reason}"
+            self.note(record.url, "refused", why)
+        elif record.verdict == "dropped" and record.subject == "link":
+            source = "rel" if record.layer == "rel" else "page"
+            self.note(record.url, "not followed", f"{source}: nofollow")
+        elif record.verdict == "dropped":
+            if not record.line and record.statement:
+                said = f"{record.source or record.layer}: {said}"
+            self.note(record.url, "dropped", said)
 
     def item_scraped(self, item: dict[str, Any]) -> None:
         self.kept.append(item["url"])
@@ -85,13 +81,3 @@ class Report:
 def name(url: str) -> str:
     """Return the name of a host without the ".example" of all."""
     return urlsplit(url).netloc.removesuffix(".example")
-
-
-def said_of_use(exception: UsageDenied) -> str:
-    """Return the place and the text of the statement that disallows a purpose."""
-    statement = exception.denial.statement
-    if statement is None:
-        return f"nothing said about {exception.denial.purpose}"
-    if statement.source == "robots.txt":
-        return f"line {statement.position}: {statement.text}"
-    return f"{statement.source}: {statement.text}"

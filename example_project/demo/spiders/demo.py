@@ -33,7 +33,7 @@ class DemoSpider(scrapy.Spider):
 
     def refused(self, failure: Failure) -> None:
         if failure.check(RobotsDenied):
-            reason = failure.value.decision.reason
-            self.logger.info("Not ours: %s (%s)", failure.request.url, reason.value)
+            reason = failure.value.record.reason
+            self.logger.info("Not ours: %s (%s)", failure.request.url, reason)
         else:
             self.logger.error(failure.getErrorMessage())

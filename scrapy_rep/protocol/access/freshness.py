@@ -49,7 +49,8 @@ class Bounds(NamedTuple):
     """The operator's limits for the lifetime of a robots.txt, in seconds."""
 
     min_age: float = 5 * 60.0
-    """The shortest lifetime. Without it, ``max-age=0`` would cause a fetch before each page."""
+    """The shortest lifetime, if *max_age* is not shorter. Without it, ``max-age=0``, a default
+    of many servers, would cause a fetch before each page. RFC 9309, 2.4, names no such limit."""
 
     max_age: float = DAY
     """The longest lifetime. Only dialects with such a limit use it (RFC 9309, 2.4)."""
@@ -65,7 +66,7 @@ def lifetime(
     found = dialect.holds.total_seconds() if stated is None else stated
     if dialect.freshness == "cache-control":
         found = min(found, bounds.max_age)
-    return max(min(found, _MAX_HOLDS), bounds.min_age)
+    return max(min(found, _MAX_HOLDS), min(bounds.min_age, bounds.max_age))
 
 
 def _stated_lifetime(

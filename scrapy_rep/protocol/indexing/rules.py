@@ -133,10 +133,18 @@ class IndexingRules:
 
     def indexable(self, now: datetime) -> bool:
         """Whether the page may be in an index at the time *now*, an aware datetime."""
+        return not self.why_not_indexable(now)
+
+    def why_not_indexable(self, now: datetime) -> str:
+        """Return the rule because of which the page may not be in an index at the time *now*, an
+        aware datetime: ``noindex``, ``unavailable_after``, or an empty string.
+        """
         if now.tzinfo is None:
             raise ValueError("now has no time zone")
+        if not self.index:
+            return "noindex"
         expired = self.unavailable_after is not None and now > self.unavailable_after
-        return self.index and not expired
+        return "unavailable_after" if expired else ""
 
     def to_dict(self) -> dict[str, bool | int | str | None]:
         """Return the rules without their evidence, as JSON values."""

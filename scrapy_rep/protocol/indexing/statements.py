@@ -117,6 +117,9 @@ class Statement(NamedTuple):
     known: bool = True
     """Whether the name is in the dialect's vocabulary. Other statements have no effect."""
 
+    def __str__(self) -> str:
+        return f"{self.text} ({self.source})"
+
 
 class IndexingFinding(NamedTuple):
     """A mistake in a statement, or in its tag or header."""

@@ -152,6 +152,14 @@ class Pace(NamedTuple):
         than the crawl accepts. The rule of the decision is the record that asks for it. *agent*
         is the product token, or ``*``, whose groups the crawler follows.
         """
+        record = self.record_of(reason, now)
+        rule = record and Rule(record.field, record.value, record.line)
+        return Decision(False, rule, agent, reason)
+
+    def record_of(self, reason: Reason, now: datetime) -> Record | None:
+        """Return the record that asks for the delay at the time *now* (UTC), if *reason* is
+        ``CRAWL_DELAY``, or for the visit window.
+        """
 
         def asks(record: Record) -> bool:
             alone = Pace.of([record])
@@ -159,9 +167,7 @@ class Pace(NamedTuple):
                 return alone.delay(now) == self.delay(now)
             return alone.visit_time is not None
 
-        record = next(filter(asks, self.records), None)
-        rule = record and Rule(record.field, record.value, record.line)
-        return Decision(False, rule, agent, reason)
+        return next(filter(asks, self.records), None)
 
 
 NO_PACE = Pace(None, (), None)

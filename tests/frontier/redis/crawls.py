@@ -48,7 +48,7 @@ class WorkerCrawl(Crawl):
             **settings,
         }
         if not hasattr(shared, "store_client"):
-            shared.store_client = FakeStoreClient(shared.clock, is_shared=True)
+            shared.store_client = FakeStoreClient()
         super().__init__(
             clock=shared.clock, store_client=shared.store_client, **settings
         )

@@ -13,7 +13,7 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DontCloseSpider
 
-from tests.frontier.fakes import FakeStoreClient, is_robotstxt
+from tests.frontier.fakes import is_robotstxt
 from tests.frontier.redis.crawls import SEEN, WorkerCrawl, keys_of
 from tests.frontier.redis.shared import HOUR, LEASE
 
@@ -138,7 +138,7 @@ def test_delay_over_workers(shared: Shared, *, has_store: bool) -> None:
     crawls = []
     for _ in range(3):
         if not has_store:
-            shared.store_client = FakeStoreClient(shared.clock)
+            shared.store_client = None
         crawls.append(WorkerCrawl(shared, CONCURRENT_REQUESTS=4))
     clock = shared.clock
     spans: list[list[float]] = []
@@ -328,7 +328,7 @@ def test_turn_that_was_lost_while_a_request_waits(shared: Shared) -> None:
     crawls = []
     for _ in range(2):
         # Without a shared store, each worker fetches robots.txt itself.
-        shared.store_client = FakeStoreClient(shared.clock)
+        shared.store_client = None
         crawls.append(WorkerCrawl(shared))
     stopped, other = crawls
     text = "User-agent: *\nCrawl-delay: 3"

@@ -175,12 +175,12 @@ def test_bounds() -> None:
         ("nofollow,noindex", ()),
     ],
 )
-def test_peers_lose_noindex(line: str, agents: tuple[str, ...]) -> None:
+def test_noindex_that_other_parsers_lose(line: str, agents: tuple[str, ...]) -> None:
     """noindex counts in header values that other parsers misread."""
     assert not read(line, agents=agents).index
 
 
-def test_peers_invent() -> None:
+def test_noindex_that_other_parsers_invent() -> None:
     """Values that other parsers take for noindex or for this crawler's rules have no effect."""
     # Nutch looks for "none" anywhere.
     assert read("max-image-preview:none") == IndexingRules(max_image_preview="none")
@@ -188,7 +188,7 @@ def test_peers_invent() -> None:
     assert read("googlebot: nofollow, noindex") == IndexingRules()
 
 
-def test_peers_forget_lines() -> None:
+def test_every_field_line_counts() -> None:
     """Every field line counts, while other parsers keep the first or the last."""
     assert read("noindex", "nofollow", "mybot: noai", "mybot: noarchive") == (
         IndexingRules(

@@ -16,7 +16,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_rep.protocol.indexing.markup import real_tags
-from scrapy_rep.protocol.indexing.rules import IndexingRules
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -114,27 +113,6 @@ BROKEN = st.lists(SHARDS, max_size=40).map("".join)
 def test_same_metas(html: str) -> None:
     """The package and html5lib find the same meta elements in any page."""
     assert ours(html) == judged(html)
-
-
-@given(st.one_of(PAGES, BROKEN))
-@example('<meta content="a > b" name="robots">')
-@example('<meta a=b"c d="x > y" name=robots content=noindex>')
-@example("<meta name=x&#114; content=y>")
-@example("<meta nam&#101;=robots content=noindex>")
-def test_fast_path(html: str) -> None:
-    """The fast search, which skips most of a page, never misses a statement."""
-    # A line for each tag, which is what tells them apart.
-    page = re.sub("(?i)<meta", "\n<meta", html)
-    found = IndexingRules.parse(html=page.encode(), agents=("z",))
-    positions = {each.position for each in (*found.statements, *found.findings)}
-    addressed = [
-        (name, content)
-        for name, content in ours(page)
-        if name is not None and name.strip(" \t\n\f\r").lower() in {"robots", "z"}
-        # Content without a value leaves no statement and no finding.
-        if content is None or content.strip(" \t\n\f\r,:")
-    ]
-    assert len(positions) == len(addressed)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -341,21 +339,6 @@ def test_urls_that_are_none() -> None:
         assert found == ()
         (finding,) = RobotsTxt.parse(b"Sitemap: /s.xml").lint()
         assert "https://" in finding.message
-
-
-def test_nobody_loads_it_who_does_not_ask() -> None:
-    """Parsing and deciding do not import the linter."""
-    code = (
-        "import sys; from scrapy_rep import RobotsTxt; robots = RobotsTxt.parse(b'a');"
-        "robots.decide('https://example.com/', 'bot'); robots.sitemaps;"
-        "print([n for n in sys.modules if 'lint' in n or 'findings' in n]);"
-        "from scrapy_rep import Finding; robots.lint();"
-        "print(Finding.__module__ in sys.modules)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
-    assert found.stdout.split("\n")[:2] == ["[]", "True"]
 
 
 @pytest.mark.parametrize("url", ["http://a.example/\ud800", "http://\udc80/", "\ud800"])

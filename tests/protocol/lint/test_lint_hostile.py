@@ -108,18 +108,6 @@ def test_twice_the_file_takes_twice_the_steps(name: str) -> None:
     assert twice < 2.3 * once
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_many_lines(name: str) -> None:
-    lint(LINES[name](32 * KIB), SECONDS / 4)
-
-
 @pytest.mark.parametrize("name", LONG)
 def test_a_file_as_long_as_is_read(name: str) -> None:
     lint(LONG[name]())
-
-
-def test_many_groups_where_the_limit_is_raised() -> None:
-    """With a raised size limit, the linter handles more groups than fit into 500 KiB."""
-    body = b"User-agent: bot/1\nAllow:\n" * 21_000
-    assert len(body) > KIB_500
-    assert len(lint(body, 2 * SECONDS)) == MAX_OF_A_CODE + 1

@@ -8,7 +8,6 @@ import pytest
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
-from scrapy_rep.protocol.robotstxt import paths
 from tests.protocol.growth import steps
 
 if TYPE_CHECKING:
@@ -19,10 +18,6 @@ pytestmark = pytest.mark.unmeasured
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )
-URLS = [
-    f"https://example.com{path}"
-    for path in ("/", "/9/7/5", "/9/7/5/a.html?b=c", "/1/1/1", "/a/b/c", "/\u00e9%7e")
-]
 LONG = "https://example.com/" + "a" * 2000
 
 
@@ -32,42 +27,8 @@ def ask(robots: RobotsTxt, urls: Sequence[str], agent: str = "bot") -> None:
         robots.decide(url, agent)
 
 
-def warm(lines: list[str], dialect: Dialect) -> RobotsTxt:
-    robots = RobotsTxt.parse("\n".join(["User-agent: *", *lines]).encode(), dialect)
-    ask(robots, URLS[:3])
-    return robots
-
-
 def literals(count: int) -> list[str]:
     return [f"Disallow: /{n % 10}/{n % 100 // 10}/{n // 100}" for n in range(count)]
-
-
-@DIALECTS
-def test_a_decision_among_ten_times_the_literals(dialect: Dialect) -> None:
-    """A decision among ten times the literal rules takes about as many steps."""
-    few, many = (warm(literals(count), dialect) for count in (1_000, 10_000))
-    assert not many.is_allowed(URLS[1], "bot")
-    assert steps(lambda: ask(many, URLS)) <= 1.5 * steps(lambda: ask(few, URLS))
-
-
-@pytest.mark.parametrize("dialect", [RFC9309, GOOGLE], ids=lambda d: d.name)
-def test_wildcards_are_tried_where_their_needle_is(
-    dialect: Dialect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of thousands of wildcards, only those whose word is in the URL are tried."""
-    tried = 0
-
-    def counted(*arguments: object) -> bool:
-        nonlocal tried
-        tried += 1
-        return matches(*arguments)
-
-    matches = paths.matches
-    robots = warm([f"Disallow: /*a*word{n:05}*b" for n in range(20_000)], dialect)
-    monkeypatch.setattr(paths, "matches", counted)
-    ask(robots, [LONG, LONG + "word00042b"])
-    assert not robots.is_allowed(LONG + "word00042b", "bot")
-    assert tried <= 6
 
 
 def user_agents_over_rules(count: int) -> list[str]:
@@ -133,11 +94,3 @@ def test_twice_the_file_takes_twice_the_steps(
 
     read(1)()  # The first call compiles the regular expressions.
     assert steps(read(1_000)) <= 2.2 * steps(read(500))
-
-
-def test_nothing_is_read_before_somebody_asks() -> None:
-    """Parsing is lazy: it takes the same number of steps for any file."""
-    small, large = b"", "\n".join(literals(5_000)).encode()
-    assert steps(lambda: RobotsTxt.parse(large)) == steps(
-        lambda: RobotsTxt.parse(small)
-    )

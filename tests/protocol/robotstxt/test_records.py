@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, time, timezone
-from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
-from scrapy_rep.protocol.grammar import PACE_FIELDS
+from scrapy_rep.protocol.dialect import GOOGLE
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
-from tests.protocol.strategies import AGENTS, bodies
 
-if TYPE_CHECKING:
-    from scrapy_rep.protocol.dialect import Dialect
-
-LENIENT = replace(RFC9309, name="lenient", misspelt_fields=True)
 AT = "https://example.com/robots.txt"
 
 
@@ -151,36 +141,6 @@ def test_google_ignores_all_three() -> None:
     assert robots.crawl_delay("a") is robots.request_rate("a") is None
     assert robots.visit_time("a") is None
     assert robots.pace("a").records == ()
-
-
-@given(body=bodies(), agent=st.sampled_from(AGENTS))
-def test_the_fast_way_finds_the_records_that_groups_have(
-    body: bytes, agent: str
-) -> None:
-    """The regular expressions find the same records for a crawler as reading all lines."""
-    for dialect in (RFC9309, CLASSIC, LENIENT):
-        robots = RobotsTxt.parse(body, dialect)
-        followed = robots.decide("https://example.com/x", agent).agent
-        expected: list[tuple[str, str, int]] = []
-        for group in robots.groups:
-            named = zip(group.agents, group.runs, strict=True)
-            runs = {run for token, run in named if is_named(token, followed, dialect)}
-            expected += [
-                (record.field, record.value, record.line)
-                for record in group.records
-                if record.run in runs and record.field in PACE_FIELDS
-            ]
-            if runs and not dialect.merge_groups:
-                break
-        assert [record[:3] for record in robots.pace(agent).records] == expected
-
-
-def is_named(token: str, followed: str | None, dialect: Dialect) -> bool:
-    if not token or followed is None:
-        return False
-    if dialect.agent_match == "prefix" and followed != "*":
-        return followed.lower().startswith(token)
-    return followed.lower() == token
 
 
 def test_group_without_a_delay_does_not_borrow_one() -> None:

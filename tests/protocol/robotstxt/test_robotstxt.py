@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309, Dialect
 from scrapy_rep.protocol.robots import RobotsTxt
 from scrapy_rep.protocol.robotstxt.decisions import Reason
 from tests.protocol.robotstxt.asking import ask
-from tests.protocol.strategies import bodies
 
 DIALECTS = pytest.mark.parametrize(
     "dialect", [RFC9309, GOOGLE, CLASSIC], ids=lambda d: d.name
 )
-AT = "https://example.com/robots.txt"
 
 
 # Lines
@@ -127,20 +123,6 @@ def test_what_follows_500_kib_is_ignored(dialect: Dialect) -> None:
     assert ask(body, "/b", dialect=dialect).allowed
     smaller = replace(dialect, size_limit=len(head))
     assert ask(body, "/a", dialect=smaller).line == 2
-
-
-# pytest-twisted cannot run a test that is both generated and parametrized.
-@given(body=st.one_of(st.binary(max_size=300), bodies()), path=st.text(max_size=20))
-def test_any_bytes_parse(body: bytes, path: str) -> None:
-    """Any bytes parse as a robots.txt, and all its methods work."""
-    for dialect in (RFC9309, GOOGLE, CLASSIC):
-        robots = RobotsTxt.parse(body, dialect, AT)
-        decision = robots.decide(f"https://example.com/{path}", "bot")
-        allowed = robots.is_allowed(f"https://example.com/{path}", "bot")
-        assert decision.allowed is allowed
-        for question in (robots.crawl_delay, robots.request_rate, robots.visit_time):
-            question("bot")
-        assert all(isinstance(sitemap, str) for sitemap in robots.sitemaps)
 
 
 # Decisions

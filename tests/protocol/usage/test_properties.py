@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from scrapy_rep import CLASSIC, GOOGLE, RFC9309, Dialect, RobotsTxt, UsagePreferences
 from scrapy_rep.protocol.usage.statements import UsageStatement
-from scrapy_rep.protocol.usage.tdmrep import TdmRep
 from scrapy_rep.protocol.usage.vocabulary import CATEGORIES, Signal, Source
 
 pytestmark = pytest.mark.unmeasured
@@ -100,19 +99,6 @@ def test_the_evidence_says_what_the_answer_is(a: UsagePreferences) -> None:
             assert statement in a.statements
 
 
-@given(LINES, PATHS, st.sampled_from([RFC9309, GOOGLE, CLASSIC]))
-def test_no_robots_txt_raises(lines: list[tuple[str, str]], path: str, dialect) -> None:
-    """No robots.txt makes the parser raise, and a disallowed path has no preferences."""
-    body = "\n".join(f"{field}: {value}" for field, value in lines).encode()
-    robots = RobotsTxt.parse(body, dialect)
-    url = "https://example.com" + path
-    found = robots.usage(url, "mybot")
-    if found:
-        assert robots.is_allowed(url, "mybot")
-    numbers = {each.position for each in found.statements}
-    assert all(1 <= number <= len(lines) for number in numbers)
-
-
 TEXT = st.text("ab/*?$[=", max_size=5) | st.sampled_from(
     ["a%2Fb", "%5B", "?a/b", "%61*"]
 )
@@ -151,36 +137,3 @@ def test_records_for_a_path_never_loosen_it(
     one = outcome(RobotsTxt.parse(before.encode()).usage(url, "mybot"))
     two = outcome(RobotsTxt.parse(after.encode()).usage(url, "mybot"))
     assert all(more >= less for more, less in zip(two, one, strict=True))
-
-
-@given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=100))
-def test_no_response_raises(value: bytes, html: bytes, more: bytes) -> None:
-    UsagePreferences.parse(
-        [
-            (name, value + more)
-            for name in ("Content-Usage", "Content-Signal", "tdm-reservation", "Link",
-                         "tdm-policy", "X-Robots-Tag")
-        ],
-        html,
-        ("mybot",),
-    )  # fmt: skip
-    TdmRep.parse(value).usage("https://example.com/")
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["location", "tdm-reservation", "tdm-policy", "x"]), inner
-        )
-    ),
-    max_leaves=10,
-)
-
-
-@given(JSON)
-def test_no_tdmrep_json_raises(found: object) -> None:
-    import json  # noqa: PLC0415
-
-    TdmRep.parse(json.dumps(found).encode()).usage("https://example.com/a")

@@ -109,6 +109,8 @@ def test_the_floor() -> None:
     for dialect in ALL:
         assert holds(dialect, Bounds(), **headers) == 300
         assert holds(dialect, Bounds(7, 1e9), **headers) == 7
+        # The operator may want it sooner.
+        assert holds(dialect, Bounds(max_age=5), **headers) == 5
 
 
 def test_the_ceiling() -> None:

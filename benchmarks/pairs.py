@@ -1,0 +1,105 @@
+"""Runs two crawls at the same time on one processor, so that other load affects both alike.
+
+Each crawl is a Python process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.table import Row, Target
+from benchmarks.timing import CHECKOUT, Times, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Side(NamedTuple):
+    """One of the two crawls of a pair."""
+
+    who: str
+    arguments: list[str]
+    """Of Python."""
+
+    seconds: Callable[[str, float], float]
+    """Returns the compared number for the output and the processor time of the process."""
+
+
+def in_pairs(
+    what: str, one: Side, other: Side, pairs: int, target: Target
+) -> Iterator[Row]:
+    """Run *pairs* pairs after one that warms up, and compare the two sides."""
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(pairs + 1):
+            with on_one_processor():
+                # Alternate which side starts first: it takes longer.
+                order = (one, other) if number % 2 else (other, one)
+                crawls = {side.who: _Crawl(side, folder) for side in order}
+            found = crawls[one.who].seconds(), crawls[other.who].seconds()
+            if number:  # The first pair compiles the modules for the others.
+                times.append(found)
+    first, second = map(Times, zip(*times, strict=True))
+    # The ratio of each pair matters, so the spread is the spread of the ratios.
+    ratios = first.ratios(second)
+    yield Row(what, one.who, first.median, first.spread)
+    yield Row(what, other.who, second.median, ratios.spread, ratios.median, target)
+
+
+class _Crawl:
+    def __init__(self, side: Side, folder: str) -> None:
+        self._side = side
+        self._said, self._log = (tempfile.TemporaryFile("w+") for _ in range(2))
+        self._process = subprocess.Popen(
+            [sys.executable, *side.arguments], cwd=CHECKOUT, env=environment(folder),
+            stdout=self._said, stderr=self._log,
+        )  # fmt: skip
+
+    def seconds(self) -> float:
+        """Wait for the end, and return the compared number."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        with self._said, self._log:
+            self._said.seek(0)
+            self._log.seek(0)
+            if self._process.returncode or not (said := self._said.read()):
+                raise RuntimeError(f"{self._side} has failed\n{self._log.read()}")
+        return self._side.seconds(said, usage.ru_utime + usage.ru_stime)
+
+
+@contextmanager
+def beside(*arguments: str) -> Iterator[str]:
+    """Run a server in a process of its own, and leave one processor to the crawls. Yield the
+    first line that it prints.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    if others := os.sched_getaffinity(0) - {_processor()}:
+        os.sched_setaffinity(process.pid, others)
+    with process:
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+
+
+@contextmanager
+def on_one_processor() -> Iterator[None]:
+    """Run the processes started in this block on one processor."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {_processor()})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _processor() -> int:
+    return min(os.sched_getaffinity(0))

@@ -1,0 +1,88 @@
+"""Says in the log what a crawl withheld or slowed down, and which setting changes that."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy import signals
+
+from scrapy_rep.log import get_logger
+from scrapy_rep.protocol.reasons import REASONS, Words
+from scrapy_rep.protocol.robotstxt.decisions import Reason
+from scrapy_rep.record import Layer, Record, Subject, Verdict
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+logger = get_logger(__name__)
+
+# A warning is for what was withheld of pages that were fetched.
+_KINDS = {
+    (Subject.REQUEST, Verdict.REFUSED): (logging.INFO, "Requests refused"),
+    (Subject.REQUEST, Verdict.NOTED): (logging.INFO, "Delays and pauses kept"),
+    (Subject.LINK, Verdict.DROPPED): (logging.WARNING, "Links not followed"),
+    (Subject.ITEM, Verdict.DROPPED): (logging.WARNING, "Items dropped"),
+    (Subject.FILE, Verdict.DROPPED): (logging.WARNING, "Files withheld"),
+}
+
+
+class Withheld:
+    """Counts the records of a crawl by kind and reason, and logs a line for each at its end.
+
+    It logs at once that a start request is refused, and that the first item is dropped: a crawl
+    may have no other result.
+    """
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._found: dict[tuple[Subject, Verdict, str, str], tuple[int, Record]] = {}
+        """How often there was each kind and reason, and the first record of it."""
+        self._has_said: set[Subject] = set()
+        crawler.signals.connect(self._sum_up, signals.spider_closed)
+
+    def note(self, record: Record, request: Request | None) -> None:
+        """Count *record*, a decision about *request* or about what its page has."""
+        key = record.subject, record.verdict, record.reason, _words(record).setting
+        count, first = self._found.get(key, (0, record))
+        self._found[key] = count + 1, first
+        if record.subject in self._has_said:
+            return
+        if record.subject is Subject.ITEM:
+            what = "The first item is dropped"
+        elif (
+            record.verdict is Verdict.REFUSED
+            and request is not None
+            and request.meta.get("is_start_request")
+        ):
+            what = "A start request is refused"
+        else:
+            return
+        self._has_said.add(record.subject)
+        self._log(what, record)
+
+    def _sum_up(self) -> None:
+        for count, first in sorted(self._found.values(), key=lambda each: -each[0]):
+            _, what = _KINDS[first.subject, first.verdict]
+            self._log(f"{what}: {count:,}", first)
+
+    def _log(self, what: str, record: Record) -> None:
+        level, _ = _KINDS[record.subject, record.verdict]
+        why, setting = _words(record)
+        changes = f"; {setting} changes this" if setting else ""
+        message = f"{what}, because %(why)s (%(reason)s){changes}. Example: %(url)s"
+        if record.statement:
+            message += " (%(statement)s)"
+        values = record._asdict() | {"why": why}
+        logger.log(level, message, values, extra={"spider": self._crawler.spider})
+
+
+def _words(record: Record) -> Words:
+    """Return the reason of *record* in words, and the setting that changes it."""
+    reason = record.reason
+    if record.layer is Layer.REL:
+        reason = "rel"
+    elif record.verdict is Verdict.NOTED and reason == Reason.BACK_OFF:
+        reason = "pause"
+    return REASONS.get(reason, Words(reason))

@@ -1,0 +1,55 @@
+"""How SECURITY.md keeps a crawl out of one's own network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scrapy.settings import default_settings
+
+from tests.crawl import own_resolver
+from tests.crawl.answers import Answer
+from tests.crawl.crawl import ROOT, run_crawl
+
+if TYPE_CHECKING:
+    from tests.crawl.server import Site
+
+NAME = "DNS_RESOLVER"
+if hasattr(default_settings, f"TWISTED_{NAME}"):
+    NAME = f"TWISTED_{NAME}"
+RESOLVER = f"{own_resolver.__name__}.PublicResolver"
+
+pytestmark = [pytest.mark.newest, pytest.mark.unmeasured]
+
+
+def test_the_page_has_it() -> None:
+    """SECURITY.md has the class that the crawl below uses."""
+    page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    code = Path(own_resolver.__file__).read_text(encoding="utf-8")
+    assert f"```python\n{code.partition(chr(10))[2].lstrip()}```" in page
+
+
+def test_a_resolver_that_refuses(site: Site) -> None:
+    """With the resolver, nothing is fetched from a private address: no page, which counts for the
+    targets of links and redirects as well, and no robots.txt.
+    """
+    hosts = [site.add(), site.add(name="localhost")]
+    requests = [host.url("/public") for host in hosts]
+    requests += [
+        {"url": host.url("/exempt"), "meta": {"dont_obey_robotstxt": True}}
+        for host in hosts
+    ]
+    result = run_crawl(requests, settings={NAME: RESOLVER})
+    assert [host.hits for host in hosts] == [[], []]
+    assert len(result.errors) == 4
+    assert result.lines("WARNING", "the host name could not be resolved")
+
+
+def test_without_it(site: Site, mode: str) -> None:
+    """Otherwise, a robots.txt is redirected to any address, as a page is."""
+    inside = site.add(name="localhost")
+    inside.answers["/secret"] = Answer(b"User-agent: *\nDisallow: /private\n")
+    host = site.add(Answer(status=302, headers={"Location": inside.url("/secret")}))
+    run_crawl([host.url(path) for path in ("/private", "/public")], mode=mode)
+    assert (host.pages, inside.pages) == (["/public"], ["/secret"])

@@ -1,0 +1,88 @@
+"""Whatever was asked before, and in whatever order, each question gets its own answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scrapy_rep.protocol.dialect import CLASSIC, GOOGLE, RFC9309
+from scrapy_rep.protocol.robots import RobotsTxt
+from tests.protocol.reference import Reference
+from tests.protocol.robotstxt.test_agreement import DIALECTS, MIXTURES
+from tests.protocol.strategies import ORIGIN, cases, urls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+pytestmark = pytest.mark.unmeasured
+
+ALL = [*DIALECTS, *MIXTURES]
+
+
+@given(case=cases(), data=st.data())
+def test_each_question_gets_the_answer_of_the_reference(
+    case: tuple[bytes, str, tuple[str, ...]], data: st.DataObject
+) -> None:
+    """The first decision, with a part of the rules, and later ones equal the reference."""
+    body, url, agents = case
+    asked = [url, *data.draw(st.lists(urls([b"/a*b$", b"/a"]), max_size=3)), url]
+    for dialect in ALL:
+        robots, reference = RobotsTxt.parse(body, dialect), Reference(body, dialect)
+        for question in asked:
+            expected = reference.decide(question, agents)[:2]
+            decision = robots.decide(question, agents)
+            assert (decision.allowed, decision.line) == expected
+            assert robots.is_allowed(question, agents) is expected[0]
+
+
+@given(tail=st.binary(max_size=200), fill=st.sampled_from((0, 1000, 5000)))
+def test_a_packed_body_is_the_same(tail: bytes, fill: int) -> None:
+    """A body that is kept compressed is unchanged, and still answers for other crawlers."""
+    body = b"User-agent: a\nDisallow: /a\n# %b\nUser-agent: b\nDisallow: /b\n" % (
+        b"-" * fill
+    )
+    robots = RobotsTxt.parse(body + tail)
+    groups, sitemaps = robots.groups, robots.sitemaps
+    for _ in range(3):
+        assert not robots.is_allowed(f"{ORIGIN}/a", "a")
+    assert robots.body == body + tail
+    assert (robots.groups, robots.sitemaps) == (groups, sitemaps)
+    assert robots.decide(f"{ORIGIN}/b", "b").line == 5
+    assert robots.decide(f"{ORIGIN}/a", ["a"]).line == 2
+
+
+def test_many_crawlers_ask_in_turns() -> None:
+    """Alternating questions of several agents each get their own answers."""
+    names = [f"bot{'x' * i}" for i in range(100)]
+    groups = [f"User-agent: {name}\nDisallow: /{name}$\n" for name in names]
+    robots = RobotsTxt.parse("".join(groups).encode())
+    for _ in range(3):
+        for i, name in enumerate(names):
+            for agents in (name, [name], (name.upper(), "x")):
+                assert robots.decide(f"{ORIGIN}/{name}", agents).line == 2 * i + 2
+
+
+@given(case=cases())
+def test_the_order_of_questions_does_not_matter(
+    case: tuple[bytes, str, tuple[str, ...]],
+) -> None:
+    """The order of questions does not change the answers."""
+    body, url, agents = case
+    questions: list[Callable[[RobotsTxt], object]] = [
+        lambda robots: robots.decide(url, agents),
+        lambda robots: robots.crawl_delay(agents),
+        lambda robots: robots.request_rate(agents),
+        lambda robots: robots.visit_time("*"),
+        lambda robots: robots.groups,
+        lambda robots: robots.sitemaps,
+    ]
+    for dialect in (RFC9309, GOOGLE, CLASSIC):
+        fresh = [question(RobotsTxt.parse(body, dialect)) for question in questions]
+        robots = RobotsTxt.parse(body, dialect)
+        for _ in range(2):
+            assert [question(robots) for question in questions] == fresh
+        assert [question(robots) for question in questions[::-1]] == fresh[::-1]

@@ -1,0 +1,126 @@
+"""Records: what each kind of decision says, and the bounds of their texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scrapy_rep.protocol.access.results import AccessResult, Entry
+from scrapy_rep.protocol.indexing.rules import IndexingRules
+from scrapy_rep.protocol.origins import origin_of
+from scrapy_rep.protocol.robots import RobotsTxt
+from scrapy_rep.protocol.robotstxt.decisions import Decision, Reason
+from scrapy_rep.record import (
+    MAX_TEXT,
+    MAX_URL,
+    Layer,
+    Subject,
+    Verdict,
+    of_page,
+    of_request,
+    storable,
+    url_text,
+)
+
+URL = "http://example.com/a"
+ORIGIN = origin_of(URL)
+ROBOTS = b"User-agent: *\nContent-Usage: train-ai=n\n"
+ENTRY = Entry(
+    result=AccessResult(url="http://example.com/robots.txt", status=200, body=ROBOTS),
+    fetched=1_800_000_000.0,
+    expires=1_800_086_400.0,
+)
+USAGE = RobotsTxt.parse(ROBOTS).usage(URL, ("mybot",)).statements[0]
+NOINDEX = IndexingRules.parse([b"mybot: noindex"], agents=("mybot",)).statements[0]
+
+
+def test_a_request() -> None:
+    """The record of a refusal has the rule, its line, the agent and the time of the fetch."""
+    decision = RobotsTxt.parse(ROBOTS + b"Disallow: /a\n").decide(URL, "mybot")
+    found = of_request(URL, ORIGIN, decision, entry=ENTRY, via="browser http://b/")
+    assert (found.layer, found.verdict) == (Layer.ROBOTS_TXT, Verdict.REFUSED)
+    assert (found.reason, found.line, found.agent) == ("rule", 3, "*")
+    assert (found.statement, found.fetched) == ("Disallow: /a", ENTRY.fetched)
+    assert (found.url, found.origin) == (URL, "http://example.com")
+    assert (found.page, found.via) == (None, "browser http://b/")
+
+
+@pytest.mark.parametrize(
+    ("reason", "layer", "said"),
+    [
+        (Reason.BACK_OFF, Layer.DELAY, "back-off"),
+        (Reason.CRAWL_DELAY, Layer.DELAY, "crawl-delay"),
+        (Reason.UNREACHABLE, Layer.ROBOTS_TXT, "unreachable"),
+        (Reason.OVERRIDE, Layer.OVERRIDE, "dont_obey_robotstxt"),
+    ],
+)
+def test_a_request_without_a_rule(reason: Reason, layer: Layer, said: str) -> None:
+    """The layer follows from the reason; an override without a pattern is that of the meta."""
+    found = of_request(URL, None, Decision(False, None, None, reason))
+    assert (found.layer, found.reason, found.origin) == (layer, said, "")
+    assert (found.line, found.statement) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "because", "verdict", "layer"),
+    [
+        ("train-ai", USAGE, Verdict.DROPPED, Layer.USAGE),
+        ("search", None, Verdict.DROPPED, Layer.USAGE),
+        ("License", USAGE, Verdict.NOTED, Layer.USAGE),
+        ("noindex", NOINDEX, Verdict.ANNOTATED, Layer.HEADER),
+        ("noindex", None, Verdict.DROPPED, Layer.META),
+        ("nofollow", "ugc nofollow", Verdict.DROPPED, Layer.REL),
+        ("REP_NOINDEX", NOINDEX, Verdict.ALLOWED, Layer.OVERRIDE),
+    ],
+)
+def test_a_page(reason: str, because: Any, verdict: Verdict, layer: Layer) -> None:
+    """The record of what a page forbids has the statement, its source and its agent."""
+    page = "http://example.com/page"
+    found = of_page(
+        Subject.ITEM, verdict, reason, because, url=URL, origin=ORIGIN, page=page, entry=ENTRY
+    )  # fmt: skip
+    assert (found.layer, found.verdict, found.reason) == (layer, verdict, reason)
+    assert (found.url, found.page) == (URL, page)
+    stated = found.statement, found.agent, found.source, found.line, found.fetched
+    if because is USAGE:
+        text = "Content-Usage: train-ai=n"
+        assert stated == (text, USAGE.agent, "robots.txt", 2, ENTRY.fetched)
+    elif because is NOINDEX:
+        assert stated == (NOINDEX.text, "mybot", None, None, None)
+    else:
+        assert stated == (because, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://user:secret@host/a@b", "http://***@host/a@b"),
+        ("http://user@host", "http://***@host"),
+        ("http://user:p@ss@host/", "http://***@host/"),
+        ("http://host/@x?a=//b@c", "http://host/@x?a=//***@c"),
+        ("http://host/path", "http://host/path"),
+    ],
+)
+def test_no_passwords(url: str, expected: str) -> None:
+    """User names and passwords are removed, and so is text that could be one."""
+    assert url_text(url) == expected
+
+
+def test_bounds() -> None:
+    """A text that is too long is cut, and marked as cut."""
+    assert url_text("http://host/" + "x" * 9000)[-2:] == "x…"
+    assert len(url_text("http://host/" + "x" * 9000)) == MAX_URL
+    assert storable("x" * MAX_TEXT) == "x" * MAX_TEXT
+    assert len(storable("ä" * 9000)) == MAX_TEXT
+
+
+def test_what_sqlite_does_not_take() -> None:
+    """Half of a surrogate pair is replaced, because SQLite cannot store it."""
+    assert storable("a\ud800ä") == "a?ä"
+
+
+@pytest.mark.parametrize("term", [*Layer, *Verdict, *Subject])
+def test_terms_are_their_text(term: Layer | Verdict | Subject) -> None:
+    """Formatting a term gives its value in the ledger, in every version of Python."""
+    assert f"{term}" == str(term) == term.value

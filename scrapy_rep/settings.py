@@ -129,17 +129,6 @@ _SECONDS_OR_ZERO = Kind(
 )
 
 
-def _count(least: int) -> Kind:
-    def get(settings: BaseSettings, name: str, default: int) -> int:
-        found = settings.getint(name, default)
-        # getint would read 1.5 as 1.
-        if found != _get_number(settings, name, default):
-            raise ValueError
-        return found
-
-    return Kind(f"a whole number, {least} or greater", get, lambda it: it >= least)
-
-
 def _one_of(*allowed: str) -> Kind:
     words = " or ".join(map(repr, allowed))
     return Kind(words, BaseSettings.get, allowed.__contains__)

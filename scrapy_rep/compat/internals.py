@@ -1,13 +1,16 @@
 """The private names of Scrapy that this package uses.
 
 Tested on Scrapy 2.14.0 and 2.19.0. If a later Scrapy lacks one of them, the function here
-returns a neutral value, and logs one warning that names it.
+returns a neutral value, and logs one warning that names it. ``docs/explanation/scrapy.md`` lists
+each function, with what the package does without it, and what Scrapy would need to offer instead.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,6 +86,37 @@ def active_requests(crawler: Crawler) -> Collection[object]:
 def requests_in_progress(crawler: Crawler) -> Collection[object]:
     """The requests between the scheduler and the end of their callback and its output."""
     return _find(crawler.engine, "_slot.inprogress") or set()
+
+
+class LoopWatch:
+    """Whether the asyncio event loop was told to end with tasks left, as by a second Ctrl-C without
+    a reactor: it cancels them, and their requests then look as if they were done.
+    """
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        with suppress(RuntimeError):  # No event loop of asyncio runs.
+            loop = asyncio.get_running_loop()
+            if reactor_is_installed():
+                return
+            self._future = loop.create_future()
+            self._task = loop.create_task(self._wait(self._future))
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._future is not None and self._future.cancelled()
+
+    def stop(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    @staticmethod
+    async def _wait(future: asyncio.Future[None]) -> None:
+        await future
+
+
+def reactor_is_installed() -> bool:
+    return "twisted.internet.reactor" in sys.modules
 
 
 def download_slot(crawler: Crawler, request: Request) -> str:

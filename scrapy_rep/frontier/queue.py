@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.python import global_object_name
 
-from scrapy_rep.compat.internals import requests_in_progress, wake
+from scrapy_rep.compat.internals import LoopWatch, requests_in_progress, wake
 from scrapy_rep.exceptions import JobError
 from scrapy_rep.frontier.frontier import BackQueue, Frontier
 from scrapy_rep.frontier.hostkeys import HostKey
@@ -87,6 +87,7 @@ class HostQueue:
         self._resumed: list[BackQueue] = []
         self._file: JobFile | None = None
         self._is_on_disk = bool(key)
+        self._watch: LoopWatch | None = None
         self._commit_at = inf
         self._failed_at = -inf
         self.ready = self._frontier.core.ready()
@@ -94,6 +95,7 @@ class HostQueue:
         # that wrote a queue can read it.
         self._state: Any = [NAME, _FILE]
         if key:
+            self._watch = LoopWatch()
             self._open(Path(key), startprios)
         else:
             _remove_torn_state(crawler)
@@ -174,6 +176,8 @@ class HostQueue:
         self._queues.clear()
         if self._file is not None:
             self._commit()
+        if self._watch is not None:
+            self._watch.stop()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -272,6 +276,8 @@ class HostQueue:
         """Note which requests are done. Those that a closing spider did not send are not. Return
         whether there are any.
         """
+        if self._watch is not None and self._watch.is_cancelled:
+            return False
         ended = file.in_flight.keys() - requests_in_progress(self._crawler)
         ended -= self._frontier.failing
         for request in ended:

@@ -17,8 +17,6 @@ from scrapy_rep.protocol.indexing.markup import attributes, real_tags
 from scrapy_rep.protocol.indexing.statements import MAX_TEXT, TAGS_OF_USE, Tag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scrapy_rep.protocol.indexing.statements import Location, StatementReader
 
 _EVERYONE = "robots"
@@ -64,22 +62,43 @@ def read_page(
     *agents* are the crawler's product tokens in lower case; *encoding* is the one that the
     transport declares.
     """
-    # In UTF-16 and UTF-32, markup has zero bytes. Searching for one costs less than
-    # determining the encoding.
-    codec = _wide_codec(html, encoding) if b"\0" in html else None
-    if codec is None and b"\x1b" in html:
+    # In UTF-16 and UTF-32, markup has zero bytes; ISO-2022 has escapes. Searching for them
+    # costs less than determining the encoding.
+    if b"\0" in html or b"\x1b" in html:
         codec = _codec(html, encoding)
-        codec = codec if codec.startswith("iso2022") else None
-    if codec is not None:
-        # The tokenizer needs an encoding that extends ASCII.
-        html = html.decode(codec, "replace").encode("utf-8", "replace")
-        encoding = "utf-8"
+        if codec.startswith(("utf-16", "utf-32", "iso2022")):
+            # The tokenizer needs an encoding that extends ASCII.
+            html = html.decode(codec, "replace").encode("utf-8", "replace")
+            encoding = "utf-8"
     names = frozenset({_EVERYONE, *TAGS_OF_USE, *agents})
     lowered = html.lower()
-    if starts := _candidates(html, lowered, names):
-        _TagReader(html, encoding, names, reading).read(
-            real_tags(html, lowered, starts)
-        )
+    starts = _candidates(html, lowered, names)
+    line, before = 1, 0
+    for start, values in real_tags(html, lowered, starts) if starts else ():
+        if reading.is_full:
+            return
+        # CR LF ends one line.
+        line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
+        line -= html.count(b"\r\n", before, start)
+        before = start
+        written = _name(values)
+        name, content = written.lower(), values.get(b"content")
+        is_link = html[start + 1 : start + 2] in b"Ll"
+        if is_link:
+            if b"license" not in values.get(b"rel", b"").lower().split():
+                continue
+            name, content = "license", values.get(b"href")
+        if is_link or name in TAGS_OF_USE:
+            if content is not None and len(reading.tags) < _MAX_TAGS:
+                text = _text(content[:_MAX_VALUE], html, encoding).strip(_SPACES)
+                reading.tags.append(Tag(name, text, line))
+        elif name in names:
+            agent = None if name == _EVERYONE else written
+            location: Location = "meta", agent, line
+            content = _checked(content, location, reading)
+            text = _text(content, html, encoding)
+            spans = [word.span() for word in _WORD.finditer(text)]
+            reading.read(location, text, spans)
 
 
 def _candidates(html: bytes, lowered: bytes, names: frozenset[str]) -> list[int]:
@@ -126,68 +145,27 @@ def _name(values: dict[bytes, bytes]) -> str:
     return _unescape(written).strip(_SPACES)
 
 
-class _TagReader:
-    """Reads the tags of one page."""
+def _checked(
+    content: bytes | None, location: Location, reading: StatementReader
+) -> bytes:
+    """Return the part of the content of a robots meta tag that is read."""
+    if content is None:
+        message = "the meta tag has no content attribute: it has no effect"
+        reading.add_finding("no-content", message, location)
+        return b""
+    if (mark := _ANGLE_BRACKET.search(content)) is not None:
+        message = "the content has no closing quote: only its first part counts"
+        reading.add_finding("unclosed-quote", message, location)
+        content = content[: mark.start()]
+    if len(content) > MAX_TEXT:
+        message = f"the crawler reads only {MAX_TEXT} of {len(content)} bytes"
+        reading.add_finding("too-long", message, location)
+    return content[:MAX_TEXT]
 
-    def __init__(
-        self,
-        html: bytes,
-        encoding: str | None,
-        names: frozenset[str],
-        reading: StatementReader,
-    ) -> None:
-        self._html = html
-        self._encoding = encoding
-        self._names = names
-        self._reading = reading
 
-    def read(self, tags: Iterator[tuple[int, dict[bytes, bytes]]]) -> None:
-        """Read *tags*, each given by its offset and attributes."""
-        html = self._html
-        line, before = 1, 0
-        for start, values in tags:
-            if self._reading.is_full:
-                return
-            # CR LF ends one line.
-            line += html.count(b"\n", before, start) + html.count(b"\r", before, start)
-            line -= html.count(b"\r\n", before, start)
-            before = start
-            name = _name(values)
-            if html[start + 1 : start + 2] in b"Ll":
-                if b"license" in values.get(b"rel", b"").lower().split():
-                    self._read_tag_of_use("license", values.get(b"href"), line)
-            elif name.lower() in TAGS_OF_USE:
-                self._read_tag_of_use(name.lower(), values.get(b"content"), line)
-            elif name.lower() in self._names:
-                agent = None if name.lower() == _EVERYONE else name
-                self._read_meta(values.get(b"content"), ("meta", agent, line))
-
-    def _read_meta(self, content: bytes | None, location: Location) -> None:
-        add_finding = self._reading.add_finding
-        if content is None:
-            message = "the meta tag has no content attribute: it has no effect"
-            add_finding("no-content", message, location)
-            return
-        if (mark := _ANGLE_BRACKET.search(content)) is not None:
-            message = "the content has no closing quote: only its first part counts"
-            add_finding("unclosed-quote", message, location)
-            content = content[: mark.start()]
-        if len(content) > MAX_TEXT:
-            message = f"the crawler reads only {MAX_TEXT} of {len(content)} bytes"
-            add_finding("too-long", message, location)
-        text = self._text(content[:MAX_TEXT])
-        spans = [word.span() for word in _WORD.finditer(text)]
-        self._reading.read(location, text, spans)
-
-    def _read_tag_of_use(self, name: str, content: bytes | None, line: int) -> None:
-        if content is not None and len(self._reading.tags) < _MAX_TAGS:
-            text = self._text(content[:_MAX_VALUE]).strip(_SPACES)
-            self._reading.tags.append(Tag(name, text, line))
-
-    def _text(self, content: bytes) -> str:
-        is_ascii = content.isascii()
-        codec = "ascii" if is_ascii else _codec(self._html, self._encoding)
-        return _unescape(content.decode(codec, "replace"))
+def _text(content: bytes, html: bytes, encoding: str | None) -> str:
+    codec = "ascii" if content.isascii() else _codec(html, encoding)
+    return _unescape(content.decode(codec, "replace"))
 
 
 def _unescape(text: str) -> str:
@@ -200,25 +178,18 @@ def _unescape(text: str) -> str:
         return text
 
 
-def _wide_codec(html: bytes, encoding: str | None) -> str | None:
-    """Return the codec of a page in UTF-16 or UTF-32, or None for other encodings."""
-    codec, _ = read_bom(html)
-    codec = codec or (resolve_encoding(encoding) if encoding else None)
-    if codec is None and html[:2] in {b"<\0", b"\0<"}:
-        codec = "utf-16"
-    if codec is None or not _WIDE.fullmatch(codec):
-        return None
-    if codec in {"utf-16", "utf-32"}:
-        # Little-endian, as the Encoding Standard says, unless the first character shows
-        # otherwise.
-        codec += "-be" if html.startswith(b"\0") else "-le"
-    return codec
-
-
 def _codec(html: bytes, encoding: str | None) -> str:
-    """Return the codec of a page that is in neither UTF-16 nor UTF-32."""
+    """Return the codec of a page; one of UTF-16 or UTF-32 only if the page has zero bytes."""
     bom, _ = read_bom(html)
     declared = resolve_encoding(encoding) if encoding else None
+    guessed = "utf-16" if html[:2] in {b"<\0", b"\0<"} else ""
+    wide = bom or declared or guessed
+    if b"\0" in html and _WIDE.fullmatch(wide):
+        if wide in {"utf-16", "utf-32"}:
+            # Little-endian, as the Encoding Standard says, unless the first character shows
+            # otherwise.
+            wide += "-be" if html.startswith(b"\0") else "-le"
+        return wide
     for codec in (bom, declared, html_body_declared_encoding(html)):
         if codec is not None and _NARROW.fullmatch(codec) is not None:
             return codec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scrapy_rep.protocol.dialect import RFC9309, Dialect
@@ -91,7 +90,8 @@ class IndexingRules:
         """
         if isinstance(headers, (bytes, str)):
             raise TypeError("headers is not a list of field values")
-        names = _names((agents,) if isinstance(agents, str) else tuple(agents))
+        listed = (agents,) if isinstance(agents, str) else agents
+        names = tuple(agent.lower() for agent in listed if agent)
         reading = StatementReader(dialect.indexing_vocabulary)
         read_headers(headers, names, reading)
         if html:
@@ -181,12 +181,6 @@ class IndexingRules:
 
 _NOTHING_STATED = IndexingRules()
 """The rules of every response without statements."""
-
-
-# A crawler has few names, and reads many pages.
-@lru_cache(maxsize=256)
-def _names(agents: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(agent.lower() for agent in agents if agent)
 
 
 def _iso(date: datetime) -> str:

@@ -60,11 +60,13 @@ same has the canonical name."""
 
 
 def _limit(text: str) -> int | None:
+    text = text.strip()
     return int(text) if re.fullmatch("-1|[0-9]{1,9}", text) else None
 
 
 def _image_preview(text: str) -> str | None:
-    return text.lower() if text.lower() in IMAGE_PREVIEWS else None
+    text = text.strip().lower()
+    return text if text in IMAGE_PREVIEWS else None
 
 
 def _date(text: str) -> datetime | None:
@@ -178,54 +180,43 @@ class StatementReader:
             start, end = spans[at]
             name, colon, value = text[start:end].partition(":")
             name = name.strip().lower()
+            result, taken = None, 1
             if name in VALUED:
-                at = self._read_valued(location, text, spans, at)
-                continue
-            if colon and name in DENIALS:
+                result, taken = _read_value(
+                    VALUED[name], text, spans[at : at + _DATE_PARTS]
+                )
+                end = spans[at + taken - 1][1]
+            elif colon and name in DENIALS:
                 # "all: noindex" counts as two statements, so that none is lost.
-                spans[at] = (end - len(value), end)
+                spans[at], taken = (end - len(value), end), 0
                 end -= len(value)
                 message = f"{name} takes no value: the rest is a rule of its own"
                 self.add_finding("stray-colon", message, location)
-            else:
-                at += 1
+            at += taken
             written = text[start:end].strip()
             if name in self._vocabulary:
-                self.statements.append(Statement(*location, written, name))
+                if name in VALUED and result is None:
+                    code = "bad-date" if VALUED[name] is _date else "bad-value"
+                    message = f"{name} has no effect with the value {value.strip()!r}"
+                    self.add_finding(code, message, location)
+                self.statements.append(Statement(*location, written, name, result))
             elif written:
-                self._add_unknown(location, written, name)
+                message = f"unknown rule, which has no effect: {written!r}"
+                self.add_finding("unknown-name", message, location)
+                self.statements.append(Statement(*location, written, name, known=False))
 
-    def _read_valued(
-        self, location: Location, text: str, spans: list[Span], at: int
-    ) -> int:
-        """Read the statement that begins in ``spans[at]``; return the index after its spans."""
-        start, end = spans[at]
-        name, colon, value = text[start:end].partition(":")
-        name = name.strip().lower()
-        read = VALUED[name]
-        result: Value = None
-        taken = 1
-        if read is not _date:
-            result = read(value.strip())
-        elif colon:
-            for taken in range(len(spans[at : at + _DATE_PARTS]), 0, -1):
-                last = spans[at + taken - 1][1]
-                result = read(text[end - len(value) : last])
-                if result is not None:
-                    end = last
-                    break
-        written = text[start:end].strip()
-        if name not in self._vocabulary:
-            self._add_unknown(location, written, name)
-            return at + taken
-        if result is None:
-            code = "bad-date" if read is _date else "bad-value"
-            message = f"{name} has no effect with the value {value.strip()!r}"
-            self.add_finding(code, message, location)
-        self.statements.append(Statement(*location, written, name, result))
-        return at + taken
 
-    def _add_unknown(self, location: Location, written: str, name: str) -> None:
-        message = f"unknown rule, which has no effect: {written!r}"
-        self.add_finding("unknown-name", message, location)
-        self.statements.append(Statement(*location, written, name, known=False))
+def _read_value(
+    read: Callable[[str], Value], text: str, spans: list[Span]
+) -> tuple[Value, int]:
+    """Return the value that *read* finds in the first of *spans*, and how many spans it takes:
+    several, if it is a date. The value is None if it is invalid.
+    """
+    start, end = spans[0]
+    _, colon, value = text[start:end].partition(":")
+    most = len(spans) if colon and read is _date else 1
+    for taken in range(most, 0, -1):
+        found = read(text[end - len(value) : spans[taken - 1][1]])
+        if found is not None:
+            return found, taken
+    return None, 1

@@ -410,7 +410,9 @@ def _wrong_preference(line: Written) -> tuple[str, str] | None:
         return f"{quoted(first)} is no path", f"write {quoted(b'/' + first)}"
     signal, expression = expression_of(Line(line.number, line.field, line.value))
     rows = [row for row in ROWS if row.signal is signal]
-    labels, values = [row.label for row in rows], [*filter(None, rows[0][2:4])]
+    labels = [row.label for row in rows]
+    # All labels but one have the values of the first.
+    values = [each for each in (rows[0].allows, rows[0].disallows) if each]
     how = f"the labels are {', '.join(labels)}, the values {' or '.join(values)}"
     if expression.mistake:
         return expression.mistake, how

@@ -11,6 +11,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Set as AbstractSet
+
     from scrapy_rep.protocol.dialect import Dialect
 
 # RFC 3986, 2.3 and 2.2. Four characters are never normal: "#" ends a path, "%" begins an
@@ -267,35 +270,37 @@ def _matches(pattern: Pattern, target: str) -> bool:
 
 
 def _normalized(octets: str, dialect: Dialect) -> str:
-    if dialect.path_encoding == "rfc3986":
-        return octets if _NORMAL(octets) else _TO_NORMALIZE.sub(_rfc3986, octets)
-    if dialect.path_encoding == "high-octets":
-        return _HIGH_OR_ENCODED.sub(_high_octets, octets)
-    return _ENCODED.sub(_decoded, octets)
+    if _NORMAL(octets):
+        return octets
+    found, written = _ENCODINGS[dialect.path_encoding]
+    return found.sub(written, octets)
 
 
-def _rfc3986(match: re.Match[str]) -> str:
-    found = match[0]
-    if len(found) == 1:
-        return f"%{ord(found):02X}"
-    octet = chr(int(found[1:], 16))
-    return octet if octet in _DECODED else found.upper()
+def _writer(
+    decoded: AbstractSet[str] = frozenset(), kept: AbstractSet[str] = frozenset()
+) -> Callable[[re.Match[str]], str]:
+    """Return a function that encodes a raw octet, decodes an encoded one of *decoded*, and
+    writes the hex digits of other encoded octets, except of *kept*, in upper case.
+    """
+
+    def write(match: re.Match[str]) -> str:
+        found = match[0]
+        if len(found) == 1:
+            return f"%{ord(found):02X}"
+        octet = chr(int(found[1:], 16))
+        if octet in decoded:
+            return octet
+        return found if octet in kept else found.upper()
+
+    return write
 
 
-def _encoded_by_some(match: re.Match[str]) -> str:
-    found = match[0]
-    if len(found) == 1:
-        return f"%{ord(found):02X}"
-    octet = chr(int(found[1:], 16))
-    may_stand_raw = octet in NORMAL + "*$#" or octet > "\x7f"
-    return found if may_stand_raw else found.upper()
+_OCTETS = frozenset(map(chr, range(256)))
+_ENCODINGS = {
+    "rfc3986": (_TO_NORMALIZE, _writer(decoded=_DECODED)),
+    "high-octets": (_HIGH_OR_ENCODED, _writer()),
+    "decoded": (_ENCODED, _writer(decoded=_OCTETS - {"/"})),
+}
+"""What is changed in each path encoding, one octet at a time, and how."""
 
-
-def _high_octets(match: re.Match[str]) -> str:
-    found = match[0]
-    return f"%{ord(found):02X}" if len(found) == 1 else found.upper()
-
-
-def _decoded(match: re.Match[str]) -> str:
-    octet = chr(int(match[0][1:], 16))
-    return "%2F" if octet == "/" else octet
+_encoded_by_some = _writer(kept={*NORMAL, *"*$#", *map(chr, range(0x80, 0x100))})

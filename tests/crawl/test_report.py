@@ -63,7 +63,7 @@ def test_a_crawl_and_its_report(site: Site, tmp_path: Path) -> None:
     assert without == {
         "404 Not Found": (none.origin, 1, 4),
         "403 Forbidden": (closed.origin, 1, 4),
-        "redirected more than 5 times, in a loop (301 Moved Permanently)": (
+        "redirected more than 5 times (301 Moved Permanently)": (
             loop.origin, 1, 4,
         ),
     }  # fmt: skip

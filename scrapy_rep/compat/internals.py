@@ -97,7 +97,7 @@ class LoopWatch:
         self._future: asyncio.Future[None] | None = None
         with suppress(RuntimeError):  # No event loop of asyncio runs.
             loop = asyncio.get_running_loop()
-            if reactor_is_installed():
+            if _reactor_is_installed():
                 return
             self._future = loop.create_future()
             self._task = loop.create_task(self._wait(self._future))
@@ -115,7 +115,7 @@ class LoopWatch:
         await future
 
 
-def reactor_is_installed() -> bool:
+def _reactor_is_installed() -> bool:
     return "twisted.internet.reactor" in sys.modules
 
 

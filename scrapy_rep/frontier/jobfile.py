@@ -55,6 +55,10 @@ _SCHEMA = Schema(
     ),
 )
 
+_INSERT = (
+    "INSERT INTO requests (host, rank, position, number, data) VALUES (?, ?, ?, ?, ?)"
+)
+
 # What was in flight when a process ended is popped before all other requests of its host.
 _FRONT = -(2**63)
 _MAX_RANK = 2**62
@@ -88,13 +92,6 @@ class Entry(NamedTuple):
 def _entry(rank: int, position: int, number: int, data: bytes) -> Entry:
     rank = -max(min(rank, _MAX_RANK), -_MAX_RANK)
     return Entry(rank, position, number, crc32(data).to_bytes(_CHECKSUM, "big") + data)
-
-
-def _insert(db: sqlite3.Connection, rows: Iterable[tuple[object, ...]]) -> None:
-    db.executemany(
-        "INSERT INTO requests (host, rank, position, number, data) VALUES (?, ?, ?, ?, ?)",
-        rows,
-    )
 
 
 class HostEntries:
@@ -315,19 +312,22 @@ class JobFile:
         still waiting. Raises JobError if the file is damaged.
         """
         db = self._db
-        entries = [(one.host, *entry) for one, entry in self._new.values()]
         done = [(number,) for _, number in self._done]
+        changes: dict[str, list[Any]] = {
+            _INSERT: [(one.host, *entry) for one, entry in self._new.values()],
+            "INSERT INTO seen VALUES (?)": list(zip(self._seen)),
+            "INSERT INTO in_flight VALUES (?)": list(zip(self._marks)),
+            "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)": [
+                (scope, *pause) for scope, pause in self._pauses.items()
+            ],
+            "DELETE FROM requests WHERE number = ?": done,
+            "DELETE FROM in_flight WHERE number = ?": done,
+        }
         try:
             db.execute("BEGIN IMMEDIATE")
-            _insert(db, entries)
-            db.executemany("INSERT INTO seen VALUES (?)", zip(self._seen))
-            db.executemany("INSERT INTO in_flight VALUES (?)", zip(self._marks))
-            db.executemany(
-                "INSERT OR REPLACE INTO pauses VALUES (?, ?, ?)",
-                [(scope, *pause) for scope, pause in self._pauses.items()],
-            )
-            db.executemany("DELETE FROM requests WHERE number = ?", done)
-            db.executemany("DELETE FROM in_flight WHERE number = ?", done)
+            for statement, rows in changes.items():
+                if rows:
+                    db.executemany(statement, rows)
             db.execute("COMMIT")
         except sqlite3.OperationalError as error:
             self._roll_back()
@@ -376,8 +376,8 @@ class JobFile:
         db, last = self._db, self._last
         try:
             db.execute("BEGIN IMMEDIATE")
-            _insert(
-                db,
+            db.executemany(
+                _INSERT,
                 (
                     (host, *_entry(rank, number, number, data))
                     for number, (host, rank, data) in enumerate(requests, last + 1)

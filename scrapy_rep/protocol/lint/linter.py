@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.protocol.dialect import Dialect
     from scrapy_rep.protocol.lint.findings import Severity, Written
+    from scrapy_rep.protocol.robotstxt.rules import Rule
 
     Facts = bool | tuple[object, ...]
     Found = tuple[Any, ...]
@@ -372,6 +373,29 @@ def _several_delays(file: File) -> Iterator[Found]:
                     break
 
 
+def _shadowed_rules(file: File) -> Iterator[Found]:
+    """Yield the rules with the pattern of an opposite rule that decides instead."""
+    is_first = file.dialect.rule_choice == "first"
+    together: dict[object, dict[str, Rule]] = {}
+    for place, group in enumerate(file.groups):
+        # Crawlers merge groups with the same names.
+        names = frozenset(group.agents) if file.dialect.merge_groups else place
+        rules = together.setdefault(names, {})
+        for rule in filter(lambda rule: rule.pattern, group.rules):
+            other = rules.setdefault(rule.pattern, rule)
+            if other.kind == rule.kind:
+                continue
+            # A tie goes to allow.
+            has_won = rule.kind == "allow" and not is_first
+            winner, loser = (rule, other) if has_won else (other, rule)
+            rules[rule.pattern] = winner
+            yield (
+                loser.line,
+                winner.line,
+                f"{winner.kind}s".replace("disallows", "forbids"),
+            )
+
+
 def _relative_sitemap(line: Written, file: File) -> Facts:
     text = b"Sitemap:" + line.value[:_MAX_URL]
     base = file.url or f"{ORIGIN}/robots.txt"
@@ -518,6 +542,9 @@ TABLE = (
     Row("several-delays", "warning", _several_delays,
         "line {} asks for {} s, and the larger delay counts",
         "keep one of the two lines"),
+    Row("shadowed-rule", "warning", _shadowed_rules,
+        "line {} has the same pattern, and always decides: it {} the URL",
+        "delete one of them"),
     Row("relative-sitemap", "warning", _lines(_relative_sitemap, SITEMAP),
         "most crawlers ignore a sitemap whose URL is not absolute",
         "write {}"),

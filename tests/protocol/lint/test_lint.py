@@ -138,6 +138,13 @@ PATTERNS = [
     Case("bad-percent", rule("/100%"), 2, "%25", rule("/100%25")),
 ]  # fmt: skip
 
+RULES = [
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 2, "line 3", rule("/a", "Allow")),
+    Case("shadowed-rule", rule("/a", "Allow") + "Disallow: /a", 3, "allows the URL", rule("/a", "Allow")),
+    Case("shadowed-rule", rule("/a") + "Allow: /a", 3, "forbids the URL", rule("/a"), CLASSIC),
+    Case("shadowed-rule", rule("/a") + "\n" + rule("/a", "Allow"), 2, "line 5", rule("/a", "Allow")),
+]  # fmt: skip
+
 RECORDS = [
     Case("relative-sitemap", "Sitemap: /s.xml", 1, "https://www.example.com/s.xml", "Sitemap: ftp://a.example/s"),
     Case("bad-value", rule("/") + "Crawl-delay: soon", 3, "Crawl-delay: 5", rule("/") + "Crawl-delay: 5"),
@@ -165,7 +172,7 @@ DIFFER = [
     Case("dialects-differ", rule("/a*b") + "Allow: x\nAllow: /a*bc", 2, "own group, /axb is", rule("/a")),
 ]  # fmt: skip
 
-CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RECORDS, *USAGE, *DIFFER]
+CASES = [*FILE, *FIELDS, *AGENTS, *PATTERNS, *RULES, *RECORDS, *USAGE, *DIFFER]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class DupeFilter(RFPDupeFilter):
     that a new one is taken for one of them is 5 in 10^11.
     """
 
-    _crawler: Crawler | None = None
+    _frontier: Frontier | None = None
     _file: JobFile | None = None
     _seen: set[int]
 
@@ -39,13 +39,13 @@ class DupeFilter(RFPDupeFilter):
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Called by the scheduler."""
         found = super().from_crawler(crawler)
-        found._crawler = crawler
+        found._frontier = Frontier.of(crawler)
         return found
 
     def open(self) -> None:
         """Called by the scheduler, after it has opened its queues."""
-        if self._crawler is not None:
-            self._file = Frontier.of(self._crawler).job_file
+        if self._frontier is not None:
+            self._file = self._frontier.job_file
         if self._file is None or self.file is None:
             return
         path = Path(self.file.name)
@@ -58,6 +58,8 @@ class DupeFilter(RFPDupeFilter):
 
     def request_seen(self, request: Request) -> bool:
         """Return whether *request* was seen before, and note it."""
+        if self._frontier is not None and self._frontier.is_stopped:
+            return True  # Nothing is taken any more, and what is not taken must not be noted.
         if self._file is None:
             return super().request_seen(request)
         fingerprint = _short(self.fingerprinter.fingerprint(request))

@@ -263,11 +263,12 @@ class Frontier:
         self._will_flush = False
         self._popped = 0
         self._has_warned = False
-        self._is_open = False
+        self._has_started = False
         self._closes_for = ""
         connect = crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
         connect(self._response_downloaded, signals.response_downloaded)
+        connect(self._engine_started, signals.engine_started)
         connect(self._spider_opened, signals.spider_opened)
         connect(self._spider_closed, signals.spider_closed)
 
@@ -455,8 +456,8 @@ class Frontier:
         self.alarms.at(self.clock.monotonic(), self._close_spider)
 
     def _close_spider(self) -> None:
-        # A spider that is not open yet is closed when it is.
-        if self._is_open:
+        # Before the engine has started, Scrapy would leave its connections open.
+        if self._has_started:
             close_spider(self._crawler, self._closes_for)
 
     # For requests in the downloader.
@@ -890,10 +891,12 @@ class Frontier:
     def _log(self, message: str, level: int = logging.INFO, **values: object) -> None:
         logger.log(level, message, values, extra={"spider": self._crawler.spider})
 
-    def _spider_opened(self) -> None:
-        self._is_open = True
+    def _engine_started(self) -> None:
+        self._has_started = True
         if self.is_stopped:
             self.alarms.at(self.clock.monotonic(), self._close_spider)
+
+    def _spider_opened(self) -> None:
         self.alarms.at(self.clock.monotonic() + _LOG_EVERY, self._log_waiting)
 
     def _spider_closed(self) -> None:

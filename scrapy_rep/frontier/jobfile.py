@@ -84,6 +84,8 @@ class Entry(NamedTuple):
     @property
     def data(self) -> bytes | None:
         """The data as it was added; None if it was damaged since."""
+        if not isinstance(self.stored, bytes):
+            return None
         data = self.stored[_CHECKSUM:]
         is_whole = self.stored[:_CHECKSUM] == crc32(data).to_bytes(_CHECKSUM, "big")
         return data if is_whole else None

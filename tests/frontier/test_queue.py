@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+from zlib import crc32
 
 import pytest
 from scrapy import Request
@@ -19,6 +20,7 @@ from scrapy.squeues import (
     PickleLifoDiskQueue,
 )
 
+from scrapy_rep.frontier.dupefilter import DupeFilter
 from scrapy_rep.frontier.queue import HostQueue
 from tests.frontier.fakes import Crawl, page
 
@@ -200,6 +202,84 @@ def test_the_file_is_empty_at_the_end(tmp_path: Path) -> None:
     assert rows(tmp_path, "requests") == rows(tmp_path, "in_flight") == 0
 
 
+def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """While the disk is full, requests stay in memory and are popped from there, with one
+    warning. When there is room, they are written.
+    """
+    caplog.set_level("INFO")
+    crawl = Crawl(obey=False)
+    queue = on_disk(crawl, tmp_path)
+    (pages,) = queue._file._db.execute("PRAGMA page_count").fetchone()
+    queue._file._db.execute(f"PRAGMA max_page_count = {pages}")
+    for number in range(300):
+        queue.push(Request(f"http://a.example/{number}"))
+    crawl.pass_time(3)
+    assert len(queue) == 300
+    assert queue.pop().url == "http://a.example/299"
+    assert rows(tmp_path, "requests") == 0
+    queue._file._db.execute("PRAGMA max_page_count = 100000")
+    crawl.pass_time(3)
+    assert rows(tmp_path, "requests") >= 299
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "cannot be written" in warning.getMessage()
+    assert "can be written again" in caplog.records[-1].getMessage()
+    queue.close()
+
+
+def test_requests_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests that cannot be read are not sent, and stay in the file. The log has an error for
+    the first, and their number at the end.
+    """
+    queue = on_disk(Crawl(obey=False), tmp_path)
+    for number in range(4):
+        queue.push(Request(f"http://{number}.example/"))
+    queue.close()
+    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
+        database.execute("UPDATE requests SET data = 'x' WHERE number = 1")
+        junk = crc32(b"junk").to_bytes(4, "big") + b"junk"
+        database.execute("UPDATE requests SET data = ? WHERE number = 2", (junk,))
+        database.commit()
+    again = on_disk(Crawl(obey=False), tmp_path)
+    assert len(contents(again)) == 2
+    again.close()
+    assert rows(tmp_path, "requests") == 2
+    first, last = [
+        one.getMessage() for one in caplog.records if one.levelname == "ERROR"
+    ]
+    assert "cannot be read: ValueError('its checksum is wrong')" in first
+    assert "2 requests in the queue could not be read" in last
+
+
+def test_a_host_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file in which a host cannot be read stops the crawl."""
+    queue = on_disk(Crawl(obey=False), tmp_path)
+    queue.push(requests()[0])
+    queue.close()
+    with closing(sqlite3.connect(tmp_path / "requests.sqlite")) as database:
+        database.execute("UPDATE requests SET host = '[7'")
+        database.commit()
+    on_disk(crawl := Crawl(obey=False), tmp_path)
+    assert crawl.frontier.is_stopped
+    assert "it names no host" in caplog.text
+
+
+def test_a_class_of_the_project(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A disk queue of the project's own is named in a warning as not used."""
+
+    class OwnQueue(PickleLifoDiskQueue):
+        pass
+
+    queue = on_disk(Crawl(obey=False), tmp_path, disk_queue=OwnQueue)
+    assert "OwnQueue is not used" in caplog.text
+    queue.close()
+
+
 def test_damaged_while_it_is_open(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,7 +303,7 @@ def test_damaged_while_it_is_open(
 def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A second crawl with the same JOBDIR stops with a message, and sends nothing."""
     queue = on_disk(Crawl(obey=False), tmp_path)
-    crawl = Crawl(obey=False)
+    crawl = Crawl(obey=False, JOBDIR=str(tmp_path))
     second = on_disk(crawl, tmp_path)
     assert "Another crawl uses the queue" in caplog.text
     with pytest.raises(ValueError, match="cannot be used"):
@@ -231,6 +311,11 @@ def test_one_crawl_at_a_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     memory_queue = crawl.queues[0]
     memory_queue.push(requests()[0])
     assert memory_queue.pop() is None
+    dupefilter = DupeFilter.from_crawler(crawl.crawler)
+    dupefilter.open()
+    assert dupefilter.request_seen(requests()[0])
+    dupefilter.close("finished")
+    assert (tmp_path / "requests.seen").read_bytes() == b""
     queue.close()
 
 

@@ -20,7 +20,7 @@ from scrapy_redis import picklecompat
 
 from benchmarks.queue_worker import in_bulk, learn, open_queue, requests
 from scrapy_rep.frontier.redis import HostQueue
-from scrapy_rep.frontier.redis.dupefilter import note_fingerprint
+from scrapy_rep.frontier.redis.dupefilter import DupeFilter, note_fingerprint
 from tests.stores.redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _see(queue: Any, request: Request) -> None:
     """Record the fingerprint, as the duplicate filter does."""
     fingerprint = sha1(request.url.encode()).hexdigest()
     if isinstance(queue, HostQueue):
-        note_fingerprint(request, SEEN, fingerprint)
+        note_fingerprint(request, DupeFilter(queue.server, SEEN), fingerprint)
     else:
         queue.server.execute_command("SADD", SEEN, fingerprint)
 

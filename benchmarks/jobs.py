@@ -31,7 +31,7 @@ from scrapy.utils.test import get_crawler
 
 from benchmarks.broad_crawl import SETTINGS, SIDES
 from benchmarks.pairs import on_one_processor
-from benchmarks.queue_worker import _engine
+from benchmarks.queue_worker import CrawlSpider, _engine, requests
 from benchmarks.table import Row, Target
 from benchmarks.timing import CHECKOUT, Times, environment
 from scrapy_rep.frontier.frontier import Frontier
@@ -52,29 +52,6 @@ STOCK_COUNT = 20_000
 
 HOSTS = {1: Target(most_ratio=1 / 0.6), 10_000: Target(most_ratio=1)}
 MEMORY = Target(most_ratio=1.05)
-
-
-class JobSpider(Spider):
-    """A spider with a callback and an errback, as most requests have."""
-
-    name = "job"
-
-    def parse_page(self, response: Response) -> None: ...
-
-    def refused(self, failure: object) -> None: ...
-
-
-def requests(spider: JobSpider, hosts: int, total: int) -> Iterator[Request]:
-    """Yield requests spread over hosts, like those of ``response.follow_all``."""
-    for number in range(total):
-        host, page = number % hosts, number // hosts
-        yield Request(
-            f"http://www.host-{host:07}.example/section/some-title-{page}.html",
-            callback=spider.parse_page,
-            errback=spider.refused,
-            headers={"Referer": f"http://www.host-{host:07}.example/section/"},
-            meta={"depth": 3, "link_text": "Some title"},
-        )
 
 
 class Alarms:
@@ -103,8 +80,8 @@ class Bench:
 
     def __init__(self, side: str, folder: str) -> None:
         settings = {**SIDES[side], "ROBOTSTXT_OBEY": False, "JOBDIR": folder}
-        self.crawler = crawler = get_crawler(JobSpider, settings)
-        crawler.spider = self.spider = JobSpider.from_crawler(crawler)
+        self.crawler = crawler = get_crawler(CrawlSpider, settings)
+        crawler.spider = self.spider = CrawlSpider.from_crawler(crawler)
         crawler.engine = engine = _engine()
         self.in_progress: set[Request] = engine._slot.inprogress
         self.active: set[Request] = engine.downloader.active

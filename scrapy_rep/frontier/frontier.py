@@ -240,7 +240,7 @@ class Frontier:
         self.job_file: JobFile | None = None
         """The file of a JOBDIR; None without one, or if it cannot be used."""
 
-        self.unsent: WeakSet[Request] = WeakSet()
+        self.closed_unsent: WeakSet[Request] = WeakSet()
         """The requests that failed only because the spider closed."""
 
         self.failing: set[Request] = set()
@@ -837,7 +837,7 @@ class Frontier:
         for ticket in waiters:
             self._end(ticket, is_granted=False)
         for ticket in waiters:
-            self.unsent.add(ticket.request)
+            self.closed_unsent.add(ticket.request)
             if ticket.call is not None and not ticket.call.called:
                 ticket.call.errback(
                     SpiderClosing(f"The spider closed while {ticket.request} waited")

@@ -282,7 +282,7 @@ class HostQueue:
         ended -= self._frontier.failing
         for request in ended:
             taken = file.in_flight.pop(request)
-            if request not in self._frontier.unsent:
+            if request not in self._frontier.closed_unsent:
                 file.done(*taken)
         return bool(ended)
 
@@ -333,10 +333,10 @@ class HostQueue:
         if self._failed_at == -inf:
             self._log(
                 logging.WARNING,
-                "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile, and no "
-                "more than %(most)d of them. The crawl tries again each second. If it ends before "
-                "that succeeds, the next run fetches the pages again that are not in the file as "
-                "done",
+                "%(path)s cannot be written: %(error)s. Requests stay in memory meanwhile; while "
+                "%(most)d changes wait, no request is sent. The crawl tries again each second. If it "
+                "ends before that succeeds, the next run fetches the pages again whose end is not in "
+                "the file",
                 path=file.path,
                 error=error,
                 most=_MAX_CHANGES,

@@ -299,19 +299,26 @@ class Trial:
 
 
 def moments(count: int, most: int, pause: float = 0.05) -> list[tuple[int, float]]:
-    """Return when to end each of *count* runs: after how many pages, at most *most*, and how
-    many seconds later. Prints the seed.
+    """Return when to end each of *count* runs: after how many pages, from 1 to *most*, and
+    how many seconds later. Prints the seed.
+
+    Before a run has fetched a page, it may not handle Ctrl-C yet.
     """
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)
     return [
-        (chance.randrange(most + 1), chance.uniform(0, pause)) for _ in range(count)
+        (chance.randint(1, most), chance.uniform(0, pause)) for _ in range(count)
     ]
 
 
 def check_delays(host: Host, delay: float = DELAY) -> None:
-    times = [hit.time for hit in host.hits]
+    """Check the gaps between requests, from the first page on. The requests before it are
+    for robots.txt: a process that died before it had read the answer knew of no delay.
+    """
+    hits = list(host.hits)
+    first = next(n for n, hit in enumerate(hits) if hit.path != "/robots.txt")
+    times = [hit.time for hit in hits[first - 1 :]]
     gaps = [after - before for before, after in pairwise(times)]
     assert min(gaps) >= delay, gaps
 

@@ -278,9 +278,13 @@ class HostQueue(Base):
         popped = self._learning.take(queue)
         if popped is None:
             return None
-        self._worker.done(popped.number, self._worker.pushed)
         self._report_soon()
-        return self._read(popped.data, is_taken=True)
+        request = self._read(popped.data, is_taken=True)
+        if request is None:
+            self._worker.done(popped.number, self._worker.pushed)
+        else:
+            self._in_flight.add_refused(request, popped)
+        return request
 
     def count_ready(self) -> int:
         """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
@@ -441,6 +445,7 @@ class InFlight:
 
     def __init__(self, crawler: Crawler, worker: Worker) -> None:
         self._crawler = crawler
+        self._frontier = Frontier.of(crawler)
         self._worker = worker
         self.on_ended: Callable[[], None] = lambda: None
         """Called when there is something to report."""
@@ -477,6 +482,11 @@ class InFlight:
         self._taken[request] = taken
         if popped.has_place:
             self._places[request] = taken
+
+    def add_refused(self, request: Request, popped: Popped) -> None:
+        """Add a request that needs no place: it ends with its errback."""
+        self.add(request, popped._replace(has_place=False), "")
+        self._fetched.add(request)
 
     # Turns at hosts.
 
@@ -553,7 +563,11 @@ class InFlight:
         ]:
             self._leave(request)
         in_progress = requests_in_progress(self._crawler)
-        ended = [one for one in self._taken if one not in in_progress]
+        ended = [
+            one
+            for one in self._taken
+            if one not in in_progress and one not in self._frontier.failing
+        ]
         closing = bool(ended) and is_closing(self._crawler)
         for request in ended:
             if request in fetched or not closing:

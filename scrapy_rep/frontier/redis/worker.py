@@ -24,6 +24,7 @@ from redis.retry import Retry
 
 from scrapy_rep.frontier.frontier import Frontier
 from scrapy_rep.log import get_logger
+from scrapy_rep.stores.redis import without_handshake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -158,13 +159,14 @@ class Link:
                 **{
                     k: v
                     for k, v in pool.connection_kwargs.items()
-                    if k not in _OF_POOLS
+                    if k not in {*_OF_POOLS, "lib_name", "lib_version"}
                 },
                 "socket_timeout": _TIMEOUT,
                 "socket_connect_timeout": _TIMEOUT,
                 "retry": Retry(NoBackoff(), 0),
                 "retry_on_timeout": False,
                 "decode_responses": False,
+                **without_handshake(),
             }
             own = ConnectionPool(connection_class=pool.connection_class, **options)
             self._client = Redis(connection_pool=own)

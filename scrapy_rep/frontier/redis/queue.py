@@ -154,7 +154,8 @@ class HostQueue(Base):
             seen,
             on_seen=lambda: self._drop(request, found and found[0]),
         )
-        if self._worker.unsent >= AT_ONCE and not self._link.is_failing:
+        is_resting = self._clock.monotonic() < self._rests_until
+        if self._worker.unsent >= AT_ONCE and not (is_resting or self._link.is_failing):
             self._exchange(0)
         else:
             self._report_soon()

@@ -54,8 +54,10 @@ _OF_POOLS = (
     "oss_cluster_maint_notifications_handler",
 )
 
-# The most requests that one call pushes.
+# With this number of new requests, a call is made, unless the last one to a distant server has
+# just ended. One call pushes at most the second number.
 AT_ONCE = 100
+_MOST = 500
 
 # While more requests than this wait in memory for the server, none is popped, since its
 # callback would make even more.
@@ -435,10 +437,10 @@ class Worker:
             "wait_max": self._wait_max,
         }
         found: list[Any] | None = []
-        while found is not None and len(self._unsent) > AT_ONCE:
-            found = self._send({**order, "wanted": 0, "quota": 0}, AT_ONCE)
+        while found is not None and len(self._unsent) > _MOST:
+            found = self._send({**order, "wanted": 0, "quota": 0}, _MOST)
         if found is not None:
-            found = self._send(order, AT_ONCE)
+            found = self._send(order, _MOST)
         if found is None and self._link.is_full and self._unsent:
             # It still accepts everything else, which frees memory.
             found = self._send(order, 0)

@@ -198,9 +198,9 @@ class HostQueue(Base):
 
     def _wanted(self, now: float) -> int:
         """The number of requests to ask for: as many as the downloader has room for; or twice as
-        many as last time if those were used up at once, and half as many if not.
+        many as last time if none of those would have been given back, and half as many if not.
         """
-        is_fast = now < self._handed_out_at + _REPORT_AFTER
+        is_fast = now < self._handed_out_at + _GIVE_BACK_AFTER
         most = 2 * self._most if is_fast else self._most // 2
         self._most = min(max(most, 1), self._places)
         return max(self._room, self._most)
@@ -288,7 +288,7 @@ class HostQueue(Base):
         return request
 
     def count_ready(self) -> int:
-        """Return 0: the server counts the ready queues itself, in ``learn.lua``."""
+        """Return 0: the server counts the ready queues itself, in ``queue.lua``."""
         return 0
 
     # Requests of this worker.

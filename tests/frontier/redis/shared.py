@@ -208,7 +208,8 @@ class Shared:
         found = self.redis.hget(self.key(f"host:{name}"), "state") or b""
         [names] = re.findall("(?s)local FIELDS = {(.*?)\\n}", _real_source()[0])
         fields = re.findall(r"'(\w+)',", names)
-        return {one: int(each) for one, each in zip(fields, found.split()) if int(each)}
+        values = map(int, found.split())
+        return {one: each for one, each in zip(fields, values, strict=False) if each}
 
     def ends_in(self, name: str) -> float | None:
         """Seconds until a key expires, or None if it never does."""

@@ -498,6 +498,7 @@ class InFlight:
 
     def acquire(self, host: str) -> bool:
         """Try to get the place at *host* until it is released. Return True on success."""
+        self.settle()
         if any(
             taken.host == host and self._is_held(taken)
             for taken in self._places.values()

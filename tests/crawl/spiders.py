@@ -189,12 +189,3 @@ class CancelRobotsTxt:
         if request.url.endswith("/robots.txt"):
             raise asyncio.CancelledError
         return response
-
-
-class FailRobotsTxt:
-    """A downloader middleware of a project, which raises on the response for robots.txt."""
-
-    async def process_response(self, request: Request, response: Response) -> Response:
-        if request.url.endswith("/robots.txt"):
-            raise RuntimeError("This middleware is broken")
-        return response

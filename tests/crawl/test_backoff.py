@@ -288,16 +288,6 @@ def test_the_queue(crawled: Crawled) -> None:
     assert crawled.errors(host) == []
 
 
-def test_no_retry_after(crawled: Crawled) -> None:
-    """A host that answers each tenth request with 503, and does not say for how long, gets no
-    request for a second. Its pages are all fetched in the end.
-    """
-    host = crawled.hosts["silent"]
-    check_kept(host, 2, result=crawled.result)
-    check_fetched(host, *pages(host, 20))
-    assert crawled.errors(host) == []
-
-
 def test_files(crawled: Crawled) -> None:
     """The files of a media pipeline wait for the end of a pause, and are all fetched."""
     host = crawled.hosts["files"]
@@ -339,14 +329,6 @@ def test_a_healthy_host_is_not_slowed_down(crawled: Crawled) -> None:
 @pytest.mark.parametrize("name", ["ahead", "behind"])
 def test_a_date(crawled: Crawled, name: str) -> None:
     """``Retry-After`` with a date counts by the clock of the server, even if that is wrong."""
-    host = crawled.hosts[name]
-    check_kept(host, result=crawled.result)
-    check_fetched(host, *pages(host, 3))
-
-
-@pytest.mark.parametrize("name", ["nonsense", "negative"])
-def test_a_useless_retry_after(crawled: Crawled, name: str) -> None:
-    """If ``Retry-After`` says nothing usable, the pause is the same as without it."""
     host = crawled.hosts[name]
     check_kept(host, result=crawled.result)
     check_fetched(host, *pages(host, 3))
@@ -493,23 +475,6 @@ def test_a_page_that_asks_for_a_pause(site: Site, mode: str) -> None:
 
 
 @pytest.mark.newest
-def test_a_page_that_asks_for_too_long_a_pause(site: Site) -> None:
-    """If a spider asks for a longer pause than REP_WAIT_MAX, the other requests of the host are
-    refused, as if the host had asked for it.
-    """
-    host = limit(site.add(RULES), 1, Busy(b"slow down", pause=60.0), seconds=0.5)
-    result = run_crawl(
-        pages(host, 20),
-        spider="tests.crawl.backoff_spiders.SlowDownSpider",
-        settings={**SETTINGS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1},
-        pause=60.0,
-    )
-    assert len(host.pages) <= 2
-    assert {error.get("reason") for error in result.errors} == {"back-off"}
-    assert len(result.errors) >= 19
-
-
-@pytest.mark.newest
 def test_a_host_that_is_back(site: Site) -> None:
     """After a pause that was too long to wait for, one request asks the host again. When the
     host answers it, the others follow. The log has one line at the beginning, and one at the end.
@@ -552,17 +517,6 @@ def test_a_host_that_is_back(site: Site) -> None:
     assert len(begun) == 1, lines
     assert len(lines) == 2, lines
     assert result.lines("INFO", host.name) != []
-
-
-@pytest.mark.newest
-def test_a_queue_on_disk(site: Site, tmp_path: Path) -> None:
-    """With a JOBDIR, requests wait for the end of a pause as well."""
-    host = limit(site.add(RULES), 10, busy(429, "1", delay=0.05), each=True)
-    settings = {**SETTINGS, "JOBDIR": str(tmp_path)}
-    result = run_crawl(pages(host, 14), settings=settings)
-    check_kept(host, result=result)
-    check_fetched(host, *pages(host, 14))
-    assert result.errors == []
 
 
 @pytest.mark.newest

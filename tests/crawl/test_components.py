@@ -21,31 +21,6 @@ pytestmark = pytest.mark.unmeasured
 RULES = "User-agent: *\nDisallow: /private\n"
 
 
-def test_files_of_a_media_pipeline(site: Site, tmp_path: Path, mode: str) -> None:
-    """FilesPipeline downloads only the files that robots.txt allows, on the
-    page's host and on others.
-    """
-    other, host = site.add(RULES), site.add(RULES)
-    files = [one.url(path) for one in (host, other) for path in ("/private", "/file")]
-    settings = {
-        "ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1},
-        "FILES_STORE": str(tmp_path),
-    }
-    result = run_crawl(
-        [host.url("/page")],
-        mode=mode,
-        spider="FilesSpider",
-        settings=settings,
-        file_urls=files,
-    )
-    assert host.pages == ["/file", "/page"]
-    assert other.pages == ["/file"]
-    (item,) = result.items
-    stored = sorted(file["url"] for file in item["files"])
-    assert stored == sorted([host.url("/file"), other.url("/file")])
-    assert result.stats["rep/denied/rule"] == 2
-
-
 @pytest.mark.parametrize("order", [100, 543])
 def test_a_project_that_names_scrapys_own(
     site: Site, tmp_path: Path, mode: str, order: int

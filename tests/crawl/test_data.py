@@ -132,30 +132,6 @@ def test_the_same_items_as_stock_scrapy(site: Site, mode: str, spider: str) -> N
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize("ajax_type", [HTML, "text/plain; charset=utf-8", ""])
-def test_json_with_the_type_of_a_page(site: Site, ajax_type: str) -> None:
-    """JSON from an admin-ajax.php that leaves its Content-Type at text/html, or from a server
-    that takes it for text or sends no type, is data.
-    """
-    host = wordpress(site, ajax_type=ajax_type)
-    result = crawl(host, "StoreFinderSpider")
-    assert [item["name"] for item in result.items] == list(SHOPS)
-
-
-@pytest.mark.newest
-def test_a_fragment_of_html_is_a_document(site: Site) -> None:
-    """An HTML answer that says noindex is a document, whichever script made it."""
-    host = wordpress(site)
-    answer = tagged("<li>Abbey Road</li>", HTML, "noindex")
-    host.answers[AJAX_QUERY] = answer
-    result = run_crawl(
-        [host.url(AJAX_QUERY)], spider="tests.crawl.page_spiders.PageSpider"
-    )
-    assert result.items == []
-    assert result.stats["rep/noindex/dropped/noindex"] == 1
-
-
-@pytest.mark.newest
 def test_files_that_are_data(site: Site, mode: str, tmp_path: Path) -> None:
     """A media pipeline gets a JSON file, a sitemap and an archive that say noindex, and does
     not get a PDF that says so.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.crawl.answers import Answer
-from tests.crawl.crawl import run_crawl, start_crawl
+from tests.crawl.crawl import run_crawl
 from tests.crawl.server import PAGE
-from tests.crawl.test_stores import check_obeyed, urls, wait_until
+from tests.crawl.test_stores import check_obeyed, urls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,12 +41,6 @@ def forbid(folder: Path) -> None:
     """Make the folder and its files read-only."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
-
-
-def damage(path: Path) -> None:
-    """Overwrite a file except for its header."""
-    octets = path.read_bytes()
-    path.write_bytes(octets[:100] + b"\xa5" * (len(octets) - 100))
 
 
 @pytest.fixture
@@ -177,47 +171,3 @@ def test_files_that_are_damaged_meanwhile(site: Site, tmp_path: Path) -> None:
     assert len(result.lines("WARNING")) <= 2 + 1, result.log
     assert result.lines("WARNING", "ledger")
     assert result.lines("WARNING", "store of robots.txt files fails")
-
-
-def stopped(site: Site, folder: Path) -> tuple[list[Host], list[str], dict[str, Any]]:
-    """Stop a crawl with requests in its queue on disk."""
-    hosts = [site.add(f"{RULES}Crawl-delay: 0.05\n", name="127.0.1.1")]
-    asked = urls(hosts, "page", 60)
-    settings = {"JOBDIR": str(folder), "CLOSESPIDER_PAGECOUNT": 5}
-    run_crawl(asked, settings=settings)
-    assert len(hosts[0].pages) < 50
-    hosts[0].answers["/robots.txt"] = Answer(RULES.encode())
-    return hosts, asked, {"JOBDIR": str(folder), "REP_STORE": "memory://"}
-
-
-@pytest.mark.parametrize("state", ['["scrapy_rep.HostQueue", 5, 7]', '{"a": 5}'])
-def test_the_state_of_a_queue(site: Site, tmp_path: Path, state: str) -> None:
-    """A queue state that can't be read stops the crawl before anything is fetched, with an error
-    that says what to do.
-    """
-    hosts, asked, settings = stopped(site, tmp_path)
-    before = len(hosts[0].hits)
-    (tmp_path / "requests.queue" / "active.json").write_text(state)
-    result = run_crawl(asked, settings=settings)
-    assert len(hosts[0].hits) == before
-    (line,) = result.lines("ERROR")
-    assert f"{tmp_path}/requests.queue cannot be used" in line
-    assert "Nothing was deleted" in line
-    assert "Traceback" not in result.log
-    assert result.stats["finish_reason"] == "jobdir_unusable"
-
-
-def test_the_files_of_a_queue(site: Site, tmp_path: Path) -> None:
-    """A crawl whose queue is damaged ends, and fetches nothing that is forbidden."""
-    hosts, asked, settings = stopped(site, tmp_path)
-    files = [
-        path
-        for path in (tmp_path / "requests.queue").rglob("*")
-        if path.is_file() and path.name != "active.json"
-    ]
-    assert files
-    for path in files:
-        damage(path)
-    running = start_crawl(asked, settings=settings)
-    wait_until(lambda: running.process.poll() is not None, 60)
-    assert not [path for path in hosts[0].pages if "private" in path]

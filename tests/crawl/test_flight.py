@@ -65,19 +65,6 @@ def test_the_download_slot_of_the_request(site: Site) -> None:
     assert "session" not in sent
 
 
-def test_rep_request_meta_keys(site: Site) -> None:
-    """The robots.txt fetch takes over the meta keys in REP_REQUEST_META_KEYS,
-    if the request has them.
-    """
-    host = site.add(RULES)
-    meta = {"download_slot": "mine", "session": "7"}
-    settings = {"REP_REQUEST_META_KEYS": ["session", "account"]}
-    result = run_crawl([{"url": host.url("/public"), "meta": meta}], settings=settings)
-    (sent,) = sent_meta(result.sent)
-    assert sent["session"] == "7"
-    assert sent.get("download_slot") != "mine"
-
-
 @pytest.mark.parametrize("own", [True, False])
 def test_the_user_agent_of_the_request(site: Site, own: bool) -> None:
     """The robots.txt fetch has the User-Agent header of the request."""
@@ -148,20 +135,3 @@ def test_a_cancelled_fetch_frees_everyone(site: Site, mode: str) -> None:
     assert result.stats["finish_reason"] == "finished"
     assert "Traceback" not in result.log
     assert "never retrieved" not in result.log
-
-
-def test_a_fetch_that_fails_on_the_way_frees_everyone(site: Site, mode: str) -> None:
-    """If a downloader middleware raises on the response for robots.txt, all waiting
-    requests are refused, and none waits on.
-    """
-    host = site.add(robots(RULES, delay=0.3))
-    middleware = {"tests.crawl.spiders.FailRobotsTxt": 860}
-    result = run_crawl(
-        [host.url(f"/{number}") for number in range(20)],
-        mode=mode,
-        settings={"DOWNLOADER_MIDDLEWARES": middleware},
-    )
-    assert host.pages == []
-    assert len(host.robots_hits) in {1, 2}
-    assert {error["reason"] for error in result.errors} == {"unreachable"}
-    assert len(result.errors) == 20

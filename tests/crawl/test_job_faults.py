@@ -103,31 +103,6 @@ def test_a_disk_that_is_full_for_a_while(
     check_whole(trial.job)
 
 
-@pytest.mark.slow
-def test_files_that_may_not_grow_for_a_while(
-    site: Site, mode: str, tmp_path: Path
-) -> None:
-    """The same where the system refuses writes beyond a size."""
-    web = Web(site, 3, 60)
-    store = {"REP_STORE": "memory://", "LOG_LEVEL": "INFO"}
-    trial = Trial(
-        site,
-        tmp_path,
-        web.start_urls,
-        mode=mode,
-        settings=store,
-        spider="LimitedSurvivorSpider",
-        limit=70_000,
-        first=20,
-        last=120,
-    )
-    result = trial.finish()
-    check_one_warning(result.log, str(trial.job))
-    hits = trial.hits()
-    assert set(hits) == web.allowed
-    assert not [url for url, times in hits.items() if len(times) > 1]
-
-
 @pytest.mark.parametrize("fault", ["full", "read-only", "forbidden"])
 def test_a_disk_that_never_takes_anything(
     site: Site, disk: Path, fault: str, tmp_path: Path
@@ -264,21 +239,6 @@ def test_a_crawl_that_stands_still(site: Site, tmp_path: Path) -> None:
     crawl.wait()
     del host.answers["/0"]
     trial.finish()
-
-
-def test_a_jobdir_behind_a_link(site: Site, tmp_path: Path) -> None:
-    """A JOBDIR may be a symbolic link, and its target be another one at the next run's path."""
-    host = site.add(RULES)
-    urls = [host.url(f"/{number}") for number in range(20)]
-    trial = Trial(site, tmp_path, urls)
-    (tmp_path / "true").mkdir()
-    trial.job.symlink_to(tmp_path / "true")
-    trial.run_until(8)
-    trial.job.unlink()
-    (tmp_path / "true").rename(trial.job)
-    trial.finish()
-    assert set(host.pages) == {f"/{number}" for number in range(20)}
-    assert len(host.pages) <= 20 + 8
 
 
 def test_a_jobdir_that_is_removed(site: Site, tmp_path: Path) -> None:

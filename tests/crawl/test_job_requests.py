@@ -169,18 +169,6 @@ def test_retries(site: Site, mode: str, tmp_path: Path) -> None:
     assert [host.pages.count(f"/{n}") for n in (0, 2, 3)] == [1, 1, 1]
 
 
-def test_requests_without_filter(site: Site, tmp_path: Path) -> None:
-    """Requests with ``dont_filter`` are fetched as often as they are made."""
-    host = site.add(RULES)
-    requests = [{"url": url, "dont_filter": True} for url in pages(host, 5)]
-    trial = one_by_one(site, tmp_path, requests)
-    kill_while_it_hangs(trial, host, "/3")
-    trial.finish()
-    # The second run made all of them again.
-    counts = [host.pages.count(f"/{number}") for number in range(5)]
-    assert counts == [2, 2, 2, 3, 2]
-
-
 @pytest.mark.parametrize("starts_apart", [True, False])
 def test_order(site: Site, tmp_path: Path, starts_apart: bool) -> None:
     """After a kill, requests of one host go on in the order that they would have had."""

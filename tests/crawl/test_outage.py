@@ -96,38 +96,6 @@ def test_a_clock_that_is_set_forward(
     assert len(hosts[0].robots_hits) > 2
 
 
-@pytest.mark.slow
-def test_a_host_that_is_down_holds_up_no_other(site: Site, mode: str) -> None:
-    """A host that is down does not hold up the pages of another."""
-    down, up = site.add([*[DOWN] * 4, robots(RULES)]), site.add(RULES)
-    result = run_crawl(all_urls([down, up]), mode=mode, spider=SPIDER, settings=WAITING)
-    check_nothing_lost([down, up], result)
-    first_of_down = min(hit.time for hit in down.hits if hit.path in ALLOWED)
-    assert max(hit.time for hit in up.hits) < first_of_down
-
-
-def test_a_spider_is_not_idle_while_some_are_held(site: Site, mode: str) -> None:
-    """``spider_idle`` is not sent while requests wait for an unreachable robots.txt."""
-    hosts = [down_for(site, 2, DOWN)]
-    result = run_crawl(all_urls(hosts), mode=mode, spider=SPIDER, settings=WAITING)
-    check_nothing_lost(hosts, result)
-    assert result.stats["idle"] == 1
-
-
-@pytest.mark.newest
-def test_retry_after_shorter_than_the_schedule(site: Site, mode: str) -> None:
-    """The first retry is at the time in Retry-After, even if that is earlier than
-    the default of 30 seconds.
-    """
-    host = site.add([Answer(status=503, headers={"Retry-After": "1"}), robots(RULES)])
-    result = run_crawl([host.url("/public/1")], mode=mode, settings=WAITING)
-    assert host.pages == ["/public/1"]
-    before, after = (hit.time for hit in host.robots_hits)
-    assert 0.9 < after - before < 25
-    (line,) = result.lines("WARNING", host.robotstxt)
-    assert "robots.txt is fetched again in 0:00:01" in line
-
-
 @pytest.mark.newest
 @pytest.mark.parametrize("retry", [0.5, 60.0])
 def test_giving_up(site: Site, mode: str, retry: float) -> None:
@@ -184,37 +152,6 @@ def test_nobody_answers(site: Site, mode: str) -> None:
     unresolved = "(no answer: the host name could not be resolved)"
     assert len(result.lines("WARNING", nowhere, unresolved)) == 1
     assert "Failure" not in result.log
-
-
-@pytest.mark.newest
-def test_not_waiting(site: Site, mode: str) -> None:
-    """With REP_WAIT_MAX = 0, requests are refused at once."""
-    host = site.add(DOWN)
-    urls = list(map(host.url, ALLOWED))
-    settings = {**WAITING, "REP_WAIT_MAX": 0}
-    result = run_crawl(
-        urls, mode=mode, spider=SPIDER, settings=settings, retries=(60.0, 60.0)
-    )
-    assert len(result.errors) == len(urls)
-    assert len(host.robots_hits) == 1
-    assert result.stats["elapsed_time_seconds"] < 40
-    assert result.stats["rep/given_up"] == len(urls)
-
-
-@pytest.mark.newest
-def test_requests_that_come_later_wait_with_the_others(site: Site) -> None:
-    """Requests that are made while a host is down wait as well."""
-    down, up = down_for(site, 2, DOWN), site.add(RULES)
-    requests = [{"url": down.url(ALLOWED[0]), "priority": 1}]
-    requests += [{"url": up.url("/start")}]
-    result = run_crawl(
-        requests,
-        spider="tests.crawl.waiting_spiders.FollowingSpider",
-        settings=WAITING,
-        follow=[down.url(path) for path in ALLOWED + FORBIDDEN],
-    )
-    assert down.pages == sorted(ALLOWED)
-    assert len(result.errors) == len(FORBIDDEN)
 
 
 def test_what_a_callback_downloads_itself(site: Site, mode: str) -> None:

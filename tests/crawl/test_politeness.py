@@ -14,7 +14,6 @@ from tests.crawl.test_stores import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from tests.crawl.crawl import CrawlResult
     from tests.crawl.server import Host, Site
@@ -64,20 +63,6 @@ def check_all_fetched(result: CrawlResult, count: int) -> None:
     assert len(result.responses) == count
     assert result.errors == []
     assert "log_count/ERROR" not in result.stats, result.log
-
-
-def test_queue_on_disk(site: Site, tmp_path: Path) -> None:
-    """A request from a queue on disk gets its turn, although it is not the same object as
-    the one that was queued.
-    """
-    host = site.add(DELAY.format(0.1))
-    settings = {**IMPATIENT, "JOBDIR": str(tmp_path), "CLOSESPIDER_TIMEOUT": 100}
-    result = run_crawl(
-        pages(host, 5), spider=SPIDERS + "CollectingSpider", settings=settings
-    )
-    check_all_fetched(result, 5)
-    assert min(gaps(host)) >= 0.1
-    assert result.stats["finish_reason"] == "finished"
 
 
 @pytest.mark.slow
@@ -170,17 +155,6 @@ def test_the_longer_delay_holds(site: Site) -> None:
 
 
 @pytest.mark.newest
-def test_slow_answers(site: Site) -> None:
-    """A host with a Crawl-delay gets one request at a time, however slow its answers."""
-    host = site.add(DELAY.format(0.1))
-    for number in range(4):
-        host.answers[f"/page/{number}"] = Answer(b"late", delay=0.3)
-    result = run_crawl(pages(host, 4), settings=IMPATIENT)
-    check_all_fetched(result, 4)
-    assert min(gaps(host)[1:]) >= 0.4
-
-
-@pytest.mark.newest
 def test_too_long(site: Site) -> None:
     """A host whose Crawl-delay exceeds REP_CRAWL_DELAY_MAX gets no requests after
     robots.txt. One warning names the setting, and each errback gets the reason.
@@ -261,20 +235,6 @@ def test_a_new_robotstxt(site: Site) -> None:
         slow, quick = (before, after) if is_slow_at_first else (after, before)
         assert min(slow) >= 0.4
         assert min(quick) < 0.2
-
-
-def test_what_never_arrives(site: Site) -> None:
-    """A request that another component drops and schedules again does not block other
-    requests, and none is lost.
-    """
-    host = site.add(DELAY.format(0.1))
-    settings = {
-        **IMPATIENT,
-        "DOWNLOADER_MIDDLEWARES": {"tests.crawl.paced_spiders.DropOnce": 700},
-    }
-    result = run_crawl(pages(host, 10), settings=settings)
-    check_all_fetched(result, 10)
-    assert min(gaps(host)) >= 0.1
 
 
 def test_cached_pages_wait_for_nobody(site: Site, tmp_path_factory: object) -> None:

@@ -43,17 +43,6 @@ def test_fifty_requests_to_a_cold_host(
 
 
 @pytest.mark.newest
-def test_fifty_forbidden_requests(site: Site, every_mode: str) -> None:
-    """If everything is forbidden, robots.txt is the only URL that is requested."""
-    host = site.add(robots("User-agent: *\nDisallow: /\n", delay=0.3))
-    urls = [host.url(f"/{number}") for number in range(50)]
-    result = run_crawl(urls, mode=every_mode)
-    assert host.pages == []
-    assert len(host.robots_hits) == 1
-    assert len(result.errors) == 50
-
-
-@pytest.mark.newest
 def test_ports_and_schemes_of_one_host_are_hosts_apart(
     site: Site, every_mode: str
 ) -> None:
@@ -73,15 +62,6 @@ def test_ports_and_schemes_of_one_host_are_hosts_apart(
         host.url(rule) for rule, host in hosts.items()
     )
     assert result.stats["robotstxt/request_count"] == 4
-
-
-@pytest.mark.newest
-def test_names_of_one_address_are_hosts_apart(site: Site) -> None:
-    """Two names of the same address are different hosts."""
-    host = site.add("User-agent: *\nDisallow: /private\n")
-    named = host.url("/public").replace("127.0.0.1", "localhost")
-    run_crawl([host.url("/public"), named])
-    assert len(host.robots_hits) == 2
 
 
 def test_one_at_a_time(site: Site, every_mode: str) -> None:

@@ -111,18 +111,3 @@ def test_names_that_are_no_settings(tmp_path: Path) -> None:
     assert shown.count(f"WARNING: REP_CRAWL_DELAYS {nothing}{meant}") == 1
     assert shown.count(f"WARNING: REP_XYZZY {nothing}\n") == 1
     assert "Spider closed (finished)" in shown
-
-
-def test_good_values_start(site: Site) -> None:
-    """Values at the limits are accepted, also as text."""
-    host = site.add()
-    settings = {
-        "REP_DIALECT": "scrapy_rep.CLASSIC",
-        "REP_MAX_AGE": "0.5",
-        "REP_OVERRIDES": '{"*.example.com": "ignore", "[::1]:8080": "obey"}',
-        "REP_REQUEST_META_KEYS": "download_slot,session",
-        "ROBOTSTXT_USER_AGENT": ["one-bot", "Other_Bot"],
-    }
-    result = run_crawl([host.url("/public")], settings=settings)
-    assert result.exit_code == 0
-    assert host.pages == ["/public"]

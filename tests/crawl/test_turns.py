@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crawl.answers import Answer, redirect
+from tests.crawl.answers import redirect
 from tests.crawl.crawl import run_crawl
 from tests.crawl.test_politeness import DELAY, IMPATIENT, check_all_fetched, gaps, pages
 
@@ -83,20 +83,6 @@ def test_what_is_dropped_costs_no_time(site: Site) -> None:
     assert result.stats["elapsed_time_seconds"] < 30
 
 
-def test_many_that_wait_in_place(site: Site) -> None:
-    """A hundred parallel downloads in a callback each get their turn."""
-    host, other = site.add(DELAY.format(0.01)), site.add(name="127.0.0.2")
-    result = run_crawl(
-        [other.url("/page")],
-        spider="tests.crawl.waiting_spiders.DownloadingSpider",
-        settings=IMPATIENT,
-        more=[host.url(f"/{number}") for number in range(100)],
-    )
-    assert {item.get("status") for item in result.items} == {200}
-    assert len(host.pages) == 100
-    assert min(gaps(host)) >= 0.01
-
-
 def test_overrides_count_each_request_once(site: Site) -> None:
     """A request that waits counts once in the stats of REP_OVERRIDES."""
     host, other = site.add(DELAY.format(0.1)), site.add(name="127.0.0.2")
@@ -129,20 +115,4 @@ def test_robotstxt_runs_out_while_a_request_has_the_turn(
     )
     check_all_fetched(result, 6)
     assert len(host.robots_hits) == 2
-    assert min(gaps(host)) >= 0.1
-
-
-def test_a_request_that_needs_tdmrep(site: Site) -> None:
-    """If a request that has the turn needs tdmrep.json of its host, that is fetched first."""
-    host = site.add(DELAY.format(0.1))
-    host.answers["/.well-known/tdmrep.json"] = Answer(b"[]")
-    mining = {"meta": {"rep_purposes": ["tdm"]}}
-    urls = pages(host, 6)
-    result = run_crawl(
-        [urls[0], *({"url": url, **mining} for url in urls[1:])],
-        settings=IMPATIENT,
-        timeout=30,
-    )
-    check_all_fetched(result, 6)
-    assert len(host.hits_on("/.well-known/tdmrep.json")) == 1
     assert min(gaps(host)) >= 0.1

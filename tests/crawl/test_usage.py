@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.ledger.reader import open_ledger
 from tests.crawl.answers import Answer, image, redirect
 from tests.crawl.crawl import run_crawl
-from tests.crawl.usage_site import DENIED, KNOWN, PAGES, TDMREP, build, items_for, page
+from tests.crawl.usage_site import DENIED, PAGES, TDMREP, build, items_for, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,15 +110,6 @@ def test_evidence(site: Site, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.newest
-def test_several_purposes(site: Site) -> None:
-    """With several purposes, items that any of them must not use are dropped."""
-    host = build(site)
-    result = crawl(host, "ai-use", "search")
-    assert items(result, host) == items_for("ai-use", "search")
-    assert WELL_KNOWN not in host.pages
-
-
 def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     """Without a purpose, all items pass, no additional request is sent, and the usage
     preferences can be read.
@@ -148,35 +139,6 @@ def test_without_a_purpose(site: Site, mode: str, tmp_path: Path) -> None:
     assert ("/search-only/a", "ai-use", "Content-Usage: /search-only/ train-ai=n, ai-use=n, search=y") in noted  # fmt: skip
     assert ("/silent", "License", "License: https://license.example/all.xml") in noted
     assert ("/licensed", "License", "License: https://license.example/p") in noted
-
-
-@pytest.mark.newest
-def test_unknown_denied(site: Site) -> None:
-    """With REP_USAGE_UNKNOWN = "deny", only items pass whose use is explicitly allowed."""
-    host = build(site)
-    result = crawl(host, "search", settings={"REP_USAGE_UNKNOWN": "deny"})
-    assert items(result, host) == KNOWN["search"]
-    assert " must not be used for search: nothing is stated" in result.log
-
-
-@pytest.mark.newest
-def test_annotated_and_ignored(site: Site) -> None:
-    """With REP_USAGE = "annotate" or "ignore", all items pass. Annotated ones say for each
-    purpose whether it may use them.
-    """
-    host = build(site)
-    settings = {"REP_USAGE": "annotate", "REP_NOINDEX": "annotate"}
-    result = crawl(host, "search", "train-ai", settings=settings)
-    assert items(result, host) == items_for()
-    for item in result.items:
-        path = item["url"].removeprefix(host.origin)
-        assert item["robots"]["usage"] == {
-            purpose: path not in DENIED[purpose] for purpose in ("search", "train-ai")
-        }
-        assert item["robots"]["index"] is True
-    assert result.stats["rep/usage/annotated"] == len(result.items)
-    result = crawl(host, "train-ai", settings={"REP_USAGE": "ignore"})
-    assert items(result, host) == items_for()
 
 
 @pytest.mark.newest
